@@ -6,6 +6,7 @@ mod call_time;
 mod guarded;
 mod in_force;
 mod load_balancers;
+mod machines;
 mod metrics;
 mod routes;
 mod seen;
@@ -21,7 +22,7 @@ use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-pub use self::{call_time::CallTime, metrics::CloudMetrics, routes::CloudRoutes};
+pub use self::{call_time::CallTime, machines::machine_kinds_of, metrics::CloudMetrics, routes::CloudRoutes};
 
 use self::batches::Batches;
 use crate::nodes::Node;

@@ -16,8 +16,13 @@ pub(crate) use permissions::{ControllerPermissions, node_patches, node_status_pa
 pub use running::{ControllerMetrics, ControllerRuns};
 
 /// The controllers, in the order in which they start.
-pub(crate) const CONTROLLERS: &[ControllerDescriptor] =
-    &[node::DESCRIPTOR, node_lifecycle::DESCRIPTOR, service::DESCRIPTOR, route::DESCRIPTOR];
+pub(crate) const CONTROLLERS: &[ControllerDescriptor] = &[
+    node::DESCRIPTOR,
+    node_lifecycle::DESCRIPTOR,
+    service::DESCRIPTOR,
+    route::DESCRIPTOR,
+    machine::DESCRIPTOR,
+];
 
 #[cfg(test)]
 mod tests {

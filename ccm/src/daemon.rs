@@ -368,7 +368,7 @@ impl Base {
                 controller,
                 flags,
                 shared,
-                &self.metrics,
+                (&self.metrics, &self.health),
                 &self.events,
                 clients,
             ))?;
@@ -479,6 +479,7 @@ fn capabilities(provider: &dyn CloudProvider) -> Value {
         "loadBalancer": provider.load_balancer().is_some(),
         "routes": provider.routes().is_some(),
         "clusters": provider.clusters().is_some(),
+        "machines": provider.machines().is_some(),
     })
 }
 

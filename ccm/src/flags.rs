@@ -40,8 +40,9 @@ pub use component::command_line::{
 };
 pub use controllers::{
     CONTROLLERS, CloudNodeControllerFlags, CloudNodeLifecycleControllerFlags, ControllerFlags,
-    ControllerNames, MIGRATED_CONTROLLERS, NODE, NODE_CONTROLLER, NODE_LIFECYCLE, NODE_LIFECYCLE_CONTROLLER,
-    ROUTE, ROUTE_CONTROLLER, SERVICE, SERVICE_CONTROLLER, ServiceLbControllerFlags, canonical_name,
+    ControllerNames, DISABLED_BY_DEFAULT, MACHINE, MACHINE_CONTROLLER, MIGRATED_CONTROLLERS,
+    MachineControllerFlags, NODE, NODE_CONTROLLER, NODE_LIFECYCLE, NODE_LIFECYCLE_CONTROLLER, ROUTE,
+    ROUTE_CONTROLLER, SERVICE, SERVICE_CONTROLLER, ServiceLbControllerFlags, canonical_name,
 };
 pub use generic::GenericFlags;
 pub use known_gates::KNOWN_GATES;

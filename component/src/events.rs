@@ -6,6 +6,8 @@ mod flush;
 mod metrics;
 mod writer;
 
+use std::borrow::Cow;
+
 use kube::Client;
 use tokio::sync::mpsc;
 
@@ -41,7 +43,7 @@ impl EventType {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct EventObject {
     /// `apiVersion`
-    pub api_version: &'static str,
+    pub api_version: Cow<'static, str>,
     /// `kind`
     pub kind: &'static str,
     /// `namespace`, empty for cluster-scoped objects.
@@ -56,7 +58,7 @@ impl EventObject {
     /// A Lease.
     pub fn lease(namespace: &str, name: &str, uid: &str) -> Self {
         Self {
-            api_version: "coordination.k8s.io/v1",
+            api_version: "coordination.k8s.io/v1".into(),
             kind: "Lease",
             namespace: namespace.to_owned(),
             name: name.to_owned(),
@@ -69,7 +71,7 @@ impl EventObject {
 struct Recorded {
     object: EventObject,
     event_type: EventType,
-    reason: &'static str,
+    reason: Cow<'static, str>,
     message: String,
     component: &'static str,
 }
@@ -134,10 +136,10 @@ impl EventRecorder {
         &self,
         object: EventObject,
         event_type: EventType,
-        reason: &'static str,
+        reason: impl Into<Cow<'static, str>>,
         message: impl Into<String>,
     ) {
-        let message = truncated(message.into());
+        let (reason, message) = (reason.into(), truncated(message.into()));
         let event = Recorded { object, event_type, reason, message, component: self.component };
         if self.queue.try_send(Queued { event, client: self.client.clone() }).is_err() {
             self.metrics.events_dropped.with_label_values(&["queue_full"]).inc();

@@ -11,7 +11,7 @@ use super::{Cache, CachedObject};
 
 /// An object as it comes from the API server.
 pub(crate) trait Watched:
-    Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Send + 'static
+    Resource<DynamicType: Send + Sync> + Clone + std::fmt::Debug + DeserializeOwned + Send + 'static
 {
     /// What is kept of it.
     type Kept: CachedObject + From<Self>;

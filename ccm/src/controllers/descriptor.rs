@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use cloudprovider::{Error, InstanceLookup, Route};
 use component::{
-    api_client::ControllerClients, events::EventRecorder, inspection::Inspection, metrics::Metrics,
+    api_client::ControllerClients, events::EventRecorder, health::HealthChecks, inspection::Inspection,
+    metrics::Metrics,
 };
 use futures::future::BoxFuture;
 use jiff::Timestamp;
@@ -56,11 +57,12 @@ pub(crate) enum Capability {
     Instances,
     LoadBalancer,
     Routes,
+    Machines,
 }
 
 impl Capability {
     /// All of them.
-    pub(crate) const ALL: [Self; 3] = [Self::Instances, Self::LoadBalancer, Self::Routes];
+    pub(crate) const ALL: [Self; 4] = [Self::Instances, Self::LoadBalancer, Self::Routes, Self::Machines];
 
     /// What the cloud provider does not support without it.
     pub(crate) fn what(self) -> &'static str {
@@ -68,6 +70,7 @@ impl Capability {
             Self::Instances => "instances",
             Self::LoadBalancer => "load balancers",
             Self::Routes => "routes",
+            Self::Machines => "machines",
         }
     }
 
@@ -77,6 +80,7 @@ impl Capability {
             Self::Instances => cloud.has_instances(),
             Self::LoadBalancer => cloud.has_load_balancers(),
             Self::Routes => cloud.has_routes(),
+            Self::Machines => cloud.has_machines(),
         }
     }
 }
@@ -113,6 +117,8 @@ pub(crate) struct ControllerContext<'a> {
     pub(crate) metrics: &'a Metrics,
     pub(crate) clients: ControllerClients,
     pub(crate) events: EventRecorder,
+    /// For checks beside that of the loop.
+    pub(crate) health: &'a HealthChecks,
 }
 
 impl<'a> ControllerContext<'a> {
@@ -122,7 +128,7 @@ impl<'a> ControllerContext<'a> {
         controller: &ControllerDescriptor,
         flags: &'a Flags,
         (nodes, services, cloud): (&NodeStore, &Services, &Cloud),
-        metrics: &'a Metrics,
+        (metrics, health): (&'a Metrics, &'a HealthChecks),
         events: &EventRecorder,
         clients: &TermClients,
     ) -> Self {
@@ -136,6 +142,7 @@ impl<'a> ControllerContext<'a> {
             metrics,
             events: events.for_component(controller.events_from, clients.client.clone()),
             clients,
+            health,
         }
     }
 }

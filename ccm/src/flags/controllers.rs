@@ -2,6 +2,7 @@
 
 mod cloud_node;
 mod cloud_node_lifecycle;
+mod machine;
 mod service_lb;
 
 use clap::Args;
@@ -10,6 +11,7 @@ use serde_json::Value;
 
 pub use cloud_node::CloudNodeControllerFlags;
 pub use cloud_node_lifecycle::CloudNodeLifecycleControllerFlags;
+pub use machine::MachineControllerFlags;
 pub use service_lb::ServiceLbControllerFlags;
 
 /// Fills new Nodes in.
@@ -20,6 +22,12 @@ pub const NODE_LIFECYCLE_CONTROLLER: &str = "cloud-node-lifecycle-controller";
 pub const SERVICE_CONTROLLER: &str = "service-lb-controller";
 /// Makes routes.
 pub const ROUTE_CONTROLLER: &str = "node-route-controller";
+/// Makes machines for Cluster API.
+pub const MACHINE_CONTROLLER: &str = "machine-controller";
+
+/// The controllers that run only if `--controllers` names them: `*` is not enough, as upstream. The machine controller needs
+/// Cluster API's kinds, which a workload cluster does not have.
+pub const DISABLED_BY_DEFAULT: [&str; 1] = [MACHINE_CONTROLLER];
 
 /// What a controller is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +41,7 @@ pub struct ControllerNames {
 }
 
 /// The names of all controllers, in the order in which they start.
-pub const CONTROLLERS: &[ControllerNames] = &[NODE, NODE_LIFECYCLE, SERVICE, ROUTE];
+pub const CONTROLLERS: &[ControllerNames] = &[NODE, NODE_LIFECYCLE, SERVICE, ROUTE, MACHINE];
 
 /// Those of [`NODE_CONTROLLER`].
 pub const NODE: ControllerNames = ControllerNames { name: NODE_CONTROLLER, alias: "cloud-node", older: &[] };
@@ -47,6 +55,10 @@ pub const SERVICE: ControllerNames =
 pub const ROUTE: ControllerNames =
     ControllerNames { name: ROUTE_CONTROLLER, alias: "route", older: &["route-controller"] };
 
+/// Those of [`MACHINE_CONTROLLER`].
+pub const MACHINE: ControllerNames =
+    ControllerNames { name: MACHINE_CONTROLLER, alias: "machine", older: &[] };
+
 /// The flags of the controllers, in the order in which the help shows them.
 #[derive(Clone, Debug, Args)]
 pub struct ControllerFlags {
@@ -59,18 +71,27 @@ pub struct ControllerFlags {
     /// The controller for load balancers.
     #[command(flatten)]
     pub service_lb: ServiceLbControllerFlags,
+    /// The controller for machines.
+    #[command(flatten)]
+    pub machine: MachineControllerFlags,
 }
 
-pub(super) const NOTES: [&[Note]; 3] = [cloud_node::NOTES, cloud_node_lifecycle::NOTES, service_lb::NOTES];
+pub(super) const NOTES: [&[Note]; 4] =
+    [cloud_node::NOTES, cloud_node_lifecycle::NOTES, service_lb::NOTES, machine::NOTES];
 
 impl ControllerFlags {
     pub(super) fn faults(&self) -> Vec<String> {
-        [self.cloud_node.faults(), self.cloud_node_lifecycle.faults()].concat()
+        [self.cloud_node.faults(), self.cloud_node_lifecycle.faults(), self.machine.faults()].concat()
     }
 
     /// What stands about each controller in `/configz`, and where.
-    pub(crate) fn configz(&self) -> [(&'static str, Value); 3] {
-        [self.cloud_node.configz(), self.cloud_node_lifecycle.configz(), self.service_lb.configz()]
+    pub(crate) fn configz(&self) -> [(&'static str, Value); 4] {
+        [
+            self.cloud_node.configz(),
+            self.cloud_node_lifecycle.configz(),
+            self.service_lb.configz(),
+            self.machine.configz(),
+        ]
     }
 }
 
@@ -154,7 +175,7 @@ pub(super) fn warning(list: &[String]) -> Option<String> {
 }
 
 /// Whether the list enables the controller of this canonical name: the first exact `name` or `-name` decides, else a
-/// `*` anywhere.
+/// `*` anywhere, unless the controller is disabled by default.
 pub(super) fn enables(list: &[String], controller: &str) -> bool {
     let names = || {
         list.iter().map(|name| match name.strip_prefix('-') {
@@ -164,6 +185,6 @@ pub(super) fn enables(list: &[String], controller: &str) -> bool {
     };
     match names().find(|(_, name)| *name == controller) {
         Some((on, _)) => on,
-        None => names().any(|name| name == (true, "*")),
+        None => !DISABLED_BY_DEFAULT.contains(&controller) && names().any(|name| name == (true, "*")),
     }
 }

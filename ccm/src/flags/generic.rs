@@ -39,7 +39,8 @@ pub struct GenericFlags {
 
     /// The controllers to run: '*' for all, 'foo' to run the one of that name, '-foo' not to. There are
     /// cloud-node-controller, cloud-node-lifecycle-controller, service-lb-controller and node-route-controller; their
-    /// old names cloud-node, cloud-node-lifecycle, service and route do as well.
+    /// old names cloud-node, cloud-node-lifecycle, service and route do as well. machine-controller is not among those
+    /// that '*' means: it runs with '*,machine-controller', or alone with 'machine-controller'.
     #[arg(long, default_value = "*", value_name = "LIST", value_parser = list)]
     pub controllers: std::vec::Vec<String>,
 

@@ -91,7 +91,7 @@ impl Node {
     /// The Node as the object of an event.
     pub fn event_object(&self) -> EventObject {
         EventObject {
-            api_version: "v1",
+            api_version: "v1".into(),
             kind: "Node",
             namespace: String::new(),
             name: self.identity.name.clone(),

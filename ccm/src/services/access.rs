@@ -273,7 +273,7 @@ impl ServiceAccess for ClusterServices {
         let ServiceRef { namespace, name, uid } = service.clone();
         match self.term() {
             Ok(term) => {
-                let object = EventObject { api_version: "v1", kind: "Service", namespace, name, uid };
+                let object = EventObject { api_version: "v1".into(), kind: "Service", namespace, name, uid };
                 term.events.record(object, EventType::Warning, reason, message);
             }
             Err(_) => tracing::warn!(service = %service, reason, "{message}"),

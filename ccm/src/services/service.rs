@@ -67,7 +67,7 @@ impl Service {
     /// The Service as the object of an event.
     pub fn event_object(&self) -> EventObject {
         EventObject {
-            api_version: "v1",
+            api_version: "v1".into(),
             kind: "Service",
             namespace: self.content.namespace.clone(),
             name: self.content.name.clone(),

@@ -1,6 +1,7 @@
 //! client-go's rules for frequent events: similar ones are combined, and each object has a budget.
 
 use std::{
+    borrow::Cow,
     collections::{HashMap, HashSet},
     time::Duration,
 };
@@ -34,7 +35,7 @@ const FORGET_INTERVAL: Duration = Duration::from_secs(60);
 pub(super) struct Group {
     object: EventObject,
     event_type: EventType,
-    reason: &'static str,
+    reason: Cow<'static, str>,
     component: &'static str,
 }
 
@@ -80,7 +81,7 @@ impl Correlator {
         let group = Group {
             object: event.object.clone(),
             event_type: event.event_type,
-            reason: event.reason,
+            reason: event.reason.clone(),
             component: event.component,
         };
         let similar = self
@@ -133,7 +134,7 @@ mod tests {
         Recorded {
             object: EventObject::lease("n", "o", ""),
             event_type: EventType::Warning,
-            reason: "Reason",
+            reason: "Reason".into(),
             message: message.to_owned(),
             component: "c",
         }

@@ -184,7 +184,7 @@ impl EventWriter {
                     attempt -= 1;
                 }
                 Err(kube::Error::Api(status)) if (400..500).contains(&status.code) && status.code != 429 => {
-                    let (reason, object) = (event.reason, event.object.name.as_str());
+                    let (reason, object) = (&*event.reason, event.object.name.as_str());
                     if self.refused.insert((event.component, namespace.to_owned())) {
                         tracing::warn!(
                             reason, object, error = %status.message,
@@ -196,7 +196,7 @@ impl EventWriter {
                     break;
                 }
                 Err(error) => {
-                    tracing::debug!(reason = event.reason, object = event.object.name, %error, attempt, "event not written");
+                    tracing::debug!(reason = &*event.reason, object = event.object.name, %error, attempt, "event not written");
                     if attempt < tries {
                         tokio::time::sleep(Duration::from_secs(1 << attempt.min(3))).await;
                     }

@@ -25,7 +25,10 @@ pub const CONTROL_PLANE_LABEL: &str = "cluster.x-k8s.io/control-plane";
 pub const BLOCK_MOVE_ANNOTATION: &str = "clusterctl.cluster.x-k8s.io/block-move";
 
 /// The value of [`BLOCK_MOVE_ANNOTATION`] that the controller writes. It removes no other.
-pub const BLOCK_MOVE_VALUE: &str = "machine-controller";
+pub const BLOCK_MOVE_VALUE: &str = COMPONENT;
+
+/// The name of the controller: `source.component` of its events, and its client.
+pub const COMPONENT: &str = "machine-controller";
 
 /// The group of Cluster API's own kinds.
 pub const CORE_GROUP: &str = "cluster.x-k8s.io";
@@ -59,6 +62,12 @@ pub const DELETING: &str = "Deleting";
 /// The machine existed and is gone.
 pub const MACHINE_LOST: &str = "MachineLost";
 
+/// Another object has the same identity, and the better claim to it.
+pub const IDENTITY_IN_USE: &str = "IdentityInUse";
+
+/// A fault of the provider.
+pub const PROVIDER_ERROR: &str = "ProviderError";
+
 /// The step reported another provider ID than the object has.
 pub const PROVIDER_ID_MISMATCH: &str = "ProviderIDMismatch";
 
@@ -76,21 +85,19 @@ pub fn identity_annotation(kinds: &Kinds) -> String {
     format!("{}/uid", kinds.group)
 }
 
-/// The reason of [`READY`] after an error: the name of its kind.
+/// The reason of [`READY`] after an error, by its kind. The table is in the documentation of [`cloudprovider::machines`].
 pub fn reason_of(kind: ErrorKind) -> &'static str {
     match kind {
-        ErrorKind::NotFound => "NotFound",
-        ErrorKind::Ambiguous => "Ambiguous",
-        ErrorKind::Unauthenticated => "Unauthenticated",
-        ErrorKind::PermissionDenied => "PermissionDenied",
-        ErrorKind::Conflict => "Conflict",
-        ErrorKind::InvalidConfiguration => "InvalidConfiguration",
-        ErrorKind::InvalidInput => "InvalidInput",
+        ErrorKind::NotFound => "DependencyNotFound",
+        ErrorKind::Ambiguous => "MachineAmbiguous",
+        ErrorKind::Unauthenticated => "ProviderUnauthenticated",
+        ErrorKind::PermissionDenied => "ProviderPermissionDenied",
+        ErrorKind::Conflict => "ForeignObject",
+        ErrorKind::InvalidConfiguration => "ProviderMisconfigured",
+        ErrorKind::InvalidInput => "InvalidSpec",
         ErrorKind::Unsupported | ErrorKind::ImplementedElsewhere => "Unsupported",
-        ErrorKind::InProgress => "InProgress",
-        ErrorKind::RateLimited => "RateLimited",
-        ErrorKind::Unavailable => "Unavailable",
-        ErrorKind::Timeout => "Timeout",
-        _ => "Internal",
+        ErrorKind::RateLimited | ErrorKind::Unavailable => "ProviderUnavailable",
+        ErrorKind::Timeout => "ProviderTimeout",
+        _ => PROVIDER_ERROR,
     }
 }

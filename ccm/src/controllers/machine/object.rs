@@ -1,5 +1,7 @@
 //! The objects that the controller writes: machines and clusters of a provider.
 
+use std::borrow::Cow;
+
 use cloudprovider::{
     ControlPlaneEndpoint,
     machines::{Kinds, Mark},
@@ -11,8 +13,12 @@ use serde_json::{Map, Value};
 use super::names::{
     CLUSTER_NAME_LABEL, CORE_GROUP, MANAGED_BY, PAUSED_ANNOTATION, WATCH_FILTER_LABEL, identity_annotation,
 };
+use crate::cache::CachedObject;
 
-/// A machine or a cluster of a provider, as the watch shows it.
+/// An annotation of `kubectl apply` with the whole object once more.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// A machine, a cluster or a template of a provider, as the watch shows it.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct InfraObject {
     /// Its metadata.
@@ -131,6 +137,40 @@ impl InfraObject {
     pub fn condition(&self, condition_type: &str) -> Option<&Value> {
         let conditions = self.status.get("conditions")?.as_array()?;
         conditions.iter().find(|condition| condition["type"] == condition_type)
+    }
+}
+
+impl CachedObject for InfraObject {
+    fn key(&self) -> Cow<'_, str> {
+        format!("{}/{}", self.namespace(), self.name()).into()
+    }
+
+    fn resource_version(&self) -> &str {
+        self.metadata.resource_version.as_deref().unwrap_or_default()
+    }
+
+    fn set_resource_version(&mut self, version: &str) {
+        self.metadata.resource_version = Some(version.to_owned());
+    }
+
+    fn same_content(&self, other: &Self) -> bool {
+        let Self { metadata, spec, status } = self;
+        let version = other.metadata.resource_version.clone();
+        *spec == other.spec
+            && *status == other.status
+            && ObjectMeta { resource_version: version, ..metadata.clone() } == other.metadata
+    }
+}
+
+impl InfraObject {
+    /// The same without what nobody reads and what is long.
+    #[must_use]
+    pub fn lean(mut self) -> Self {
+        self.metadata.managed_fields = None;
+        if let Some(annotations) = &mut self.metadata.annotations {
+            annotations.remove(LAST_APPLIED);
+        }
+        self
     }
 }
 

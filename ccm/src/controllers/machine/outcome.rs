@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::{
     conditions::is_news,
     names::{
-        BLOCK_MOVE_ANNOTATION, BLOCK_MOVE_VALUE, DELETING, ENDPOINT_MISMATCH, MACHINE_LOST,
+        BLOCK_MOVE_ANNOTATION, BLOCK_MOVE_VALUE, DELETING, ENDPOINT_MISMATCH, MACHINE_LOST, PROVIDER_ERROR,
         PROVIDER_ID_MISMATCH, READY, READY_REASON, finalizer, identity_annotation, reason_of,
     },
     object::InfraObject,
@@ -28,7 +28,8 @@ use super::{
 const NEEDS_HELP_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The waits after errors that pass by themselves.
-const RETRIES: Backoff = Backoff { first: Duration::from_millis(200), most: Duration::from_secs(60) };
+pub(super) const RETRIES: Backoff =
+    Backoff { first: Duration::from_millis(200), most: Duration::from_secs(60) };
 
 /// What follows from a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,7 +104,7 @@ impl Outcome {
                 let words = "the provider reported a machine without a provider ID";
                 return Self {
                     has_failed: true,
-                    ..Self::of(not_ready("Internal", words), after(NEEDS_HELP_INTERVAL, now))
+                    ..Self::of(not_ready(PROVIDER_ERROR, words), after(NEEDS_HELP_INTERVAL, now))
                 };
             }
             (Some(has), Some(reported)) if has != reported => {
@@ -169,22 +170,7 @@ impl Outcome {
     }
 
     fn of_error(error: &Error, failures: u32, now: Instant) -> Self {
-        let due = match (error.retry_after(), error.kind()) {
-            (Some(wait), _) => after(wait, now),
-            (None, ErrorKind::InvalidInput | ErrorKind::Unsupported | ErrorKind::ImplementedElsewhere) => {
-                Due::WhenChanged
-            }
-            (
-                None,
-                ErrorKind::NotFound
-                | ErrorKind::Conflict
-                | ErrorKind::Ambiguous
-                | ErrorKind::Unauthenticated
-                | ErrorKind::PermissionDenied
-                | ErrorKind::InvalidConfiguration,
-            ) => after(NEEDS_HELP_INTERVAL, now),
-            (None, _) => after(RETRIES.after(failures), now),
-        };
+        let due = due_after_error(error, failures, now);
         let ready = not_ready(reason_of(error.kind()), &error.report());
         Self { has_failed: true, ..Self::of(ready, due) }
     }
@@ -221,10 +207,7 @@ impl Outcome {
             patch["spec"]["controlPlaneEndpoint"] = json!({"host": endpoint.host, "port": endpoint.port});
         }
         if self.is_gone {
-            let ours = finalizer(kinds, kind);
-            let others: Vec<_> =
-                object.metadata.finalizers.iter().flatten().filter(|one| **one != ours).collect();
-            patch["metadata"]["finalizers"] = json!(others);
+            patch["metadata"]["finalizers"] = json!(other_finalizers(object, kinds, kind));
         }
         let is_empty = patch.as_object().is_none_or(Map::is_empty);
         (!is_empty).then(|| guarded(object, patch))
@@ -245,6 +228,36 @@ pub fn adoption(object: &InfraObject, kinds: &Kinds, kind: &Kind) -> Value {
         annotations[BLOCK_MOVE_ANNOTATION] = json!(BLOCK_MOVE_VALUE);
     }
     guarded(object, json!({"metadata": {"finalizers": finalizers, "annotations": annotations}}))
+}
+
+/// The write that lets an object go for which nothing was made.
+pub(super) fn release(object: &InfraObject, kinds: &Kinds, kind: &Kind) -> Value {
+    guarded(object, json!({"metadata": {"finalizers": other_finalizers(object, kinds, kind)}}))
+}
+
+fn other_finalizers<'o>(object: &'o InfraObject, kinds: &Kinds, kind: &Kind) -> Vec<&'o String> {
+    let ours = finalizer(kinds, kind);
+    object.metadata.finalizers.iter().flatten().filter(|one| **one != ours).collect()
+}
+
+/// When a step is made again that failed. `failures` counts those in a row, this one included.
+pub(super) fn due_after_error(error: &Error, failures: u32, now: Instant) -> Due {
+    match (error.retry_after(), error.kind()) {
+        (Some(wait), _) => after(wait, now),
+        (None, ErrorKind::InvalidInput | ErrorKind::Unsupported | ErrorKind::ImplementedElsewhere) => {
+            Due::WhenChanged
+        }
+        (
+            None,
+            ErrorKind::NotFound
+            | ErrorKind::Conflict
+            | ErrorKind::Ambiguous
+            | ErrorKind::Unauthenticated
+            | ErrorKind::PermissionDenied
+            | ErrorKind::InvalidConfiguration,
+        ) => after(NEEDS_HELP_INTERVAL, now),
+        (None, _) => after(RETRIES.after(failures), now),
+    }
 }
 
 /// Lists are replaced whole, so the patch is refused if somebody else was faster.

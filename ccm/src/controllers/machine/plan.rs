@@ -11,8 +11,8 @@ use tokio::time::Instant;
 use super::{
     conditions::{is_told, not_paused, paused},
     names::{
-        CLUSTER_NAME_LABEL, DELETING, PAUSED, READY, WAITING_FOR_BOOTSTRAP_DATA,
-        WAITING_FOR_CLUSTER_INFRASTRUCTURE, WAITING_FOR_MACHINES, finalizer,
+        CLUSTER_NAME_LABEL, DELETING, IDENTITY_IN_USE, PAUSED, READY, WAITING_FOR_BOOTSTRAP_DATA,
+        WAITING_FOR_CLUSTER_INFRASTRUCTURE, WAITING_FOR_MACHINES, finalizer, identity_annotation,
     },
     object::InfraObject,
     surroundings::{Bootstrap, Cluster, Machine},
@@ -31,12 +31,16 @@ pub enum Next {
     SayPaused,
     /// Say what it waits for: the condition `Ready`.
     Say(Condition),
+    /// Read the Secret with the bootstrap data, and ask again.
+    ReadBootstrap,
     /// Write finalizer and identity, in one write.
     Adopt,
     /// Call the step towards existing.
     Ensure,
     /// Call the step towards gone.
     Delete,
+    /// Let it go without a step: nothing was ever made for it.
+    Release,
 }
 
 /// What is remembered of the last step of an object.
@@ -64,6 +68,8 @@ pub enum Due {
 /// What a step gets. If it differs from what the last one got, the next one is due.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inputs {
+    /// Another object may get the name of one that was deleted.
+    uid: Option<String>,
     generation: i64,
     is_deleting: bool,
     machine: Option<Machine>,
@@ -71,6 +77,14 @@ pub struct Inputs {
     cluster_generation: Option<i64>,
     has_bootstrap: bool,
     provider: u64,
+}
+
+impl Inputs {
+    /// What the capacity of a template is made from.
+    pub(super) fn of_template(template: &InfraObject, provider: u64) -> Self {
+        let uid = template.metadata.uid.clone();
+        Self { uid, generation: template.generation(), provider, ..Self::default() }
+    }
 }
 
 /// What is the same for all objects of a provider.
@@ -97,8 +111,10 @@ pub struct MachineSituation<'a> {
     pub cluster: Option<&'a Cluster>,
     /// The infrastructure of its Cluster.
     pub infra_cluster: Option<&'a InfraObject>,
-    /// Its bootstrap data. Only asked for if the Machine names a Secret.
+    /// Its bootstrap data. [`Bootstrap::Missing`] if the Machine names no Secret.
     pub bootstrap: &'a Bootstrap,
+    /// The name of another object that has the same identity, and the better claim to it.
+    pub rival: Option<&'a str>,
     /// What is remembered.
     pub memory: Option<&'a Memory>,
 }
@@ -112,6 +128,8 @@ pub struct ClusterSituation<'a> {
     pub cluster: Option<&'a Cluster>,
     /// How many machines it still has.
     pub machines: usize,
+    /// The name of another object that has the same identity, and the better claim to it.
+    pub rival: Option<&'a str>,
     /// What is remembered.
     pub memory: Option<&'a Memory>,
 }
@@ -126,6 +144,9 @@ impl MachineSituation<'_> {
         }
         if object.is_paused() || self.cluster.is_some_and(|cluster| cluster.is_paused) {
             return say_paused(object);
+        }
+        if let Some(rival) = self.rival {
+            return yield_to(rival, object, scope.kinds);
         }
         if object.is_deleting() {
             // Without this name nobody can tell what is its own, and everything would look like somebody else's.
@@ -151,6 +172,9 @@ impl MachineSituation<'_> {
             let words = format!("there is no {} of the Cluster", scope.kinds.cluster.kind);
             return say(object, WAITING_FOR_CLUSTER_INFRASTRUCTURE, words);
         }
+        if matches!(self.bootstrap, Bootstrap::Unread) && needs_bootstrap(object) {
+            return due(Next::ReadBootstrap, self.memory, &self.inputs(scope), object, scope.now);
+        }
         if !exists && self.bootstrap.data().is_none() {
             return say(object, WAITING_FOR_BOOTSTRAP_DATA, self.about_bootstrap(machine));
         }
@@ -173,12 +197,17 @@ impl MachineSituation<'_> {
     /// What the next step gets, for [`Memory`].
     pub fn inputs(&self, scope: &Scope<'_>) -> Inputs {
         Inputs {
+            uid: self.object.metadata.uid.clone(),
             generation: self.object.generation(),
             is_deleting: self.object.is_deleting(),
             machine: self.machine.cloned(),
             cluster: self.cluster.cloned(),
             cluster_generation: self.infra_cluster.map(InfraObject::generation),
-            has_bootstrap: self.bootstrap.data().is_some(),
+            has_bootstrap: match self.bootstrap {
+                // Nothing is known to be new.
+                Bootstrap::Unread => self.memory.is_some_and(|memory| memory.inputs.has_bootstrap),
+                read => read.data().is_some(),
+            },
             provider: scope.provider,
         }
     }
@@ -190,11 +219,11 @@ impl MachineSituation<'_> {
         let endpoint = endpoint.or_else(|| self.cluster.and_then(|cluster| cluster.endpoint.clone()));
         let spec = infra_cluster.map_or(Value::Null, |cluster| cluster.spec.clone());
         let cluster = ClusterContext::new(spec).with_control_plane_endpoint(endpoint);
-        let needs_bootstrap = !object.is_deleting() && !object.is_provisioned();
-        let bootstrap = self.bootstrap.data().filter(|_| needs_bootstrap).cloned();
+        let bootstrap = self.bootstrap.data().filter(|_| needs_bootstrap(object)).cloned();
         MachineRequest::new(object.machine_mark(scope.kinds), object.spec.clone(), cluster)
             .with_provider_id(object.provider_id().map(str::to_owned))
             .provisioned(object.is_provisioned())
+            .with_node(self.machine.is_some_and(|machine| machine.has_node))
             .with_failure_domain(self.machine.and_then(|machine| machine.failure_domain.clone()))
             .control_plane(self.machine.is_some_and(|machine| machine.is_control_plane))
             .with_bootstrap(bootstrap)
@@ -214,6 +243,9 @@ impl ClusterSituation<'_> {
         }
         if object.is_paused() || self.cluster.is_some_and(|cluster| cluster.is_paused) {
             return say_paused(object);
+        }
+        if let Some(rival) = self.rival {
+            return yield_to(rival, object, scope.kinds);
         }
         if object.is_deleting() {
             if self.machines > 0 {
@@ -235,6 +267,7 @@ impl ClusterSituation<'_> {
         // What a machine waits for in its Cluster is made by this very step, so only the endpoint counts.
         let endpoint = self.cluster.and_then(|cluster| cluster.endpoint.clone());
         Inputs {
+            uid: self.object.metadata.uid.clone(),
             generation: self.object.generation(),
             is_deleting: self.object.is_deleting(),
             cluster: self.cluster.map(|_| Cluster { endpoint, ..Cluster::default() }),
@@ -250,6 +283,25 @@ impl ClusterSituation<'_> {
         ClusterRequest::new(self.object.cluster_mark(scope.kinds), self.object.spec.clone())
             .with_control_plane_endpoint(endpoint)
     }
+}
+
+/// Whether the next step gets bootstrap data.
+fn needs_bootstrap(object: &InfraObject) -> bool {
+    !object.is_deleting() && !object.is_provisioned()
+}
+
+/// Two objects with one identity would work on one machine, so only one of them may. The other one never had a step, so nothing
+/// was made for it.
+fn yield_to(rival: &str, object: &InfraObject, kinds: &Kinds) -> Next {
+    if object.is_deleting() {
+        return Next::Release;
+    }
+    let annotation = identity_annotation(kinds);
+    let words = format!(
+        "{rival:?} has the same identity, in the annotation {annotation}, and had it before; it was probably copied: delete \
+         this object, and make it again without the annotation"
+    );
+    say(object, IDENTITY_IN_USE, words)
 }
 
 fn say_paused(object: &InfraObject) -> Next {

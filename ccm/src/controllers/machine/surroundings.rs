@@ -20,6 +20,8 @@ pub struct Machine {
     pub bootstrap_secret: Option<String>,
     /// Whether it is one of the control plane.
     pub is_control_plane: bool,
+    /// Whether its Node is known.
+    pub has_node: bool,
 }
 
 impl Machine {
@@ -30,6 +32,7 @@ impl Machine {
             failure_domain: text(&spec["failureDomain"]),
             bootstrap_secret: text(&spec["bootstrap"]["dataSecretName"]),
             is_control_plane: object["metadata"]["labels"].get(CONTROL_PLANE_LABEL).is_some(),
+            has_node: text(&object["status"]["nodeRef"]["name"]).is_some(),
         }
     }
 }
@@ -43,6 +46,8 @@ pub struct Cluster {
     pub is_infrastructure_provisioned: bool,
     /// Where its API server is reached.
     pub endpoint: Option<ControlPlaneEndpoint>,
+    /// Kind and name of its infrastructure.
+    pub infrastructure: Option<(String, String)>,
 }
 
 impl Cluster {
@@ -56,6 +61,8 @@ impl Cluster {
                 &status["initialization"]["infrastructureProvisioned"],
             ) || is_provisioned(&status["infrastructureReady"]),
             endpoint: read_endpoint(&object["spec"]["controlPlaneEndpoint"]),
+            infrastructure: text(&object["spec"]["infrastructureRef"]["kind"])
+                .zip(text(&object["spec"]["infrastructureRef"]["name"])),
         }
     }
 }
@@ -67,6 +74,8 @@ fn text(value: &Value) -> Option<String> {
 /// The bootstrap data of a machine, as far as they can be read.
 #[derive(Clone, Debug)]
 pub enum Bootstrap {
+    /// The Machine names a Secret that nobody has read yet.
+    Unread,
     /// There is no Secret of this name.
     Missing,
     /// The Secret is not one of bootstrap data: why, without its content.
@@ -95,7 +104,7 @@ impl Bootstrap {
     pub fn data(&self) -> Option<&BootstrapData> {
         match self {
             Self::Data(data) => Some(data),
-            Self::Missing | Self::Unusable(_) => None,
+            Self::Unread | Self::Missing | Self::Unusable(_) => None,
         }
     }
 }
@@ -120,17 +129,23 @@ mod tests {
                 Cluster { is_infrastructure_provisioned: true, ..Cluster::default() },
             ),
             (json!({"spec": {"controlPlaneEndpoint": {"host": "", "port": 0}}}), Cluster::default()),
+            (
+                json!({"spec": {"infrastructureRef": {"kind": "MyCluster", "name": "prod"}}}),
+                Cluster { infrastructure: Some(("MyCluster".into(), "prod".into())), ..Cluster::default() },
+            ),
         ] {
             assert_eq!(Cluster::from_json(&cluster), expected, "{cluster}");
         }
         let machine = json!({
             "metadata": {"labels": {"cluster.x-k8s.io/control-plane": ""}},
             "spec": {"failureDomain": "rack-a", "bootstrap": {"dataSecretName": "one"}},
+            "status": {"nodeRef": {"name": "node-1"}},
         });
         let expected = Machine {
             failure_domain: Some("rack-a".into()),
             bootstrap_secret: Some("one".into()),
             is_control_plane: true,
+            has_node: true,
         };
         assert_eq!(Machine::from_json(&machine), expected);
         assert_eq!(Machine::from_json(&json!({"spec": {"failureDomain": ""}})), Machine::default());

@@ -32,7 +32,7 @@ fn permissions() -> ControllerPermissions {
 }
 
 fn build(context: ControllerContext<'_>) -> anyhow::Result<Run> {
-    let ControllerContext { flags, nodes, services, cloud, fence, metrics, clients, events } = context;
+    let ControllerContext { flags, nodes, services, cloud, fence, metrics, clients, events, .. } = context;
     let own = &flags.controllers.service_lb;
     let options = ServiceControllerOptions {
         cluster_name: flags.generic.cluster_name.clone(),

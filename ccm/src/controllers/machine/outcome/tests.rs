@@ -105,7 +105,7 @@ async fn the_provider_id_is_written_once_and_never_changed() {
             "ProviderIDMismatch",
             "the provider ID is \"my:///1\", and the machine that was found has \"my:///2\"",
         ),
-        (None, "Internal", "the provider reported a machine without a provider ID"),
+        (None, "ProviderError", "the provider reported a machine without a provider ID"),
     ] {
         let outcome = after_machine(&existing(), present(id), now);
         assert_eq!((outcome.provider_id, outcome.has_failed, outcome.told.is_done), (None, true, false));
@@ -165,8 +165,8 @@ async fn a_deletion_ends_only_when_nothing_is_left() {
     for (answer, reason, is_gone) in [
         (Ok(Deletion::Deleting(Wait::task("shutdown"))), "Deleting", false),
         (Ok(Deletion::Gone), "Deleting", true),
-        (Err(Error::new(ErrorKind::NotFound, "no such pool")), "NotFound", false),
-        (Err(Error::new(ErrorKind::Unavailable, "away")), "Unavailable", false),
+        (Err(Error::new(ErrorKind::NotFound, "no such pool")), "DependencyNotFound", false),
+        (Err(Error::new(ErrorKind::Unavailable, "away")), "ProviderUnavailable", false),
     ] {
         let outcome = Outcome::of_deletion(&answer, 1, now);
         assert_eq!((&*outcome.told.ready.reason, outcome.is_gone), (reason, is_gone), "{answer:?}");

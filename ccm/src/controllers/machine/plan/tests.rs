@@ -79,6 +79,7 @@ struct World {
     cluster: Option<Cluster>,
     infra_cluster: Option<InfraObject>,
     bootstrap: Bootstrap,
+    rival: Option<&'static str>,
     memory: Option<Memory>,
     watch_filter: Option<&'static str>,
     now: Instant,
@@ -93,6 +94,7 @@ impl World {
             cluster: Some(Cluster { is_infrastructure_provisioned: true, ..Cluster::default() }),
             infra_cluster: Some(cluster_object(json!({}))),
             bootstrap: Bootstrap::Data(data),
+            rival: None,
             memory: None,
             watch_filter: None,
             now: Instant::now(),
@@ -111,6 +113,7 @@ impl World {
             cluster: self.cluster.as_ref(),
             infra_cluster: self.infra_cluster.as_ref(),
             bootstrap: &self.bootstrap,
+            rival: self.rival,
             memory: self.memory.as_ref(),
         }
     }
@@ -290,6 +293,13 @@ async fn a_step_is_due_when_something_changed_or_its_time_has_come() {
             Next::Ensure,
         ),
         (
+            "another object has the name now",
+            world()
+                .remembering(Due::WhenChanged)
+                .with(|world| world.object.metadata.uid = Some("u-2".into())),
+            Next::Ensure,
+        ),
+        (
             "its own status does not count",
             world().remembering(Due::WhenChanged).with(|world| {
                 world.object.metadata.resource_version = Some("2".into());
@@ -343,11 +353,13 @@ async fn a_step_gets_what_it_needs() {
             failure_domain: Some("b".into()),
             bootstrap_secret: None,
             is_control_plane: true,
+            has_node: true,
         });
     });
     let request = world.situation().request(&world.scope());
     assert_eq!(request.mark, cloudprovider::machines::Mark::machine("u-1", "default", "prod", "one"));
     assert_eq!(request.provider_id.as_deref(), Some("my:///1"));
+    assert!(request.has_node);
     assert_eq!(request.spec, json!({"cpus": 2, "providerID": "my:///1"}));
     assert_eq!(request.cluster.spec["pool"], "fast");
     assert_eq!(request.cluster.control_plane_endpoint.map(|endpoint| endpoint.port), Some(6443));
@@ -385,16 +397,65 @@ async fn clusters() {
         ),
     ] {
         let object = cluster_object(object);
-        let situation = ClusterSituation { object: &object, cluster, machines, memory: None };
+        let situation = ClusterSituation { object: &object, cluster, machines, rival: None, memory: None };
         let scope = Scope { kinds: &KINDS, watch_filter: None, provider: 1, now: Instant::now() };
         assert_eq!(situation.next(&scope), expected, "{what}");
     }
     let object = cluster_object(json!({}));
     let endpoint = cloudprovider::ControlPlaneEndpoint { host: "a".into(), port: 6443 };
     let cluster = Cluster { endpoint: Some(endpoint.clone()), ..Cluster::default() };
-    let situation = ClusterSituation { object: &object, cluster: Some(&cluster), machines: 0, memory: None };
+    let situation =
+        ClusterSituation { object: &object, cluster: Some(&cluster), machines: 0, rival: None, memory: None };
     let scope = Scope { kinds: &KINDS, watch_filter: None, provider: 1, now: Instant::now() };
     let request = situation.request(&scope);
     assert_eq!(request.control_plane_endpoint, Some(endpoint));
     assert_eq!(request.mark, cloudprovider::machines::Mark::cluster("c-1", "default", "prod"));
+}
+
+#[tokio::test]
+async fn a_secret_is_read_only_where_it_decides_something() {
+    let unread = || World::new(machine_object(json!({}))).with(|world| world.bootstrap = Bootstrap::Unread);
+    let provisioned =
+        || json!({"spec": {"providerID": "my:///1"}, "status": {"initialization": {"provisioned": true}}});
+    let (now, minute) = (Instant::now(), Duration::from_secs(60));
+    for (what, world, expected) in [
+        ("before the first step", unread(), Next::ReadBootstrap),
+        ("nothing is due", unread().remembering(Due::At(now + minute)), Next::At(now + minute)),
+        ("something is due", unread().remembering(Due::Now), Next::ReadBootstrap),
+        (
+            "nobody needs it any more",
+            unread().with(|world| world.object = machine_object(provisioned())),
+            Next::Ensure,
+        ),
+        (
+            "nor for a deletion",
+            unread().with(|world| world.object = machine_object(deleting())),
+            Next::Delete,
+        ),
+    ] {
+        assert_eq!(World { now, ..world }.next(), expected, "{what}");
+    }
+    // What was read counts as what the step got, until somebody reads it again.
+    let read = World::new(machine_object(json!({}))).remembering(Due::WhenChanged);
+    assert_eq!(read.with(|world| world.bootstrap = Bootstrap::Unread).next(), Next::Rest);
+}
+
+#[tokio::test]
+async fn of_two_objects_with_one_identity_one_is_told_and_left_alone() {
+    let copy =
+        |change: Value| World::new(machine_object(change)).with(|world| world.rival = Some("default/two"));
+    let Next::Say(told) = copy(json!({})).next() else { panic!("it is not told") };
+    assert_eq!((&*told.reason, told.status), ("IdentityInUse", ConditionStatus::False));
+    assert!(told.message.contains("\"default/two\" has the same identity"), "{}", told.message);
+    assert_eq!(copy(deleting()).next(), Next::Release);
+    let object = cluster_object(deleting());
+    let situation = ClusterSituation {
+        object: &object,
+        cluster: None,
+        machines: 0,
+        rival: Some("default/b"),
+        memory: None,
+    };
+    let scope = Scope { kinds: &KINDS, watch_filter: None, provider: 1, now: Instant::now() };
+    assert_eq!(situation.next(&scope), Next::Release);
 }

@@ -1,0 +1,436 @@
+//! The loop that acts. Objects are worked on in parallel, and never one of them twice at once: whatever is due for an
+//! object is decided when its turn comes, and done in one task.
+
+mod finish;
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use cloudprovider::{InstanceChange, machines::Kinds};
+use component::{
+    debug_state::seconds_from_now,
+    events::EventRecorder,
+    health::HealthChecks,
+    inspection::Inspection,
+    work_queue::{Lengths, WorkQueue, WorkQueueMeter},
+};
+use futures::StreamExt as _;
+use kube::Client;
+use serde_json::{Map, Value, json};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    index::Index,
+    metrics::MachineMetrics,
+    phase::Phase,
+    plan::{Due, Inputs, Memory, Next},
+    store::Stores,
+    subject::{Subject, SubjectKind},
+    view::View,
+    watch::{Known, Watches},
+    work::{Ended, Shared},
+    writer::ObjectWriter,
+};
+use crate::{cache::CachedObject as _, clients::TermFence, cloud::Cloud, writes::WrittenVersion};
+
+/// How many objects are worked on at the same time. A step mostly waits for the cloud.
+const MAX_AT_ONCE: usize = 2_000;
+
+/// How long steps may go on when the controller is told to stop. The daemon waits a little longer for its controllers.
+const STOP_GRACE: Duration = Duration::from_secs(5);
+
+/// The flags of this controller.
+#[derive(Clone, Debug)]
+pub struct MachineControllerOptions {
+    /// `--namespace`. `None`: all of them.
+    pub namespace: Option<String>,
+    /// `--watch-filter`
+    pub watch_filter: Option<String>,
+    /// `--sync-period`: how often a step is made for an object to which nothing happens.
+    pub sync_period: Duration,
+    /// `--dry-run`
+    pub dry_run: bool,
+}
+
+/// machine-controller.
+#[derive(Debug)]
+pub struct MachineController {
+    shared: Arc<Shared>,
+    stores: Stores,
+    watches: Watches,
+    options: MachineControllerOptions,
+    index: Index,
+    queue: WorkQueue,
+    memories: HashMap<Subject, Memory>,
+    /// The version of the last write of each object.
+    written: HashMap<Subject, WrittenVersion>,
+    /// How often in a row the API server did not do what it was asked for.
+    tries: HashMap<Subject, u32>,
+    /// Objects at work about which something changed meanwhile.
+    dirty: HashSet<Subject>,
+    /// Objects at work of which the cloud said meanwhile that they changed.
+    woken: HashSet<Subject>,
+    phases: HashMap<Subject, Phase>,
+    /// How many providers have taken over so far.
+    provider: u64,
+    tasks: JoinSet<Done>,
+}
+
+/// A task has ended.
+#[derive(Debug)]
+struct Done {
+    subject: Subject,
+    ended: Ended,
+}
+
+/// What is to be done about an object.
+enum Turn {
+    /// Work, now.
+    Now,
+    /// Work, at this time.
+    At(Instant),
+    /// Nothing, until something changes.
+    Rest,
+    /// It does not exist.
+    Gone,
+}
+
+impl MachineController {
+    /// A controller of the objects of these kinds; [`run`](Self::run) it in a task. `client` writes them, and `reader` watches
+    /// them. Steps are called only while the fence is open.
+    #[expect(clippy::too_many_arguments, reason = "each is another part of the daemon")]
+    pub fn new(
+        kinds: Kinds,
+        (cloud, fence): (Cloud, TermFence),
+        (client, reader): (Client, Client),
+        events: EventRecorder,
+        metrics: MachineMetrics,
+        queue: WorkQueueMeter,
+        health: &HealthChecks,
+        options: MachineControllerOptions,
+    ) -> Self {
+        let (stores, known) = (Stores::default(), Known::default());
+        known.report_to(health);
+        let shared = Shared {
+            cloud,
+            fence,
+            kinds,
+            writer: ObjectWriter::new(client, kinds),
+            events,
+            metrics,
+            api_version: format!("{}/{}", kinds.group, kinds.version).into(),
+            watch_filter: options.watch_filter.clone(),
+            dry_run: options.dry_run,
+            cut: CancellationToken::new(),
+        };
+        let namespace = options.namespace.clone();
+        Self {
+            shared: Arc::new(shared),
+            watches: Watches { client: reader, kinds, stores: stores.clone(), namespace, known },
+            stores,
+            options,
+            index: Index::default(),
+            queue: WorkQueue::measured(queue),
+            memories: HashMap::new(),
+            written: HashMap::new(),
+            tries: HashMap::new(),
+            dirty: HashSet::new(),
+            woken: HashSet::new(),
+            phases: HashMap::new(),
+            provider: 0,
+            tasks: JoinSet::new(),
+        }
+    }
+
+    /// Works until `stop` is cancelled. Then it starts nothing new, and waits for the work under way, a few seconds for steps.
+    /// It ends by itself only after a panic in a task, which the daemon notices.
+    pub async fn run(mut self, stop: CancellationToken, mut inspection: Inspection) {
+        let stop_watches = CancellationToken::new();
+        let _watches_end_with_us = stop_watches.clone().drop_guard();
+        let mut watches = JoinSet::new();
+        watches.spawn(self.watches.clone().run(stop_watches));
+        let mut replaced = self.shared.cloud.replacements();
+        self.provider = *replaced.borrow_and_update();
+        let mut pushed = self.shared.cloud.changes();
+        let stores = self.stores.clone();
+        if stop.run_until_cancelled(inspection.beside(stores.synced())).await.is_none() {
+            return;
+        }
+        // Who has which identity has to be known before the first step.
+        let mut machines = stores.machines.subscribe();
+        let mut clusters = stores.clusters.subscribe();
+        self.take_note(SubjectKind::Machine, stores.machines.all().iter().map(|one| one.key().into_owned()));
+        self.take_note(SubjectKind::Cluster, stores.clusters.all().iter().map(|one| one.key().into_owned()));
+        let mut templates = stores.templates.subscribe();
+        let mut core_machines = stores.core_machines.subscribe();
+        let mut core_clusters = stores.core_clusters.subscribe();
+        while !stop.is_cancelled() {
+            self.start_tasks();
+            tokio::select! {
+                () = stop.cancelled() => {}
+                keys = machines.next() => self.changed(SubjectKind::Machine, keys),
+                keys = clusters.next() => self.changed(SubjectKind::Cluster, keys),
+                keys = templates.next() => self.changed(SubjectKind::Template, keys),
+                keys = core_machines.next() => {
+                    keys.iter().flat_map(|key| self.index.of_owner(key)).collect::<HashSet<_>>()
+                        .iter().for_each(|subject| self.look_at(subject));
+                }
+                keys = core_clusters.next() => {
+                    keys.iter().flat_map(|key| self.index.of_cluster(key)).collect::<HashSet<_>>()
+                        .iter().for_each(|subject| self.look_at(subject));
+                }
+                Some(change) = pushed.next() => self.pushed(change),
+                Ok(()) = replaced.changed() => {
+                    self.provider = *replaced.borrow_and_update();
+                    self.look_at_all();
+                }
+                () = self.queue.wait_for_due() => {}
+                // The request that asked may have ended.
+                question = inspection.question() => drop(question.send(self.to_json())),
+                Some(done) = self.tasks.join_next() => match done {
+                    Ok(Done { subject, ended }) => self.finish(&subject, ended),
+                    Err(error) => {
+                        // Its object would count as being worked on for ever.
+                        tracing::error!(%error, "the work on an object ended early");
+                        break;
+                    }
+                },
+            }
+        }
+        let cut = self.shared.cut.clone();
+        let drained = async { while self.tasks.join_next().await.is_some() {} };
+        tokio::pin!(drained);
+        tokio::select! {
+            () = &mut drained => {}
+            () = sleep(STOP_GRACE) => {
+                cut.cancel();
+                drained.await;
+            }
+        }
+        self.shared.metrics.objects.reset();
+    }
+
+    /// Objects appeared, changed or vanished.
+    fn changed(&mut self, kind: SubjectKind, keys: HashSet<String>) {
+        let touched = self.take_note(kind, keys.iter().cloned());
+        let own = keys.into_iter().map(|key| Subject::new(kind, key));
+        own.chain(touched).collect::<HashSet<_>>().iter().for_each(|subject| self.look_at(subject));
+    }
+
+    /// Notes what depends on what now. Gives the others for which that makes a difference.
+    fn take_note(&mut self, kind: SubjectKind, keys: impl Iterator<Item = String>) -> HashSet<Subject> {
+        let mut touched = HashSet::new();
+        let store = match kind {
+            SubjectKind::Machine => &self.stores.machines,
+            SubjectKind::Cluster => &self.stores.clusters,
+            SubjectKind::Template => return touched,
+        };
+        for key in keys {
+            let object = store.get(&key);
+            let subject = Subject::new(kind, key);
+            touched.extend(self.index.update(&subject, object.as_deref(), &self.shared.kinds));
+            let phase = object.as_deref().map(Phase::of);
+            let before = match phase {
+                Some(phase) => self.phases.insert(subject, phase),
+                None => self.phases.remove(&subject),
+            };
+            let gauge = |phase: Phase| {
+                self.shared.metrics.objects.with_label_values(&[kind.as_str(), phase.as_str()])
+            };
+            if let Some(phase) = before {
+                gauge(phase).dec();
+            }
+            if let Some(phase) = phase {
+                gauge(phase).inc();
+            }
+        }
+        touched
+    }
+
+    /// The cloud says that something changed.
+    fn pushed(&mut self, change: InstanceChange) {
+        match change {
+            InstanceChange::Changed(refs) => {
+                let uids = refs.into_iter().filter_map(|one| one.machine);
+                let subjects: HashSet<_> = uids.flat_map(|uid| self.index.of_identity(&uid)).collect();
+                subjects.iter().for_each(|subject| self.wake(subject));
+            }
+            InstanceChange::Resync => {
+                let subjects: Vec<_> = self.memories.keys().cloned().collect();
+                subjects.iter().for_each(|subject| self.wake(subject));
+            }
+        }
+    }
+
+    /// The next step of this object is due now. One under way may have looked too early.
+    fn wake(&mut self, subject: &Subject) {
+        if self.queue.is_at_work(&subject.to_string()) {
+            self.woken.insert(subject.clone());
+        }
+        if let Some(memory) = self.memories.get_mut(subject) {
+            // What fails is not tried more often because the cloud is lively.
+            if memory.failures == 0 || memory.due == Due::WhenChanged {
+                memory.due = Due::Now;
+            }
+        }
+        self.look_at(subject);
+    }
+
+    fn turn_of(&self, subject: &Subject) -> Turn {
+        let memory = self.memories.get(subject);
+        if subject.kind == SubjectKind::Template {
+            let Some(template) = self.stores.templates.get(&subject.key) else { return Turn::Gone };
+            let inputs = Inputs::of_template(&template, self.provider);
+            return match memory.filter(|memory| memory.inputs == inputs).map(|memory| memory.due) {
+                _ if self.shared.ignores(&template)
+                    || self.is_old(subject, |version| template.is_older_than(version)) =>
+                {
+                    Turn::Rest
+                }
+                None | Some(Due::Now) => Turn::Now,
+                Some(Due::At(at)) if at > Instant::now() => Turn::At(at),
+                Some(Due::At(_)) => Turn::Now,
+                Some(Due::WhenChanged) => Turn::Rest,
+            };
+        }
+        let Some(view) = View::of(subject, &self.stores, &self.index, memory, &self.shared.kinds) else {
+            return Turn::Gone;
+        };
+        if self.is_old(subject, |version| view.is_older_than(version)) {
+            return Turn::Rest;
+        }
+        match view.next(&view.object, &view.unread(), &self.shared.scope(self.provider)) {
+            Next::Ignore | Next::Rest => Turn::Rest,
+            Next::At(at) => Turn::At(at),
+            _ => Turn::Now,
+        }
+    }
+
+    /// Whether the watch does not show our last write yet. What it shows is no ground for a decision then.
+    fn is_old(&self, subject: &Subject, is_older: impl FnOnce(&str) -> bool) -> bool {
+        self.written.get(subject).is_some_and(|version| is_older(version))
+    }
+
+    /// Puts an object into the queue if something is due for it, now or later. One at work is looked at again when its work
+    /// ends.
+    fn look_at(&mut self, subject: &Subject) {
+        let name = subject.to_string();
+        if self.queue.is_at_work(&name) {
+            self.dirty.insert(subject.clone());
+            return;
+        }
+        match self.turn_of(subject) {
+            Turn::Now => self.queue.add(&name),
+            Turn::At(at) => {
+                self.queue.remove(&name);
+                self.queue.add_after(&name, at.saturating_duration_since(Instant::now()));
+            }
+            Turn::Rest => {}
+            Turn::Gone => self.forget(subject),
+        }
+    }
+
+    fn look_at_all(&mut self) {
+        let subjects: Vec<_> = self.memories.keys().cloned().collect();
+        subjects.iter().for_each(|subject| self.look_at(subject));
+    }
+
+    fn forget(&mut self, subject: &Subject) {
+        self.queue.remove(&subject.to_string());
+        self.memories.remove(subject);
+        self.written.remove(subject);
+        self.tries.remove(subject);
+    }
+
+    /// Starts the work that is ready.
+    fn start_tasks(&mut self) {
+        while self.tasks.len() < MAX_AT_ONCE
+            && let Some(name) = self.queue.take_next()
+        {
+            let subject = Subject::of_name(&name);
+            // Things may have changed while it waited for its turn.
+            match subject.filter(|subject| matches!(self.turn_of(subject), Turn::Now)) {
+                Some(subject) => self.start(subject),
+                None => {
+                    self.queue.done(&name);
+                    if let Some(subject) = Subject::of_name(&name) {
+                        self.look_at(&subject);
+                    }
+                }
+            }
+        }
+    }
+
+    fn start(&mut self, subject: Subject) {
+        self.woken.remove(&subject);
+        self.dirty.remove(&subject);
+        let (shared, provider) = (Arc::clone(&self.shared), self.provider);
+        let memory = self.memories.get(&subject);
+        if subject.kind == SubjectKind::Template {
+            let (template, memory) = (self.stores.templates.get(&subject.key), memory.cloned());
+            self.tasks.spawn(async move {
+                let ended = match &template {
+                    Some(template) => {
+                        shared.describe_template(&subject, template, memory.as_ref(), provider).await
+                    }
+                    None => Ended::NOTHING,
+                };
+                Done { subject, ended }
+            });
+            return;
+        }
+        let view = View::of(&subject, &self.stores, &self.index, memory, &shared.kinds);
+        self.tasks.spawn(async move {
+            let ended = match &view {
+                Some(view) => shared.act(view, provider).await,
+                None => Ended::NOTHING,
+            };
+            Done { subject, ended }
+        });
+    }
+
+    /// For `/debug/state`.
+    fn to_json(&self) -> Value {
+        let now = Instant::now();
+        let objects = self.memories.iter().map(|(subject, memory)| {
+            let name = subject.to_string();
+            let json = json!({
+                "phase": self.phases.get(subject).map(|phase| phase.as_str()),
+                "failures": memory.failures,
+                "atWork": self.queue.is_at_work(&name),
+                "nextStepInSeconds": match memory.due {
+                    Due::Now => Some(seconds_from_now(now)),
+                    Due::At(at) => Some(seconds_from_now(at)),
+                    Due::WhenChanged => None,
+                },
+            });
+            (name, json)
+        });
+        let Lengths { ready, at_work, waiting } = self.queue.lengths();
+        let served = match self.watches.known.get() {
+            None => Value::Null,
+            Some(Ok(served)) => served.core_version.into(),
+            Some(Err(missing)) => json!({"missing": missing}),
+        };
+        json!({
+            "kinds": {
+                "group": self.shared.kinds.group,
+                "version": self.shared.kinds.version,
+                "machine": self.shared.kinds.machine.kind,
+                "cluster": self.shared.kinds.cluster.kind,
+                "clusterApi": served,
+            },
+            "namespace": self.options.namespace,
+            "watchFilter": self.options.watch_filter,
+            "queue": {"ready": ready, "atWork": at_work, "waiting": waiting},
+            "objects": objects.collect::<Map<_, _>>(),
+        })
+    }
+}

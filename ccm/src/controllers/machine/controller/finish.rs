@@ -1,0 +1,61 @@
+//! Takes note of what came of the work on an object.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::MachineController;
+use crate::controllers::machine::{
+    outcome::RETRIES,
+    plan::{Due, Memory},
+    subject::Subject,
+    work::{Ended, Then},
+};
+
+/// How long nothing is done about an object after a step that was given up since the term has ended. It may be renewed.
+const STOPPED_FOR: Duration = Duration::from_secs(1);
+
+/// The part of the period by which resyncs of objects are apart, so that not all of them come at once.
+const SPREAD: f64 = 0.1;
+
+impl MachineController {
+    pub(super) fn finish(&mut self, subject: &Subject, ended: Ended) {
+        let name = subject.to_string();
+        self.queue.done(&name);
+        let Ended { version, memory, then } = ended;
+        if let Some(version) = version {
+            self.written.insert(subject.clone(), version);
+        }
+        let is_woken = self.woken.remove(subject);
+        if let Some(memory) = memory {
+            let due = match memory.due {
+                _ if is_woken && memory.failures == 0 => Due::Now,
+                Due::WhenChanged => Due::At(Instant::now() + self.resync_after()),
+                due => due,
+            };
+            self.memories.insert(subject.clone(), Memory { due, ..memory });
+        }
+        let is_dirty = self.dirty.remove(subject);
+        match then {
+            Then::TryAgain => {
+                let tries = self.tries.entry(subject.clone()).or_default();
+                *tries = tries.saturating_add(1);
+                self.queue.retry_after(&name, RETRIES.after(*tries));
+                return;
+            }
+            Then::Stopped => {
+                self.queue.add_after(&name, STOPPED_FOR);
+                return;
+            }
+            Then::Look | Then::WhenChanged => drop(self.tries.remove(subject)),
+        }
+        if is_dirty || is_woken || then == Then::Look {
+            self.look_at(subject);
+        }
+    }
+
+    /// When a step is made for an object to which nothing happens.
+    fn resync_after(&self) -> Duration {
+        self.options.sync_period.mul_f64(1.0 - SPREAD * fastrand::f64())
+    }
+}

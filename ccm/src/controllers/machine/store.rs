@@ -1,0 +1,157 @@
+//! What the watches show: the objects of the provider's kinds, and those of Cluster API's core.
+
+use std::borrow::Cow;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::core::Object;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::{
+    object::InfraObject,
+    surroundings::{Cluster, Machine},
+};
+use crate::cache::{Cache, CachedObject, Watched};
+
+/// The caches of the controller. Clones share them.
+#[derive(Clone, Debug)]
+pub struct Stores {
+    /// Machines of the provider.
+    pub machines: Cache<InfraObject>,
+    /// Clusters of the provider.
+    pub clusters: Cache<InfraObject>,
+    /// Templates of machines of the provider.
+    pub templates: Cache<InfraObject>,
+    /// Machines of Cluster API.
+    pub core_machines: Cache<Core<Machine>>,
+    /// Clusters of Cluster API.
+    pub core_clusters: Cache<Core<Cluster>>,
+}
+
+impl Default for Stores {
+    fn default() -> Self {
+        Self {
+            machines: Cache::new(),
+            clusters: Cache::new(),
+            templates: Cache::new(),
+            core_machines: Cache::new(),
+            core_clusters: Cache::new(),
+        }
+    }
+}
+
+impl Stores {
+    /// Waits until all of them have arrived.
+    pub(super) async fn synced(&self) {
+        tokio::join!(
+            self.machines.synced(),
+            self.clusters.synced(),
+            self.templates.synced(),
+            self.core_machines.synced(),
+            self.core_clusters.synced(),
+        );
+    }
+}
+
+/// The key of an object in a cache.
+pub(super) fn key_of(namespace: &str, name: &str) -> String {
+    format!("{namespace}/{name}")
+}
+
+/// A Machine or a Cluster of Cluster API's core, as far as it is read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Core<T> {
+    key: String,
+    version: String,
+    /// Its UID.
+    pub uid: String,
+    /// What it says.
+    pub content: T,
+}
+
+impl<T: Clone + PartialEq + Send + Sync + 'static> CachedObject for Core<T> {
+    fn key(&self) -> Cow<'_, str> {
+        Cow::Borrowed(&self.key)
+    }
+
+    fn resource_version(&self) -> &str {
+        &self.version
+    }
+
+    fn set_resource_version(&mut self, version: &str) {
+        version.clone_into(&mut self.version);
+    }
+
+    fn same_content(&self, other: &Self) -> bool {
+        self.uid == other.uid && self.content == other.content
+    }
+}
+
+impl<T> Core<T> {
+    /// What is kept of an object as the API has it.
+    pub fn of(metadata: ObjectMeta, spec: Value, status: Value, read: fn(&Value) -> T) -> Self {
+        let key = key_of(
+            metadata.namespace.as_deref().unwrap_or_default(),
+            metadata.name.as_deref().unwrap_or_default(),
+        );
+        let whole = json!({"metadata": {"labels": metadata.labels}, "spec": spec, "status": status});
+        Self {
+            key,
+            version: metadata.resource_version.unwrap_or_default(),
+            uid: metadata.uid.unwrap_or_default(),
+            content: read(&whole),
+        }
+    }
+}
+
+/// An object of the provider's kinds, as it comes from the API server.
+pub(super) type WireInfra = Object<Option<Value>, Map<String, Value>>;
+
+impl From<WireInfra> for InfraObject {
+    fn from(object: WireInfra) -> Self {
+        let WireInfra { metadata, spec, status, .. } = object;
+        Self { metadata, spec: spec.unwrap_or_default(), status: status.unwrap_or_default() }.lean()
+    }
+}
+
+impl Watched for WireInfra {
+    type Kept = InfraObject;
+}
+
+/// The spec of a Machine.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(transparent)]
+pub(super) struct MachineSpec(Value);
+
+/// A Machine, as it comes from the API server.
+pub(super) type WireMachine = Object<MachineSpec, Value>;
+
+impl From<WireMachine> for Core<Machine> {
+    fn from(object: WireMachine) -> Self {
+        let WireMachine { metadata, spec, status, .. } = object;
+        Self::of(metadata, spec.0, status.unwrap_or_default(), Machine::from_json)
+    }
+}
+
+impl Watched for WireMachine {
+    type Kept = Core<Machine>;
+}
+
+/// The spec of a Cluster, which may have none.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(transparent)]
+pub(super) struct ClusterSpec(Value);
+
+/// A Cluster, as it comes from the API server.
+pub(super) type WireCluster = Object<Option<ClusterSpec>, Value>;
+
+impl From<WireCluster> for Core<Cluster> {
+    fn from(object: WireCluster) -> Self {
+        let WireCluster { metadata, spec, status, .. } = object;
+        Self::of(metadata, spec.unwrap_or_default().0, status.unwrap_or_default(), Cluster::from_json)
+    }
+}
+
+impl Watched for WireCluster {
+    type Kept = Core<Cluster>;
+}

@@ -1,0 +1,100 @@
+//! What the controller works on: one object of one of the provider's kinds.
+
+use std::fmt;
+
+use cloudprovider::machines::{Kind, Kinds};
+
+/// Which of the provider's kinds an object has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum SubjectKind {
+    /// A machine.
+    Machine,
+    /// A cluster.
+    Cluster,
+    /// A template of machines.
+    Template,
+}
+
+impl SubjectKind {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Machine, Self::Cluster, Self::Template];
+
+    /// The word for it in metrics, in logs and in the queue.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Machine => "machine",
+            Self::Cluster => "cluster",
+            Self::Template => "template",
+        }
+    }
+
+    /// Its kind in the API, such as `LibvirtMachineTemplate`.
+    pub fn kind(self, kinds: &Kinds) -> String {
+        match self {
+            Self::Machine => kinds.machine.kind.to_owned(),
+            Self::Cluster => kinds.cluster.kind.to_owned(),
+            Self::Template => format!("{}Template", kinds.machine.kind),
+        }
+    }
+
+    /// Its resource in the API, such as `libvirtmachinetemplates`.
+    pub fn plural(self, kinds: &Kinds) -> String {
+        match self {
+            Self::Machine => kinds.machine.plural.to_owned(),
+            Self::Cluster => kinds.cluster.plural.to_owned(),
+            Self::Template => format!("{}templates", kinds.machine.kind.to_ascii_lowercase()),
+        }
+    }
+
+    /// The kind whose finalizer it has. A template has none.
+    pub(super) fn own_kind(self, kinds: &Kinds) -> Kind {
+        match self {
+            Self::Machine | Self::Template => kinds.machine,
+            Self::Cluster => kinds.cluster,
+        }
+    }
+}
+
+/// One object.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Subject {
+    /// Its kind.
+    pub kind: SubjectKind,
+    /// Its namespace and name: `default/node-1`.
+    pub key: String,
+}
+
+impl Subject {
+    /// The object of this kind with this key.
+    pub fn new(kind: SubjectKind, key: impl Into<String>) -> Self {
+        Self { kind, key: key.into() }
+    }
+
+    /// The object with this name in the queue.
+    pub(super) fn of_name(name: &str) -> Option<Self> {
+        let (word, key) = name.split_once(' ')?;
+        let kind = SubjectKind::ALL.into_iter().find(|kind| kind.as_str() == word)?;
+        Some(Self::new(kind, key))
+    }
+}
+
+impl fmt::Display for Subject {
+    /// Its name in the queue: `machine default/node-1`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind.as_str(), self.key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_in_the_queue_are_read_as_they_are_written() {
+        for kind in SubjectKind::ALL {
+            let subject = Subject::new(kind, "default/one");
+            assert_eq!(Subject::of_name(&subject.to_string()), Some(subject));
+        }
+        assert_eq!(Subject::of_name("node default/one"), None);
+    }
+}

@@ -1,0 +1,320 @@
+//! The work on one object: what its turn came for is decided once more, and done.
+
+mod step;
+mod template;
+
+use std::{sync::Arc, time::Duration};
+
+use cloudprovider::machines::{Condition, Kinds};
+use component::{
+    backoff::Backoff,
+    events::{EventObject, EventRecorder, EventType},
+};
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    conditions::{is_news, not_paused, paused},
+    metrics::MachineMetrics,
+    object::InfraObject,
+    outcome::{Happening, adoption, release},
+    plan::{Due, Memory, Next, Scope},
+    status::with_conditions,
+    subject::Subject,
+    surroundings::Bootstrap,
+    view::View,
+    writer::ObjectWriter,
+};
+use crate::{
+    clients::TermFence,
+    cloud::Cloud,
+    writes::{WriteError, WrittenVersion},
+};
+
+/// How often an object is read again in one piece of work because it changed meanwhile.
+const MAX_READS_AGAIN: usize = 5;
+
+/// The waits for a Secret with bootstrap data that is not there, or cannot be used.
+const BOOTSTRAP_WAITS: Backoff = Backoff { first: Duration::from_secs(2), most: Duration::from_secs(60) };
+
+/// What the tasks share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) cloud: Cloud,
+    /// Closed when another leader may call the cloud.
+    pub(super) fence: TermFence,
+    pub(super) kinds: Kinds,
+    pub(super) writer: ObjectWriter,
+    pub(super) events: EventRecorder,
+    pub(super) metrics: MachineMetrics,
+    /// `apiVersion` of the objects, for events.
+    pub(super) api_version: Arc<str>,
+    /// `--watch-filter`
+    pub(super) watch_filter: Option<String>,
+    /// `--dry-run`: no step is called, and nothing is written.
+    pub(super) dry_run: bool,
+    /// Cancelled when steps are given up.
+    pub(super) cut: CancellationToken,
+}
+
+/// How a piece of work ended.
+#[derive(Debug)]
+pub(super) struct Ended {
+    /// The version of the last write.
+    pub(super) version: Option<WrittenVersion>,
+    /// What is remembered from now on. `None` leaves what was remembered.
+    pub(super) memory: Option<Memory>,
+    pub(super) then: Then,
+}
+
+impl Ended {
+    /// There was nothing to do.
+    pub(super) const NOTHING: Self = Self { version: None, memory: None, then: Then::Look };
+}
+
+/// When the object is looked at again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Then {
+    /// At once: what is remembered says what is due.
+    Look,
+    /// When something changes.
+    WhenChanged,
+    /// Soon, since the API server did not do what it was asked for.
+    TryAgain,
+    /// The term has ended.
+    Stopped,
+}
+
+/// Why a write was the last one of this piece of work.
+pub(super) enum NotWritten {
+    /// It changed meanwhile.
+    Stale,
+    /// It is to end like this.
+    Early(Then),
+}
+
+/// An object at work.
+pub(super) struct Work<'a> {
+    pub(super) shared: &'a Shared,
+    pub(super) view: &'a View,
+    pub(super) scope: Scope<'a>,
+    /// The newest version.
+    pub(super) object: InfraObject,
+    pub(super) version: Option<WrittenVersion>,
+}
+
+impl Shared {
+    pub(super) fn scope(&self, provider: u64) -> Scope<'_> {
+        Scope {
+            kinds: &self.kinds,
+            watch_filter: self.watch_filter.as_deref(),
+            provider,
+            now: Instant::now(),
+        }
+    }
+
+    /// Does what is due for a machine or a cluster.
+    pub(super) async fn act(&self, view: &View, provider: u64) -> Ended {
+        let work = Work {
+            shared: self,
+            view,
+            scope: self.scope(provider),
+            object: (*view.object).clone(),
+            version: None,
+        };
+        work.act().await
+    }
+
+    pub(super) fn record(&self, subject: &Subject, object: &InfraObject, happening: Happening) {
+        let kind = match subject.kind {
+            super::subject::SubjectKind::Cluster => self.kinds.cluster.kind,
+            super::subject::SubjectKind::Machine | super::subject::SubjectKind::Template => {
+                self.kinds.machine.kind
+            }
+        };
+        let about = EventObject {
+            api_version: self.api_version.to_string().into(),
+            kind,
+            namespace: object.namespace().to_owned(),
+            name: object.name().to_owned(),
+            uid: object.metadata.uid.clone().unwrap_or_default(),
+        };
+        self.events.record(about, happening.event_type, happening.reason, happening.message);
+    }
+
+    pub(super) fn count_write(&self, subject: &Subject, what: &str) {
+        self.metrics.writes.with_label_values(&[subject.kind.as_str(), what]).inc();
+    }
+}
+
+impl Work<'_> {
+    async fn act(mut self) -> Ended {
+        let mut bootstrap = self.view.unread();
+        for _ in 0..=MAX_READS_AGAIN {
+            let next = self.view.next(&self.object, &bootstrap, &self.scope);
+            if let Some(words) = self.rehearsal(&next) {
+                tracing::info!(object = %self.view.subject, "dry run: a daemon would {words}");
+                return self.end(None, Then::WhenChanged);
+            }
+            let written = match next {
+                Next::Ignore | Next::Rest => return self.rest(&bootstrap),
+                Next::At(_) => return self.end(None, Then::Look),
+                Next::ReadBootstrap => match self.read_bootstrap().await {
+                    Ok(read) => {
+                        bootstrap = read;
+                        continue;
+                    }
+                    Err(error) => Err(self.not_written("bootstrap data not read", error)),
+                },
+                Next::SayPaused => match self.say(&[paused()]).await {
+                    Ok(()) => return self.end(None, Then::WhenChanged),
+                    Err(error) => Err(error),
+                },
+                Next::Say(ready) => match self.say(&[ready, not_paused()]).await {
+                    Ok(()) => return self.rest(&bootstrap),
+                    Err(error) => Err(error),
+                },
+                Next::Adopt => {
+                    let kind = self.view.subject.kind.own_kind(&self.shared.kinds);
+                    self.patch(&adoption(&self.object, &self.shared.kinds, &kind)).await
+                }
+                Next::Release => {
+                    let kind = self.view.subject.kind.own_kind(&self.shared.kinds);
+                    match self.patch(&release(&self.object, &self.shared.kinds, &kind)).await {
+                        Ok(()) => return self.end(None, Then::WhenChanged),
+                        Err(error) => Err(error),
+                    }
+                }
+                Next::Ensure | Next::Delete => return self.step(&bootstrap).await,
+            };
+            match written {
+                Ok(()) => {}
+                Err(NotWritten::Stale) => {
+                    if let Err(NotWritten::Early(then)) = self.read_again().await {
+                        return self.end(None, then);
+                    }
+                }
+                Err(NotWritten::Early(then)) => return self.end(None, then),
+            }
+        }
+        // It changes all the time.
+        self.end(None, Then::TryAgain)
+    }
+
+    /// In a dry run: what a daemon would do.
+    fn rehearsal(&self, next: &Next) -> Option<&'static str> {
+        if !self.shared.dry_run {
+            return None;
+        }
+        match next {
+            Next::Ignore | Next::Rest | Next::At(_) | Next::ReadBootstrap => None,
+            Next::SayPaused => Some("say in its status that it is paused"),
+            Next::Say(_) => Some("say in its status what it waits for"),
+            Next::Adopt => Some("add the finalizer and the identity to it, and then make it in the cloud"),
+            Next::Ensure => Some("go one step towards it in the cloud"),
+            Next::Delete => Some("delete what was made for it in the cloud"),
+            Next::Release => Some("remove the finalizer"),
+        }
+    }
+
+    /// Nothing more is due now. A Secret that is missing is looked for again, since nobody watches Secrets.
+    fn rest(self, bootstrap: &Bootstrap) -> Ended {
+        if !matches!(bootstrap, Bootstrap::Missing | Bootstrap::Unusable(_))
+            || self.view.bootstrap_secret.is_none()
+        {
+            return self.end(None, Then::WhenChanged);
+        }
+        let inputs = self.view.inputs(&self.object, bootstrap, &self.scope);
+        let known = self.view.memory.as_ref().filter(|known| known.inputs == inputs);
+        let failures = known.map_or(1, |known| known.failures.saturating_add(1));
+        let due = Due::At(Instant::now() + BOOTSTRAP_WAITS.after(failures));
+        self.end(Some(Memory { inputs, due, failures }), Then::Look)
+    }
+
+    fn end(self, memory: Option<Memory>, then: Then) -> Ended {
+        Ended { version: self.version, memory, then }
+    }
+
+    async fn read_bootstrap(&self) -> Result<Bootstrap, WriteError> {
+        match &self.view.bootstrap_secret {
+            Some(name) => self.shared.writer.bootstrap(self.object.namespace(), name).await,
+            None => Ok(Bootstrap::Missing),
+        }
+    }
+
+    /// Says these conditions in the status. An event tells of a new reason of `Ready`.
+    async fn say(&mut self, wanted: &[Condition]) -> Result<(), NotWritten> {
+        let Some(status) = with_conditions(&self.object, wanted, Timestamp::now()) else { return Ok(()) };
+        let news: Vec<_> = wanted.iter().filter(|one| is_worth_an_event(&self.object, one)).collect();
+        let before = self.object.clone();
+        self.write_status(&status).await?;
+        for one in news {
+            let happening = Happening {
+                event_type: EventType::Normal,
+                reason: one.reason.to_string(),
+                message: one.message.to_string(),
+            };
+            self.shared.record(&self.view.subject, &before, happening);
+        }
+        Ok(())
+    }
+
+    /// Writes metadata or spec. The object is the written one afterwards.
+    pub(super) async fn patch(&mut self, body: &Value) -> Result<(), NotWritten> {
+        let kind = self.view.subject.kind;
+        let answer = self.shared.writer.patch(kind, &self.object, body).await;
+        self.take(answer, "object")
+    }
+
+    /// Writes the status. The object is the written one afterwards.
+    pub(super) async fn write_status(&mut self, status: &Map<String, Value>) -> Result<(), NotWritten> {
+        let kind = self.view.subject.kind;
+        let answer = self.shared.writer.write_status(kind, &self.object, status).await;
+        self.take(answer, "status")
+    }
+
+    fn take(
+        &mut self,
+        answer: Result<InfraObject, WriteError>,
+        what: &'static str,
+    ) -> Result<(), NotWritten> {
+        match answer {
+            Ok(written) => {
+                self.shared.count_write(&self.view.subject, what);
+                self.version.clone_from(&written.metadata.resource_version);
+                self.object = written;
+                Ok(())
+            }
+            Err(error) => Err(self.not_written(&format!("{what} not written"), error)),
+        }
+    }
+
+    fn not_written(&self, what: &str, error: WriteError) -> NotWritten {
+        match error {
+            WriteError::Stale(_) => NotWritten::Stale,
+            WriteError::Gone => NotWritten::Early(Then::WhenChanged),
+            WriteError::Failed(why) => {
+                tracing::warn!(object = %self.view.subject, error = why, "{what}");
+                NotWritten::Early(Then::TryAgain)
+            }
+        }
+    }
+
+    /// Reads the object, which has changed meanwhile.
+    pub(super) async fn read_again(&mut self) -> Result<(), NotWritten> {
+        match self.shared.writer.read(self.view.subject.kind, &self.object).await {
+            Ok(found) => {
+                self.object = found;
+                Ok(())
+            }
+            Err(error) => Err(self.not_written("object not read", error)),
+        }
+    }
+}
+
+/// An object that is not paused says nothing new about that.
+fn is_worth_an_event(object: &InfraObject, condition: &Condition) -> bool {
+    is_news(object, condition) && *condition != not_paused()
+}

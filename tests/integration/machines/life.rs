@@ -1,0 +1,263 @@
+//! The life of machines: what they wait for, how they come to be, and how they go.
+
+use anyhow::ensure;
+use cloudprovider::{
+    Error, ErrorKind,
+    testing::{Fault, Operation},
+};
+use futures::FutureExt;
+use libtest_mimic::Trial;
+use serde_json::{Value, json};
+
+use super::world::*;
+use crate::{
+    api::Api,
+    trial::{Scenario, on_both},
+};
+
+pub(super) fn trials() -> Vec<Trial> {
+    let both: &[(&str, Scenario)] = &[
+        ("machines::a_machine_from_its_beginning_to_its_end", |api| whole_life(api).boxed_local()),
+        ("machines::first_the_cluster_then_bootstrap_data_then_a_machine", |api| order(api).boxed_local()),
+        ("machines::nothing_is_done_while_paused", |api| paused(api).boxed_local()),
+        ("machines::deleted_before_there_were_bootstrap_data", |api| deleted_early(api).boxed_local()),
+        ("machines::deleted_while_it_is_made", |api| deleted_while_made(api).boxed_local()),
+        ("machines::a_machine_that_is_gone_is_told_and_not_made_again", |api| lost(api).boxed_local()),
+        ("machines::something_foreign_is_left_alone", |api| foreign(api).boxed_local()),
+        ("machines::an_error_is_told_and_tried_again", |api| errors(api).boxed_local()),
+    ];
+    both.iter().flat_map(|(name, scenario)| on_both(name, *scenario)).collect()
+}
+
+async fn whole_life(api: &Api) -> anyhow::Result<()> {
+    let (world, daemon) = World::with_cluster(api).await?;
+    let made = world.add_machine_without_data("one").await?;
+    let waits = world.waits_for("one", "WaitingForBootstrapData").await?;
+    ensure!(waits["metadata"]["finalizers"].is_null(), "{waits}");
+    world.add_data("one").await?;
+    let up = world.is_up("one").await?;
+    let uid = made["metadata"]["uid"].as_str().unwrap_or_default();
+    ensure!(up["spec"]["providerID"] == format!("fake:///{uid}"), "{up}");
+    ensure!(up["metadata"]["annotations"][IDENTITY] == uid, "{up}");
+    ensure!(up["metadata"]["annotations"][BLOCK_MOVE].is_null(), "{up}");
+    ensure!(up["metadata"]["finalizers"] == json!([FINALIZER]), "{up}");
+    let status = &up["status"];
+    ensure!(status["initialization"]["provisioned"] == true && status["ready"] == true, "{status}");
+    ensure!(status["failureDomain"] == "a", "{status}");
+    ensure!(status["addresses"][0]["type"] == "InternalIP", "{status}");
+    ensure!(condition(&up, "Paused")["status"] == "False", "{status}");
+    let data = world.cloud.bootstrap_of(uid).map(|data| data.expose().to_vec());
+    ensure!(data.as_deref() == Some(b"#cloud-config one hunter2"), "{data:?}");
+    world.cloud_has(&["disk/one", "instance/one"])?;
+
+    // One for what it waits for, one for the finalizer, two for the task, one with the provider ID, and one at the end.
+    let writes = world.tape.of("fakemachines", "one");
+    ensure!(writes.len() <= 6, "{writes:?}");
+    let is_whole = |write: &&String| !["object", "status"].contains(&write.as_str());
+    ensure!(!writes.iter().any(|write| is_whole(&write)), "{writes:?}");
+
+    // Nothing is written and nobody is asked while nothing happens.
+    world.tape.clear();
+    world.cloud.forget_calls();
+    world.pause().await;
+    ensure!(world.tape.writes().is_empty(), "{:?}", world.tape.writes());
+    ensure!(world.cloud.calls().is_empty(), "{:?}", world.cloud.calls());
+
+    world.delete("FakeMachine", "one").await?;
+    world.vanishes("FakeMachine", "one").await?;
+    world.cloud_has(&[])?;
+    let told = world.events("one").await?;
+    for reason in ["WaitingForBootstrapData", "WaitingForTask", "Ready", "Deleting"] {
+        ensure!(told.iter().any(|(known, _)| known == reason), "{reason} is not in {told:?}");
+    }
+    let everything = format!("{told:?} {:?}", world.tape.writes());
+    ensure!(!everything.contains("hunter2"), "bootstrap data are shown: {everything}");
+
+    world.delete("FakeCluster", "prod").await?;
+    world.vanishes("FakeCluster", "prod").await?;
+    ensure!(world.cloud.objects().is_empty(), "{:?}", world.cloud.objects());
+    daemon.stop().await
+}
+
+async fn order(api: &Api) -> anyhow::Result<()> {
+    let world = World::new(api).await?;
+    let daemon = world.start(&[])?;
+    // A machine that a MachineSet has made, before there is a Machine.
+    let label = json!({"labels": {"cluster.x-k8s.io/cluster-name": "prod"}});
+    world.create("FakeMachine", "early", json!({"metadata": label, "spec": {}})).await?;
+    world.add_cluster("prod").await?;
+    world.becomes("FakeCluster", "prod", "is ready", is_ready).await?;
+    world.add_machine("one").await?;
+    world.waits_for("one", "WaitingForClusterInfrastructureReady").await?;
+    world.pause().await;
+    ensure!(
+        world.cloud.objects().iter().all(|line| line.starts_with("endpoint/")),
+        "{:?}",
+        world.cloud.objects()
+    );
+    let early = world.get("FakeMachine", "early").await?;
+    ensure!(early["status"].is_null() && early["metadata"]["finalizers"].is_null(), "{early}");
+    world.cluster_is_ready("prod").await?;
+    world.is_up("one").await?;
+
+    // The Machine names a Secret that is not there yet.
+    world.add_machine_without_data("two").await?;
+    world.waits_for("two", "WaitingForBootstrapData").await?;
+    world.name_secret("two").await?;
+    let waits = |object: &Value| {
+        condition(object, "Ready")["message"].as_str().is_some_and(|message| message.contains("\"two-data\""))
+    };
+    world.becomes("FakeMachine", "two", "waits for the Secret", waits).await?;
+    world.add_secret("two").await?;
+    world.is_up("two").await?;
+    daemon.stop().await
+}
+
+async fn paused(api: &Api) -> anyhow::Result<()> {
+    let (world, daemon) = World::with_cluster(api).await?;
+    let is_paused = |object: &Value| condition(object, "Paused")["status"] == "True";
+    world.change("Cluster", "prod", json!({"spec": {"paused": true}})).await?;
+    world.add_machine("one").await?;
+    world.becomes("FakeMachine", "one", "is paused", is_paused).await?;
+    world.becomes("FakeCluster", "prod", "is paused", is_paused).await?;
+    world.pause().await;
+    world.cloud_has(&[])?;
+    world.change("Cluster", "prod", json!({"spec": {"paused": false}})).await?;
+    world.is_up("one").await?;
+    world.becomes("FakeCluster", "prod", "is not paused", |object| !is_paused(object)).await?;
+
+    // A deletion waits too.
+    let annotation = |value: Value| json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": value}}});
+    world.change("FakeMachine", "one", annotation("".into())).await?;
+    world.becomes("FakeMachine", "one", "is paused", is_paused).await?;
+    world.delete("FakeMachine", "one").await?;
+    world.pause().await;
+    world.cloud_has(&["disk/one", "instance/one"])?;
+    world.change("FakeMachine", "one", annotation(Value::Null)).await?;
+    world.vanishes("FakeMachine", "one").await?;
+    world.cloud_has(&[])?;
+    daemon.stop().await
+}
+
+async fn deleted_early(api: &Api) -> anyhow::Result<()> {
+    let (world, daemon) = World::with_cluster(api).await?;
+    world.add_machine_without_data("one").await?;
+    world.waits_for("one", "WaitingForBootstrapData").await?;
+    world.delete("FakeMachine", "one").await?;
+    world.vanishes("FakeMachine", "one").await?;
+    world.cloud_has(&[])?;
+    daemon.stop().await
+}
+
+async fn deleted_while_made(api: &Api) -> anyhow::Result<()> {
+    let (world, daemon) = World::with_cluster(api).await?;
+    world.add_machine("one").await?;
+    world.waits_for("one", "WaitingForTask").await?;
+    world.delete("FakeMachine", "one").await?;
+    world.vanishes("FakeMachine", "one").await?;
+    world.cloud_has(&[])?;
+    // While it waits for its address.
+    world.cloud.set_address_time(SOON * 10);
+    world.add_machine("two").await?;
+    let waits = world.waits_for("two", "WaitingForAddress").await?;
+    ensure!(
+        waits["spec"]["providerID"].is_string() && waits["status"]["initialization"].is_null(),
+        "{waits}"
+    );
+    world.delete("FakeMachine", "two").await?;
+    world.vanishes("FakeMachine", "two").await?;
+    world.cloud_has(&[])?;
+    daemon.stop().await
+}
+
+async fn lost(api: &Api) -> anyhow::Result<()> {
+    let (world, daemon) = World::with_cluster(api).await?;
+    let made = world.add_machine("one").await?;
+    world.is_up("one").await?;
+    world.cloud.remove(made["metadata"]["uid"].as_str().unwrap_or_default());
+    let lost = world.waits_for("one", "MachineLost").await?;
+    ensure!(lost["status"]["initialization"]["provisioned"] == true, "{lost}");
+    world.pause().await;
+    world.cloud_has(&["disk/one"])?;
+    world.delete("FakeMachine", "one").await?;
+    world.vanishes("FakeMachine", "one").await?;
+    world.cloud_has(&[])?;
+    daemon.stop().await
+}
+
+async fn foreign(api: &Api) -> anyhow::Result<()> {
+    let (world, daemon) = World::with_cluster(api).await?;
+    world.cloud.put_object("disk/one", None);
+    world.add_machine("one").await?;
+    let told = world.waits_for("one", "ForeignObject").await?;
+    ensure!(
+        condition(&told, "Ready")["message"].as_str().is_some_and(|words| words.contains("disk/one")),
+        "{told}"
+    );
+    world.delete("FakeMachine", "one").await?;
+    world.vanishes("FakeMachine", "one").await?;
+    world.cloud_has(&["disk/one"])?;
+    world.cloud.remove_object("disk/one");
+
+    // A manifest that was copied together with the annotation of another machine.
+    world.add_machine("original").await?;
+    let original = world.is_up("original").await?;
+    let identity = &original["metadata"]["annotations"][IDENTITY];
+    let metadata = json!({"annotations": {IDENTITY: identity}, "finalizers": [FINALIZER]});
+    world.add_machine_with("copy", metadata, json!({})).await?;
+    world.add_data("copy").await?;
+    let copy = world.waits_for("copy", "IdentityInUse").await?;
+    ensure!(copy["spec"]["providerID"].is_null(), "{copy}");
+    world.pause().await;
+    world.cloud_has(&["disk/original", "instance/original"])?;
+    world.delete("FakeMachine", "copy").await?;
+    world.vanishes("FakeMachine", "copy").await?;
+    world.cloud_has(&["disk/original", "instance/original"])?;
+    ensure!(is_ready(&world.get("FakeMachine", "original").await?));
+
+    // Once the original is gone, nobody else has the identity.
+    let metadata = json!({"annotations": {IDENTITY: identity}});
+    world.delete("Machine", "copy").await?;
+    world.add_machine_with("copy", metadata, json!({})).await?;
+    world.name_secret("copy").await?;
+    world.waits_for("copy", "IdentityInUse").await?;
+    world.delete("FakeMachine", "original").await?;
+    world.vanishes("FakeMachine", "original").await?;
+    world.waits_for("copy", "WaitingForAddress").await?;
+    world.cloud_has(&["disk/copy", "instance/copy"])?;
+    daemon.stop().await
+}
+
+async fn errors(api: &Api) -> anyhow::Result<()> {
+    let (world, daemon) = World::with_cluster(api).await?;
+    let fault = |kind: ErrorKind, words: &'static str| Fault::Error(Error::new(kind, words));
+    world.cloud.fail_next(Operation::EnsureMachine, fault(ErrorKind::Unavailable, "the cloud is away"));
+    world.cloud.fail_next(Operation::EnsureMachine, Fault::Panic);
+    world.add_machine("one").await?;
+    world.is_up("one").await?;
+    let told = world.events("one").await?;
+    let is_told = |reason: &str| told.iter().any(|(known, _)| known == reason);
+    ensure!(is_told("ProviderUnavailable") && is_told("ProviderError"), "{told:?}");
+
+    world.cloud.fail(Operation::EnsureMachine, fault(ErrorKind::InvalidInput, "cpus: at most 4"));
+    world.add_machine("two").await?;
+    let wrong = world.waits_for("two", "InvalidSpec").await?;
+    ensure!(condition(&wrong, "Ready")["message"] == "cpus: at most 4", "{wrong}");
+    world.cloud.forget_calls();
+    world.pause().await;
+    ensure!(world.cloud.count(Operation::EnsureMachine) == 0, "{:?}", world.cloud.calls());
+    world.cloud.mend();
+    world.change("FakeMachine", "two", json!({"spec": {"cpus": 4}})).await?;
+    world.is_up("two").await?;
+    // What cannot be confirmed keeps the object.
+    world.cloud.fail(Operation::DeleteMachine, fault(ErrorKind::NotFound, "no such pool"));
+    world.delete("FakeMachine", "two").await?;
+    world.waits_for("two", "DependencyNotFound").await?;
+    world.pause().await;
+    world.cloud_has(&["disk/one", "disk/two", "instance/one", "instance/two"])?;
+    world.cloud.mend();
+    // As somebody would who repaired it.
+    let annotation = json!({"metadata": {"annotations": {"example.com/a": "1"}}});
+    world.change("FakeMachine", "two", annotation).await?;
+    daemon.stop().await
+}

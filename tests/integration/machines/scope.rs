@@ -1,0 +1,170 @@
+//! Which objects the controller works on, and what it does where kinds are missing.
+
+use anyhow::{Context, ensure};
+use ccm::daemon::Parts;
+use cloudprovider::{
+    Error, ErrorKind,
+    testing::{Fault, Operation},
+};
+use futures::FutureExt;
+use libtest_mimic::Trial;
+use serde_json::{Value, json};
+
+use super::{core, world::*};
+use crate::{
+    api::{Api, Target},
+    daemon::InProcess,
+    support::eventually,
+    trial::{Scenario, on, on_both},
+};
+
+pub(super) fn trials() -> Vec<Trial> {
+    let both: &[(&str, Scenario)] = &[
+        ("machines::only_what_passes_the_filters", |api| filters(api).boxed_local()),
+        ("machines::a_cluster_that_others_manage_is_left_alone", |api| managed_elsewhere(api).boxed_local()),
+        ("machines::templates_say_what_a_machine_will_have", |api| templates(api).boxed_local()),
+        ("machines::a_dry_run_changes_nothing", |api| dry_run(api).boxed_local()),
+        ("machines::an_infrastructure_cluster_goes_after_its_machines", |api| {
+            machines_first(api).boxed_local()
+        }),
+    ];
+    let missing = on(Target::Sandbox, "machines::missing_kinds_are_named_and_waited_for", |api| {
+        missing_kinds(api).boxed_local()
+    });
+    both.iter().flat_map(|(name, scenario)| on_both(name, *scenario)).chain([missing]).collect()
+}
+
+async fn filters(api: &Api) -> anyhow::Result<()> {
+    let world = World::new(api).await?;
+    let daemon = world.start(&["--namespace=another"])?;
+    world.add_cluster("prod").await?;
+    world.pause().await;
+    ensure!(world.get("FakeCluster", "prod").await?["status"].is_null());
+    daemon.stop().await?;
+
+    let daemon = world.start(&["--watch-filter=blue", "--namespace=default"])?;
+    let label = |value: &str| json!({"metadata": {"labels": {"cluster.x-k8s.io/watch-filter": value}}});
+    world.change("FakeCluster", "prod", label("blue")).await?;
+    world.cluster_is_ready("prod").await?;
+    world.add_machine("one").await?;
+    world.change("FakeMachine", "one", label("green")).await?;
+    world.pause().await;
+    world.cloud_has(&[])?;
+    let left_alone = world.get("FakeMachine", "one").await?;
+    ensure!(left_alone["metadata"]["finalizers"].is_null() && left_alone["status"].is_null(), "{left_alone}");
+    world.change("FakeMachine", "one", label("blue")).await?;
+    world.is_up("one").await?;
+    daemon.stop().await
+}
+
+async fn managed_elsewhere(api: &Api) -> anyhow::Result<()> {
+    let world = World::new(api).await?;
+    world.add_cluster("prod").await?;
+    let managed = json!({"metadata": {"annotations": {"cluster.x-k8s.io/managed-by": "somebody"}}});
+    world.change("FakeCluster", "prod", managed).await?;
+    let daemon = world.start(&[])?;
+    world.pause().await;
+    let cluster = world.get("FakeCluster", "prod").await?;
+    ensure!(cluster["status"].is_null() && cluster["metadata"]["finalizers"].is_null(), "{cluster}");
+    ensure!(world.cloud.objects().is_empty(), "{:?}", world.cloud.objects());
+    // Its machines are ours. The Cluster says that the rest is there.
+    world
+        .change_status("Cluster", "prod", json!({"initialization": {"infrastructureProvisioned": true}}))
+        .await?;
+    world.add_machine("one").await?;
+    world.is_up("one").await?;
+    daemon.stop().await
+}
+
+async fn templates(api: &Api) -> anyhow::Result<()> {
+    let world = World::new(api).await?;
+    let daemon = world.start(&[])?;
+    let template = |cpus: u32| json!({"spec": {"template": {"spec": {"cpus": cpus, "memoryMiB": 1024}}}});
+    let capacity = |object: &Value| object["status"]["capacity"].clone();
+    world.create("FakeMachineTemplate", "workers", template(4)).await?;
+    let told =
+        world.becomes("FakeMachineTemplate", "workers", "has a capacity", |one| !capacity(one).is_null());
+    let told = told.await?;
+    ensure!(capacity(&told) == json!({"cpu": "4", "memory": "1024Mi"}), "{told}");
+    let info = &told["status"]["nodeInfo"];
+    ensure!(*info == json!({"architecture": "amd64", "operatingSystem": "linux"}), "{told}");
+    world.tape.clear();
+    world.pause().await;
+    ensure!(world.tape.writes().is_empty(), "{:?}", world.tape.writes());
+    // A daemon that starts again writes nothing either.
+    daemon.stop().await?;
+    let daemon = world.start(&[])?;
+    world.pause().await;
+    ensure!(world.tape.writes().is_empty(), "{:?}", world.tape.writes());
+    daemon.stop().await
+}
+
+async fn dry_run(api: &Api) -> anyhow::Result<()> {
+    let (world, daemon) = World::with_cluster(api).await?;
+    world.add_machine("kept").await?;
+    world.is_up("kept").await?;
+    daemon.stop().await?;
+    world.add_machine("new").await?;
+    world.delete("FakeMachine", "kept").await?;
+    world.tape.clear();
+    world.cloud.forget_calls();
+    let daemon = world.start(&["--dry-run"])?;
+    world.pause().await;
+    ensure!(world.tape.writes().is_empty(), "{:?}", world.tape.writes());
+    let steps = [
+        Operation::EnsureMachine,
+        Operation::DeleteMachine,
+        Operation::EnsureCluster,
+        Operation::DeleteCluster,
+    ];
+    ensure!(steps.iter().all(|step| world.cloud.count(*step) == 0), "{:?}", world.cloud.calls());
+    daemon.stop().await
+}
+
+async fn machines_first(api: &Api) -> anyhow::Result<()> {
+    let (world, daemon) = World::with_cluster(api).await?;
+    world.add_machine("one").await?;
+    world.is_up("one").await?;
+    world.delete("FakeCluster", "prod").await?;
+    let waits = |object: &Value| condition(object, "Ready")["reason"] == "WaitingForMachinesDeletion";
+    world.becomes("FakeCluster", "prod", "waits for its machines", waits).await?;
+    world.pause().await;
+    ensure!(world.cloud.objects().len() == 3, "{:?}", world.cloud.objects());
+    // An error of the cloud is no reason to let it go.
+    let away = Fault::Error(Error::new(ErrorKind::NotFound, "no such pool"));
+    world.cloud.fail_next(Operation::DeleteCluster, away);
+    world.delete("FakeMachine", "one").await?;
+    world.vanishes("FakeMachine", "one").await?;
+    let failed = |object: &Value| condition(object, "Ready")["reason"] == "DependencyNotFound";
+    world.becomes("FakeCluster", "prod", "is told of the error", failed).await?;
+    ensure!(world.cloud.objects().len() == 1, "{:?}", world.cloud.objects());
+    daemon.stop().await
+}
+
+async fn missing_kinds(api: &Api) -> anyhow::Result<()> {
+    let world = World::bare(api);
+    let parts = Parts::new(world.tape.client(&api.client), world.cloud.provider())?;
+    let health = parts.health.clone();
+    let daemon = Daemon(InProcess::start_parts(parts, &[ONLY])?);
+    let missing = || {
+        let checks = health.all();
+        let check = checks.iter().find(|(name, ..)| name == "machine-kinds").map(|(.., check)| check());
+        check.context("there is no such check")
+    };
+    let says = |words: &'static str| {
+        eventually(SOON, words, move || async move {
+            Ok(missing().is_ok_and(|answer| answer.is_err_and(|why| why.contains(words))).then_some(()))
+        })
+    };
+    says("clusterctl init").await?;
+    says("fakemachines.infrastructure.cluster.x-k8s.io").await?;
+    core::install_core(api, &["v1beta2"]).await?;
+    says("does not serve fakemachines.infrastructure.cluster.x-k8s.io").await?;
+    core::install_own(api).await?;
+    world.add_cluster("prod").await?;
+    world.cluster_is_ready("prod").await?;
+    ensure!(missing()?.is_ok(), "{:?}", missing()?);
+    world.add_machine("one").await?;
+    world.is_up("one").await?;
+    daemon.stop().await
+}

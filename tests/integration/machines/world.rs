@@ -1,0 +1,323 @@
+//! The cluster and the cloud of a scenario, and a daemon that runs the machine controller. The scenario does what Cluster
+//! API's core would do.
+
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use cloudprovider::testing::FakeCloud;
+use k8s_openapi::api::core::v1::{Event, Secret};
+use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use super::{
+    core::{self, CORE, INFRASTRUCTURE, objects},
+    tape::Tape,
+};
+use crate::{api::Api, daemon::InProcess, support::eventually};
+
+/// How long a scenario waits for what should happen at once.
+pub(super) const SOON: Duration = Duration::from_secs(30);
+
+/// The flag with which only the machine controller runs.
+pub(super) const ONLY: &str = "--controllers=machine-controller";
+
+/// The annotation with the identity.
+pub(super) const IDENTITY: &str = "infrastructure.cluster.x-k8s.io/uid";
+
+/// The annotation that holds a move.
+pub(super) const BLOCK_MOVE: &str = "clusterctl.cluster.x-k8s.io/block-move";
+
+/// The finalizer of machines.
+pub(super) const FINALIZER: &str = "fakemachine.infrastructure.cluster.x-k8s.io";
+
+pub(super) const NAMESPACE: &str = "default";
+
+/// An API server with Cluster API's kinds, and a cloud with machines.
+pub(super) struct World<'a> {
+    pub(super) api: &'a Api,
+    pub(super) cloud: FakeCloud,
+    pub(super) tape: Tape,
+}
+
+/// A daemon of a [`World`].
+pub(super) struct Daemon(pub(super) InProcess);
+
+impl Daemon {
+    /// Ends it as SIGKILL would: nothing that it has begun goes on.
+    pub(super) async fn crash(self) {
+        self.0.crash().await;
+    }
+
+    pub(super) async fn stop(self) -> anyhow::Result<()> {
+        self.0.stop().await
+    }
+}
+
+/// The world, and daemons.
+impl<'a> World<'a> {
+    /// With the kinds of Cluster API and of the fake cloud.
+    pub(super) async fn new(api: &'a Api) -> anyhow::Result<Self> {
+        core::install_core(api, &["v1beta2"]).await?;
+        core::install_own(api).await?;
+        core::clear(api, &[NAMESPACE]).await?;
+        Ok(Self::bare(api))
+    }
+
+    /// Without any kinds.
+    pub(super) fn bare(api: &'a Api) -> Self {
+        let cloud = FakeCloud::new().with_machines();
+        let time = if api.sandbox.is_some() { 10_000 } else { 100 };
+        cloud.set_task_time(Duration::from_millis(time));
+        cloud.set_address_time(Duration::from_millis(time));
+        Self { api, cloud, tape: Tape::default() }
+    }
+
+    /// With a Cluster whose infrastructure is provisioned, and a daemon.
+    pub(super) async fn with_cluster(api: &'a Api) -> anyhow::Result<(Self, Daemon)> {
+        let world = Self::new(api).await?;
+        let daemon = world.start(&[])?;
+        world.add_cluster("prod").await?;
+        world.cluster_is_ready("prod").await?;
+        Ok((world, daemon))
+    }
+
+    pub(super) fn start(&self, flags: &[&str]) -> anyhow::Result<Daemon> {
+        let flags: Vec<&str> = [ONLY].iter().chain(flags).copied().collect();
+        let client = self.tape.client(&self.api.client);
+        Ok(Daemon(InProcess::start(&client, self.cloud.provider(), &flags)?))
+    }
+
+    /// Time in which a controller would do what it should not do: long on the sandbox, where it costs nothing.
+    pub(super) async fn pause(&self) {
+        let time = if self.api.sandbox.is_some() { 120_000 } else { 1_500 };
+        sleep(Duration::from_millis(time)).await;
+    }
+}
+
+/// What Cluster API's core and its users do.
+impl World<'_> {
+    pub(super) fn objects(&self, kind: &str) -> kube::Api<DynamicObject> {
+        objects(&self.api.client, kind, NAMESPACE)
+    }
+
+    pub(super) async fn create(&self, kind: &str, name: &str, content: Value) -> anyhow::Result<Value> {
+        let mut object = content;
+        let group = if kind.starts_with("Fake") {
+            format!("{INFRASTRUCTURE}/v1alpha1")
+        } else {
+            format!("{CORE}/v1beta2")
+        };
+        object["apiVersion"] = group.into();
+        object["kind"] = kind.into();
+        object["metadata"]["name"] = name.into();
+        let object = serde_json::from_value(object)?;
+        let made = self.objects(kind).create(&PostParams::default(), &object).await;
+        Ok(serde_json::to_value(made.with_context(|| format!("{kind} {name}"))?)?)
+    }
+
+    /// The object, or null.
+    pub(super) async fn get(&self, kind: &str, name: &str) -> anyhow::Result<Value> {
+        Ok(serde_json::to_value(self.objects(kind).get_opt(name).await?)?)
+    }
+
+    pub(super) async fn change(&self, kind: &str, name: &str, patch: Value) -> anyhow::Result<Value> {
+        let changed = self.objects(kind).patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await;
+        Ok(serde_json::to_value(changed.with_context(|| format!("{kind} {name}: {patch}"))?)?)
+    }
+
+    pub(super) async fn change_status(&self, kind: &str, name: &str, status: Value) -> anyhow::Result<()> {
+        let patch = Patch::Merge(json!({"status": status}));
+        self.objects(kind).patch_status(name, &PatchParams::default(), &patch).await?;
+        Ok(())
+    }
+
+    pub(super) async fn delete(&self, kind: &str, name: &str) -> anyhow::Result<()> {
+        self.objects(kind).delete(name, &DeleteParams::default()).await?;
+        Ok(())
+    }
+
+    /// The owner reference that the core puts on the infrastructure of its objects.
+    pub(super) async fn owner(&self, kind: &str, name: &str) -> anyhow::Result<Value> {
+        let owner = self.get(kind, name).await?;
+        let uid = owner["metadata"]["uid"].clone();
+        Ok(json!({
+            "apiVersion": format!("{CORE}/v1beta2"), "kind": kind, "name": name, "uid": uid, "controller": true,
+        }))
+    }
+
+    /// A Cluster and its infrastructure, which it owns.
+    pub(super) async fn add_cluster(&self, name: &str) -> anyhow::Result<()> {
+        let spec =
+            json!({"infrastructureRef": {"apiGroup": INFRASTRUCTURE, "kind": "FakeCluster", "name": name}});
+        self.create("Cluster", name, json!({"spec": spec})).await?;
+        let metadata = json!({
+            "labels": {"cluster.x-k8s.io/cluster-name": name},
+            "ownerReferences": [self.owner("Cluster", name).await?],
+        });
+        let spec = json!({"failureDomains": ["a", "b"], "endpoint": true});
+        self.create("FakeCluster", name, json!({"metadata": metadata, "spec": spec})).await?;
+        Ok(())
+    }
+
+    /// Waits for the infrastructure, and lets the Cluster know, as the core does.
+    pub(super) async fn cluster_is_ready(&self, name: &str) -> anyhow::Result<()> {
+        let infrastructure = self.becomes("FakeCluster", name, "is ready", is_ready).await?;
+        let endpoint = infrastructure["spec"]["controlPlaneEndpoint"].clone();
+        self.change("Cluster", name, json!({"spec": {"controlPlaneEndpoint": endpoint}})).await?;
+        let status = json!({"initialization": {"infrastructureProvisioned": true}});
+        self.change_status("Cluster", name, status).await
+    }
+
+    /// A Machine of `prod` and its infrastructure, which it owns. There are no bootstrap data yet.
+    pub(super) async fn add_machine_without_data(&self, name: &str) -> anyhow::Result<Value> {
+        self.add_machine_with(name, json!({}), json!({})).await
+    }
+
+    /// The same with more metadata for its infrastructure, and with a spec.
+    pub(super) async fn add_machine_with(
+        &self,
+        name: &str,
+        mut metadata: Value,
+        spec: Value,
+    ) -> anyhow::Result<Value> {
+        let machine = json!({
+            "metadata": {"labels": {"cluster.x-k8s.io/cluster-name": "prod"}},
+            "spec": {
+                "clusterName": "prod",
+                "infrastructureRef": {"apiGroup": INFRASTRUCTURE, "kind": "FakeMachine", "name": name},
+            },
+        });
+        self.create("Machine", name, machine).await?;
+        metadata["labels"]["cluster.x-k8s.io/cluster-name"] = "prod".into();
+        metadata["ownerReferences"] = json!([self.owner("Machine", name).await?]);
+        self.create("FakeMachine", name, json!({"metadata": metadata, "spec": spec})).await
+    }
+
+    /// Makes the Secret with the bootstrap data of a machine, and tells its Machine.
+    pub(super) async fn add_data(&self, name: &str) -> anyhow::Result<()> {
+        self.add_secret(name).await?;
+        self.name_secret(name).await
+    }
+
+    pub(super) async fn add_secret(&self, name: &str) -> anyhow::Result<()> {
+        let secret: Secret = serde_json::from_value(json!({
+            "metadata": {"name": format!("{name}-data"), "labels": {"cluster.x-k8s.io/cluster-name": "prod"}},
+            "type": "cluster.x-k8s.io/secret",
+            "stringData": {"value": format!("#cloud-config {name} hunter2"), "format": "cloud-config"},
+        }))?;
+        let secret = with_data(secret);
+        let secrets = kube::Api::<Secret>::namespaced(self.api.client.clone(), NAMESPACE);
+        secrets.create(&PostParams::default(), &secret).await?;
+        Ok(())
+    }
+
+    pub(super) async fn name_secret(&self, name: &str) -> anyhow::Result<()> {
+        let spec = json!({"bootstrap": {"dataSecretName": format!("{name}-data")}});
+        self.change("Machine", name, json!({"spec": spec})).await.map(drop)
+    }
+
+    /// A Machine with everything that it needs.
+    pub(super) async fn add_machine(&self, name: &str) -> anyhow::Result<Value> {
+        let made = self.add_machine_without_data(name).await?;
+        self.add_data(name).await?;
+        Ok(made)
+    }
+}
+
+/// What is seen.
+impl World<'_> {
+    /// Waits until `check` accepts the object.
+    pub(super) async fn becomes(
+        &self,
+        kind: &str,
+        name: &str,
+        what: &str,
+        check: impl Fn(&Value) -> bool,
+    ) -> anyhow::Result<Value> {
+        let outcome = eventually(SOON, &format!("{kind} {name}: {what}"), || async {
+            Ok(Some(self.get(kind, name).await?).filter(|object| !object.is_null() && check(object)))
+        })
+        .await;
+        match outcome {
+            Ok(object) => Ok(object),
+            Err(error) => Err(error.context(self.describe(kind, name).await)),
+        }
+    }
+
+    /// Waits until the machine is ready.
+    pub(super) async fn is_up(&self, name: &str) -> anyhow::Result<Value> {
+        self.becomes("FakeMachine", name, "is ready", is_ready).await
+    }
+
+    /// Waits until the machine waits for this reason.
+    pub(super) async fn waits_for(&self, name: &str, reason: &str) -> anyhow::Result<Value> {
+        let waits = |object: &Value| condition(object, "Ready")["reason"] == reason;
+        self.becomes("FakeMachine", name, reason, waits).await
+    }
+
+    /// Waits until the object is gone.
+    pub(super) async fn vanishes(&self, kind: &str, name: &str) -> anyhow::Result<()> {
+        let outcome = eventually(SOON, &format!("{kind} {name} is gone"), || async {
+            Ok(self.get(kind, name).await?.is_null().then_some(()))
+        })
+        .await;
+        match outcome {
+            Ok(()) => Ok(()),
+            Err(error) => Err(error.context(self.describe(kind, name).await)),
+        }
+    }
+
+    /// Everything about an object, for the message of a failure.
+    async fn describe(&self, kind: &str, name: &str) -> String {
+        let object = match self.get(kind, name).await {
+            Ok(object) => object.to_string(),
+            Err(error) => error.to_string(),
+        };
+        let plural = format!("{}s", kind.to_lowercase());
+        format!("{object}; writes {:?}; in the cloud {:?}", self.tape.of(&plural, name), self.cloud.objects())
+    }
+
+    /// Reasons of the controller's events about an object, in order of time.
+    pub(super) async fn events(&self, name: &str) -> anyhow::Result<Vec<(String, String)>> {
+        let api = kube::Api::<Event>::namespaced(self.api.client.clone(), NAMESPACE);
+        let about = format!("involvedObject.name={name}");
+        let mut events = api.list(&ListParams::default().fields(&about)).await?.items;
+        events.retain(|event| {
+            event.source.as_ref().and_then(|source| source.component.as_deref()) == Some("machine-controller")
+        });
+        events.sort_by_key(|event| {
+            event.metadata.resource_version.as_deref().and_then(|version| version.parse::<u64>().ok())
+        });
+        let text = |text: Option<String>| text.unwrap_or_default();
+        Ok(events.into_iter().map(|event| (text(event.reason), text(event.message))).collect())
+    }
+
+    /// Fails unless these are all objects of the cloud, apart from those of the Cluster.
+    pub(super) fn cloud_has(&self, expected: &[&str]) -> anyhow::Result<()> {
+        let mut found = self.cloud.objects();
+        found.retain(|line| !line.starts_with("endpoint/"));
+        let found: Vec<&str> = found.iter().filter_map(|line| line.split(' ').next()).collect();
+        ensure!(found == expected, "in the cloud: {:?}", self.cloud.objects());
+        Ok(())
+    }
+}
+
+/// A condition of an object, or null.
+pub(super) fn condition(object: &Value, condition_type: &str) -> Value {
+    let conditions = object["status"]["conditions"].as_array();
+    let found = conditions.into_iter().flatten().find(|one| one["type"] == condition_type);
+    found.cloned().unwrap_or_default()
+}
+
+pub(super) fn is_ready(object: &Value) -> bool {
+    condition(object, "Ready")["status"] == "True"
+}
+
+/// The sandbox does not turn `stringData` into `data`.
+fn with_data(mut secret: Secret) -> Secret {
+    let texts = secret.string_data.take().unwrap_or_default();
+    let data = texts.into_iter().map(|(key, text)| (key, k8s_openapi::ByteString(text.into_bytes())));
+    secret.data = Some(data.collect());
+    secret
+}
