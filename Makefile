@@ -51,7 +51,12 @@ soak: cargo ## faults without end on a real API server, every deletion judged: S
 .PHONY: soak-services
 soak-services: build-packages ## 10,000 random histories of Services, Nodes, faults and restarts against a model: HISTORIES, SEED
 	CCM_SERVICE_HISTORIES=$(or $(HISTORIES),10000) $(if $(SEED),CCM_SERVICE_HISTORY=$(SEED)) \
-	    $(CARGO) test --locked -p integration-tests --test integration -- --nocapture random_histories
+	    $(CARGO) test --locked -p integration-tests --test integration -- --nocapture services::random_histories
+
+.PHONY: soak-machines
+soak-machines: build-packages ## 10,000 random histories of machines, faults, moves and restarts against a model: HISTORIES, SEED
+	CCM_MACHINE_HISTORIES=$(or $(HISTORIES),10000) $(if $(SEED),CCM_MACHINE_HISTORY=$(SEED)) \
+	    $(CARGO) test --locked -p integration-tests --test integration -- --nocapture machines::random_histories
 
 .PHONY: soak-routes
 soak-routes: build-packages ## 10,000 random histories of routes, Nodes, faults and restarts: HISTORIES

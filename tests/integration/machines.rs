@@ -3,6 +3,7 @@
 mod core;
 mod crashes;
 mod definitions;
+mod histories;
 mod kinds;
 mod life;
 mod many;
@@ -20,6 +21,13 @@ pub(crate) fn trials() -> Vec<Trial> {
     let definitions = on(Target::ApiServer, "machines::the_api_server_checks_objects_of_the_kinds", |api| {
         Box::pin(definitions::checked(api))
     });
-    let parts = [life::trials(), scope::trials(), moves::trials(), crashes::trials(), many::trials()];
+    let parts = [
+        life::trials(),
+        scope::trials(),
+        moves::trials(),
+        crashes::trials(),
+        many::trials(),
+        histories::trials(),
+    ];
     std::iter::once(definitions).chain(parts.into_iter().flatten()).collect()
 }

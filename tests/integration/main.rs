@@ -28,6 +28,7 @@ mod faults;
 mod forwarder;
 mod frozen;
 mod guest;
+mod histories;
 mod hypervisors;
 mod image;
 mod kubectl;

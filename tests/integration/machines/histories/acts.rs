@@ -1,0 +1,182 @@
+//! What can happen in a history.
+
+use std::time::Duration;
+
+use cloudprovider::{
+    Error, ErrorKind,
+    testing::{Fault, Operation},
+};
+use sandbox::{Action, Matcher};
+
+/// How many machines a history has at most.
+const MACHINES: usize = 4;
+pub(super) const DAEMONS: usize = 2;
+
+#[derive(Clone, Debug)]
+pub(super) enum Act {
+    AddMachine {
+        machine: usize,
+        has_data: bool,
+    },
+    AddData {
+        machine: usize,
+    },
+    DeleteMachine {
+        machine: usize,
+    },
+    ChangeSpec {
+        machine: usize,
+        cpus: u32,
+    },
+    PauseMachine {
+        machine: usize,
+        is_paused: bool,
+    },
+    PauseCluster {
+        is_paused: bool,
+    },
+    WipeStatus {
+        machine: usize,
+    },
+    /// Somebody destroys the instance.
+    LoseMachine {
+        machine: usize,
+    },
+    /// Somebody makes a disk with the name that the machine needs.
+    PutForeign {
+        machine: usize,
+    },
+    RemoveForeign {
+        machine: usize,
+    },
+    /// As `clusterctl move` does it: all objects get new UIDs and lose their status.
+    Move {
+        keeps_finalizers: bool,
+    },
+    FailTask,
+    CloudFault {
+        operation: Operation,
+        fault: Fault,
+    },
+    Latency(Duration),
+    TaskTime(Duration),
+    ApiFault {
+        matcher: Matcher,
+        action: Action,
+        times: u64,
+    },
+    DropWatches {
+        with_history: bool,
+    },
+    Crash {
+        daemon: usize,
+    },
+    /// All daemons die as soon as the cloud has made this many changes.
+    CrashAfter {
+        changes: usize,
+    },
+    Stop {
+        daemon: usize,
+    },
+    /// The daemon loses its connection to the API server.
+    Cut {
+        daemon: usize,
+        time: Duration,
+    },
+    Wait(Duration),
+}
+
+fn pick<T: Clone>(random: &mut fastrand::Rng, from: &[T]) -> T {
+    from[random.usize(..from.len())].clone()
+}
+
+fn seconds(random: &mut fastrand::Rng, most: f64) -> Duration {
+    // Most waits are short, so that much happens at the same time
+    Duration::from_secs_f64(random.f64() * random.f64() * random.f64() * most)
+}
+
+/// The next thing that happens.
+pub(super) fn next(random: &mut fastrand::Rng) -> Act {
+    let machine = random.usize(..MACHINES);
+    let daemon = random.usize(..DAEMONS);
+    match random.u8(..100) {
+        0..14 => Act::AddMachine { machine, has_data: random.u8(..4) > 0 },
+        14..18 => Act::AddData { machine },
+        18..25 => Act::DeleteMachine { machine },
+        25..28 => Act::ChangeSpec { machine, cpus: random.u32(1..9) },
+        28..31 => Act::PauseMachine { machine, is_paused: random.bool() },
+        31..33 => Act::PauseCluster { is_paused: random.bool() },
+        33..35 => Act::WipeStatus { machine },
+        35..38 => Act::LoseMachine { machine },
+        38..40 => Act::PutForeign { machine },
+        40..42 => Act::RemoveForeign { machine },
+        42..45 => Act::Move { keeps_finalizers: random.bool() },
+        45..48 => Act::FailTask,
+        48..56 => cloud_fault(random),
+        56..58 => Act::Latency(pick(random, &[0, 0, 50, 1000, 8000].map(Duration::from_millis))),
+        58..60 => Act::TaskTime(pick(random, &[0, 1, 30, 300].map(Duration::from_secs))),
+        60..68 => api_fault(random),
+        68..70 => Act::DropWatches { with_history: random.bool() },
+        70..74 => Act::Crash { daemon },
+        74..79 => Act::CrashAfter { changes: random.usize(1..5) },
+        79..80 => Act::Stop { daemon },
+        80..82 => Act::Cut { daemon, time: Duration::from_secs(random.u64(3..40)) },
+        _ => Act::Wait(seconds(random, 120.0)),
+    }
+}
+
+fn api_fault(random: &mut fastrand::Rng) -> Act {
+    let action = pick(
+        random,
+        &[
+            Action::Conflict,
+            Action::TooManyRequests(1),
+            Action::InternalError,
+            Action::ServiceUnavailable,
+            Action::LoseResponse,
+            Action::ResetConnection,
+            Action::Delay(Duration::from_secs(4)),
+        ],
+    );
+    let patches = Matcher::any().verb("patch").resource("fakemachines");
+    let matcher = pick(
+        random,
+        &[
+            patches.clone(),
+            patches,
+            Matcher::any().verb("patch").resource("fakeclusters"),
+            Matcher::any().verb("get").resource("secrets"),
+            Matcher::any().verb("list"),
+            Matcher::any().verb("watch"),
+            Matcher::any().resource("leases"),
+            Matcher::any().resource("events"),
+        ],
+    );
+    Act::ApiFault { matcher, action, times: random.u64(1..6) }
+}
+
+fn cloud_fault(random: &mut fastrand::Rng) -> Act {
+    let operations = [
+        Operation::EnsureMachine,
+        Operation::DeleteMachine,
+        Operation::EnsureCluster,
+        Operation::CreateDisk,
+        Operation::CreateMachine,
+        Operation::PowerOn,
+        Operation::PowerOff,
+        Operation::DestroyMachine,
+        Operation::DeleteDisk,
+    ];
+    let later = Duration::from_secs(random.u64(1..20));
+    let error = |kind: ErrorKind| Fault::Error(Error::new(kind, "the cloud has a bad day"));
+    let fault = match random.u8(..8) {
+        0 => Fault::Panic,
+        1 => Fault::Hang,
+        2 => Fault::Error(Error::new(ErrorKind::RateLimited, "too many").with_retry_after(later)),
+        3 => error(ErrorKind::NotFound),
+        4 => error(ErrorKind::Unauthenticated),
+        5 => error(ErrorKind::Timeout),
+        _ => error(ErrorKind::Unavailable),
+    };
+    Act::CloudFault { operation: pick(random, &operations), fault }
+}

@@ -1,0 +1,403 @@
+//! One history.
+
+use std::{collections::BTreeSet, fmt::Write, time::Duration};
+
+use anyhow::{Context, bail, ensure};
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{DeleteParams, ListParams, PostParams};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::{
+    acts::{Act, DAEMONS, next},
+    gate::Gate,
+    model::difference,
+};
+use crate::{
+    api::Api,
+    daemon::InProcess,
+    faults::faults,
+    machines::{
+        core::forget,
+        world::{BLOCK_MOVE, IDENTITY, NAMESPACE, ONLY, World, condition},
+    },
+};
+
+const ACTS: usize = 60;
+/// Longer than the longest pause between tries, and the longest task.
+const SETTLES_WITHIN: Duration = Duration::from_secs(1800);
+/// How long `clusterctl move` waits before it gives up.
+const MOVE_TIMEOUT: Duration = Duration::from_secs(120);
+/// How long a daemon may live that dies with the next changes.
+const CRASH_TIMEOUT: Duration = Duration::from_secs(30);
+const CLUSTER: &str = "prod";
+
+struct Daemon {
+    process: InProcess,
+    gate: Gate,
+    /// When the connection is there again.
+    is_cut_until: Option<Instant>,
+}
+
+struct History<'a> {
+    world: World<'a>,
+    random: fastrand::Rng,
+    daemons: Vec<Option<Daemon>>,
+    /// Machines whose infrastructure is deleted first.
+    leaving: BTreeSet<String>,
+    /// Lines of the cloud's objects that somebody else has made.
+    foreign: BTreeSet<String>,
+    begin: Instant,
+    log: String,
+}
+
+pub(super) async fn run(api: &Api, seed: u64) -> anyhow::Result<()> {
+    // Jitter comes from the thread's generator
+    fastrand::seed(seed);
+    faults(api)?.seed(seed);
+    let mut history = History {
+        world: World::new(api).await?,
+        random: fastrand::Rng::with_seed(seed),
+        daemons: (0..DAEMONS).map(|_| None).collect(),
+        leaving: BTreeSet::new(),
+        foreign: BTreeSet::new(),
+        begin: Instant::now(),
+        log: String::new(),
+    };
+    let outcome = Box::pin(history.live()).await;
+    outcome.with_context(|| format!("what happened:\n{}", history.log))
+}
+
+impl History<'_> {
+    async fn live(&mut self) -> anyhow::Result<()> {
+        self.keep_daemons().await?;
+        self.world.add_cluster(CLUSTER).await?;
+        self.world.cluster_is_ready(CLUSTER).await?;
+        for _ in 0..ACTS {
+            self.keep_daemons().await?;
+            if let Err(error) = self.core().await {
+                self.note(&format!("    the core failed: {error:#}"));
+            }
+            let act = next(&mut self.random);
+            self.note(&format!("{act:?}"));
+            if let Err(error) = self.act(act).await {
+                // The injected faults may hit this request instead of the daemon's: then it does not happen
+                self.note(&format!("    it did not happen: {error:#}"));
+            }
+        }
+        self.calm().await?;
+        self.settle("after the history").await?;
+        self.note("every machine is deleted");
+        for machine in self.machines().await? {
+            self.delete(name_of(&machine)).await?;
+        }
+        self.settle("after the end").await?;
+        ensure!(self.machines().await?.is_empty(), "there are machines left");
+        self.world.delete("FakeCluster", CLUSTER).await?;
+        self.world.vanishes("FakeCluster", CLUSTER).await?;
+        let left: BTreeSet<String> = self.world.cloud.objects().into_iter().collect();
+        ensure!(left == self.foreign, "left in the cloud: {left:?}");
+        for daemon in self.daemons.iter_mut().filter_map(Option::take) {
+            daemon.process.stop().await?;
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, what: &str) {
+        let _ = writeln!(self.log, "{:9.3} s: {what}", self.begin.elapsed().as_secs_f64());
+    }
+
+    async fn machines(&self) -> anyhow::Result<Vec<Value>> {
+        let list = self.world.objects("FakeMachine").list(&ListParams::default()).await?;
+        Ok(list.items.into_iter().map(serde_json::to_value).collect::<Result<_, _>>()?)
+    }
+
+    fn secrets(&self) -> kube::Api<Secret> {
+        kube::Api::namespaced(self.world.api.client.clone(), NAMESPACE)
+    }
+
+    /// Daemons that ended are started again, as the kubelet does. Connections that were cut come back.
+    async fn keep_daemons(&mut self) -> anyhow::Result<()> {
+        for place in &mut self.daemons {
+            if let Some(daemon) = place.as_mut().filter(|daemon| daemon.is_cut_until.is_some_and(is_over)) {
+                daemon.is_cut_until = None;
+                daemon.gate.set_open(true);
+            }
+            if place.as_ref().is_some_and(|daemon| daemon.process.has_ended())
+                && let Some(daemon) = place.take()
+            {
+                daemon.process.crash().await;
+            }
+            if place.is_none() {
+                let gate = Gate::new();
+                let client = gate.client(&self.world.api.daemon_client);
+                let process = InProcess::start_elected(&client, self.world.cloud.provider(), &[ONLY])?;
+                *place = Some(Daemon { process, gate, is_cut_until: None });
+            }
+        }
+        Ok(())
+    }
+
+    /// What the core does in the end of a machine.
+    async fn core(&mut self) -> anyhow::Result<()> {
+        for name in self.leaving.clone() {
+            if self.world.get("FakeMachine", &name).await?.is_null() {
+                self.world.delete("Machine", &name).await?;
+                let secret = format!("{name}-data");
+                if self.secrets().get_opt(&secret).await?.is_some() {
+                    self.secrets().delete(&secret, &DeleteParams::default()).await?;
+                }
+                self.leaving.remove(&name);
+            }
+        }
+        Ok(())
+    }
+
+    async fn delete(&mut self, name: &str) -> anyhow::Result<()> {
+        if self.leaving.insert(name.to_owned()) {
+            self.world.delete("FakeMachine", name).await?;
+        }
+        Ok(())
+    }
+
+    async fn act(&mut self, act: Act) -> anyhow::Result<()> {
+        match act {
+            Act::Wait(time) => sleep(time).await,
+            Act::ApiFault { matcher, action, times } => {
+                faults(self.world.api)?.inject(sandbox::Fault::new(matcher, action).times(times));
+            }
+            Act::DropWatches { with_history } => {
+                if with_history {
+                    faults(self.world.api)?.expire();
+                }
+                faults(self.world.api)?.drop_watches();
+            }
+            Act::FailTask => {
+                let error = cloudprovider::Error::new(cloudprovider::ErrorKind::Unavailable, "no space left");
+                self.world.cloud.fail_next_task(error);
+            }
+            Act::CloudFault { operation, fault } => self.world.cloud.fail_next(operation, fault),
+            Act::Latency(latency) => self.world.cloud.set_latency(latency),
+            Act::TaskTime(time) => {
+                self.world.cloud.set_task_time(time);
+                self.world.cloud.set_address_time(time);
+            }
+            Act::Crash { daemon } => self.crash(daemon).await,
+            Act::CrashAfter { changes } => {
+                self.world.cloud.crash_after(changes);
+                sleep(CRASH_TIMEOUT.mul_f64(self.random.f64())).await;
+                if self.world.cloud.recover() {
+                    for daemon in 0..DAEMONS {
+                        self.crash(daemon).await;
+                    }
+                }
+            }
+            Act::Stop { daemon } => {
+                if let Some(daemon) = self.daemons[daemon].take() {
+                    if daemon.is_cut_until.is_some() || daemon.process.has_ended() {
+                        daemon.process.crash().await;
+                    } else {
+                        // It may have lost its lease just now
+                        let _ = daemon.process.stop().await;
+                    }
+                }
+            }
+            Act::Cut { daemon, time } => {
+                if let Some(daemon) = &mut self.daemons[daemon] {
+                    daemon.gate.set_open(false);
+                    daemon.is_cut_until = Some(Instant::now() + time);
+                }
+            }
+            Act::PauseCluster { is_paused } => self.pause(is_paused).await?,
+            Act::Move { keeps_finalizers } => self.relocate(keeps_finalizers).await?,
+            Act::AddMachine { machine, .. }
+            | Act::AddData { machine }
+            | Act::DeleteMachine { machine }
+            | Act::ChangeSpec { machine, .. }
+            | Act::PauseMachine { machine, .. }
+            | Act::WipeStatus { machine }
+            | Act::LoseMachine { machine }
+            | Act::PutForeign { machine }
+            | Act::RemoveForeign { machine } => self.act_on_machine(&format!("m{machine}"), act).await?,
+        }
+        Ok(())
+    }
+
+    async fn crash(&mut self, daemon: usize) {
+        if let Some(daemon) = self.daemons[daemon].take() {
+            daemon.process.crash().await;
+        }
+    }
+
+    async fn act_on_machine(&mut self, name: &str, act: Act) -> anyhow::Result<()> {
+        let object = self.world.get("FakeMachine", name).await?;
+        let disk = format!("disk/{name}");
+        match act {
+            Act::PutForeign { .. } => {
+                if !self.world.cloud.objects().iter().any(|line| line.starts_with(&disk)) {
+                    self.world.cloud.put_object(&disk, None);
+                    self.foreign.insert(disk);
+                }
+            }
+            Act::RemoveForeign { .. } => {
+                if self.foreign.remove(&disk) {
+                    self.world.cloud.remove_object(&disk);
+                }
+            }
+            Act::AddMachine { has_data, .. } => {
+                if object.is_null() && self.world.get("Machine", name).await?.is_null() {
+                    self.world.add_machine_without_data(name).await?;
+                    if has_data {
+                        self.world.add_data(name).await?;
+                    }
+                }
+            }
+            _ if object.is_null() || !object["metadata"]["deletionTimestamp"].is_null() => {}
+            Act::AddData { .. } => {
+                if self.secrets().get_opt(&format!("{name}-data")).await?.is_none() {
+                    self.world.add_data(name).await?;
+                }
+            }
+            Act::DeleteMachine { .. } => self.delete(name).await?,
+            Act::ChangeSpec { cpus, .. } => {
+                self.world.change("FakeMachine", name, json!({"spec": {"cpus": cpus}})).await?;
+            }
+            Act::PauseMachine { is_paused, .. } => {
+                let annotations = json!({"cluster.x-k8s.io/paused": is_paused.then_some("")});
+                let patch = json!({"metadata": {"annotations": annotations}});
+                self.world.change("FakeMachine", name, patch).await?;
+            }
+            Act::WipeStatus { .. } => {
+                let fields = object["status"].as_object().cloned().unwrap_or_default();
+                let nothing: Value = fields.keys().map(|field| (field.clone(), Value::Null)).collect();
+                self.world.change_status("FakeMachine", name, nothing).await?;
+            }
+            _ => {
+                let uid = object["metadata"]["annotations"][IDENTITY].as_str().unwrap_or_default();
+                self.world.cloud.remove(uid);
+            }
+        }
+        Ok(())
+    }
+
+    async fn pause(&self, is_paused: bool) -> anyhow::Result<()> {
+        let patch = json!({"spec": {"paused": is_paused}});
+        self.world.change("Cluster", CLUSTER, patch).await.map(drop)
+    }
+
+    /// Pauses the Cluster, waits until nobody objects, makes all objects anew without their status, and goes on.
+    async fn relocate(&mut self, keeps_finalizers: bool) -> anyhow::Result<()> {
+        self.pause(true).await?;
+        let moved = timeout(MOVE_TIMEOUT, async {
+            while !self.may_move().await? {
+                self.keep_daemons().await?;
+                sleep(Duration::from_secs(1)).await;
+            }
+            anyhow::Ok(())
+        })
+        .await;
+        // The injected faults are for the daemons
+        faults(self.world.api)?.clear();
+        if matches!(moved, Ok(Ok(()))) {
+            let mut objects = self.machines().await?;
+            objects.push(self.world.get("FakeCluster", CLUSTER).await?);
+            for object in objects {
+                self.make_anew(object, keeps_finalizers).await?;
+            }
+        } else {
+            self.note("    it could not move");
+        }
+        self.pause(false).await
+    }
+
+    async fn may_move(&self) -> anyhow::Result<bool> {
+        Ok(self.machines().await?.iter().all(|object| {
+            condition(object, "Paused")["status"] == "True"
+                && object["metadata"]["annotations"][BLOCK_MOVE].is_null()
+                && object["metadata"]["deletionTimestamp"].is_null()
+        }))
+    }
+
+    async fn make_anew(&self, mut object: Value, keeps_finalizers: bool) -> anyhow::Result<()> {
+        let (kind, name) =
+            (object["kind"].as_str().unwrap_or_default().to_owned(), name_of(&object).to_owned());
+        let all = self.world.objects(&kind);
+        forget(&all, &name).await?;
+        for field in ["uid", "resourceVersion", "generation", "creationTimestamp", "managedFields"] {
+            object["metadata"][field].take();
+        }
+        if !keeps_finalizers {
+            object["metadata"]["finalizers"].take();
+        }
+        object["status"].take();
+        all.create(&PostParams::default(), &serde_json::from_value(without_nulls(object))?).await?;
+        Ok(())
+    }
+
+    /// No fault goes on, and nothing is paused.
+    async fn calm(&mut self) -> anyhow::Result<()> {
+        self.note("calm");
+        faults(self.world.api)?.clear();
+        self.world.cloud.mend();
+        self.world.cloud.set_latency(Duration::ZERO);
+        for daemon in self.daemons.iter_mut().flatten() {
+            daemon.gate.set_open(true);
+            daemon.is_cut_until = None;
+        }
+        self.pause(false).await?;
+        for machine in self.machines().await? {
+            let patch = json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": null}}});
+            self.world.change("FakeMachine", name_of(&machine), patch).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until everything is as the objects ask for, and stays so.
+    async fn settle(&mut self, when: &str) -> anyhow::Result<()> {
+        let begin = Instant::now();
+        let mut good_since = None;
+        loop {
+            self.keep_daemons().await?;
+            self.core().await?;
+            let secrets = self.secrets().list(&ListParams::default()).await?.items;
+            let with_data = secrets.into_iter().filter_map(|secret| secret.metadata.name);
+            let with_data = with_data.filter_map(|name| Some(name.strip_suffix("-data")?.to_owned()));
+            let machines = self.machines().await?;
+            let cloud = self.world.cloud.objects();
+            match difference(&machines, &with_data.collect(), &cloud, &self.foreign) {
+                None if good_since
+                    .is_some_and(|since: Instant| since.elapsed() > Duration::from_secs(65)) =>
+                {
+                    return Ok(());
+                }
+                None => drop(good_since.get_or_insert_with(Instant::now)),
+                Some(wrong) if good_since.is_some() => bail!("{when}: it was right, and then {wrong}"),
+                Some(wrong) if begin.elapsed() > SETTLES_WITHIN => {
+                    let objects = Value::from(machines);
+                    bail!("{when}: {wrong}; the objects are {objects}; in the cloud is {cloud:?}");
+                }
+                Some(_) => {}
+            }
+            sleep(Duration::from_secs(2)).await;
+        }
+    }
+}
+
+fn is_over(time: Instant) -> bool {
+    time <= Instant::now()
+}
+
+fn name_of(object: &Value) -> &str {
+    object["metadata"]["name"].as_str().unwrap_or_default()
+}
+
+/// The API takes a null for no value, but a client's types do not.
+fn without_nulls(value: Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let fields = fields.into_iter().filter(|(_, value)| !value.is_null());
+            Value::Object(fields.map(|(field, value)| (field, without_nulls(value))).collect())
+        }
+        other => other,
+    }
+}
