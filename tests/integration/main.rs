@@ -18,6 +18,7 @@ mod address_pools;
 mod api;
 mod campaign;
 mod clients;
+mod cluster_api;
 mod command_line;
 mod config_reload;
 mod conformance;
@@ -89,6 +90,7 @@ fn main() -> ExitCode {
         vsphere::trials(),
         outage::trials(),
         packets::trials(),
+        cluster_api::trials(),
         leader_election::trials(),
         address_pools::trials(),
         swap_in::trials(),
@@ -123,6 +125,7 @@ fn main() -> ExitCode {
     arguments.test_threads = Some(1);
     let alone = libtest_mimic::run(&arguments, serving::alone());
     peers::stop_all();
+    cluster_api::stop();
     trial::report_skipped();
     if together.has_failed() { together.exit_code() } else { alone.exit_code() }
 }

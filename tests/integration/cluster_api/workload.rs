@@ -1,0 +1,129 @@
+//! A workload cluster: what users apply, and what its control plane has.
+
+use anyhow::Context;
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use serde_json::{Value, json};
+use test_env::ControlPlane;
+
+use super::objects::{Objects, reference};
+
+/// A version that the managers accept for a machine.
+const VERSION: &str = "v1.36.3";
+
+impl Objects {
+    /// Applies the Cluster `name` on infrastructure of the fake cloud, whose control plane is `control_plane`.
+    /// `infrastructure` has the fields of the object of its infrastructure.
+    pub(super) async fn apply_cluster(
+        &self,
+        name: &str,
+        control_plane: &ControlPlane,
+        infrastructure: Value,
+    ) -> anyhow::Result<()> {
+        self.apply_secrets(name, control_plane).await?;
+        let endpoint = json!({"host": "127.0.0.1", "port": control_plane.port()});
+        self.apply("HostedControlPlane", name, json!({"spec": {"version": VERSION}})).await?;
+        let status = json!({
+            "initialization": {"controlPlaneInitialized": true},
+            "externalManagedControlPlane": true,
+            "version": VERSION,
+        });
+        self.merge_status("HostedControlPlane", name, status).await?;
+        self.apply("FakeCluster", name, infrastructure).await?;
+        let spec = json!({
+            "controlPlaneEndpoint": endpoint,
+            "controlPlaneRef": reference("HostedControlPlane", name),
+            "infrastructureRef": reference("FakeCluster", name),
+        });
+        self.apply("Cluster", name, json!({"spec": spec})).await.map(drop)
+    }
+
+    /// What whoever made the control plane leaves for the managers: its authority, and a kubeconfig.
+    async fn apply_secrets(&self, cluster: &str, control_plane: &ControlPlane) -> anyhow::Result<()> {
+        let authority = std::fs::read_to_string(control_plane.ca_pem())?;
+        let kubeconfig = json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": cluster,
+            "clusters": [{"name": cluster, "cluster": {
+                "server": control_plane.url(),
+                "certificate-authority-data": BASE64_STANDARD.encode(&authority),
+            }}],
+            "users": [{"name": cluster, "user": {"token": control_plane.admin_token()}}],
+            "contexts": [{"name": cluster, "context": {"cluster": cluster, "user": cluster}}],
+        });
+        for (what, data) in [
+            // Workers do not need the key, and it must not be empty.
+            ("ca", json!({"tls.crt": authority, "tls.key": "not here"})),
+            ("kubeconfig", json!({"value": kubeconfig.to_string()})),
+        ] {
+            let secret = json!({
+                "metadata": {"labels": {"cluster.x-k8s.io/cluster-name": cluster}},
+                "type": "cluster.x-k8s.io/secret",
+                "stringData": data,
+            });
+            self.apply("Secret", &format!("{cluster}-{what}"), secret).await?;
+        }
+        Ok(())
+    }
+
+    /// Applies a template of machines with this spec.
+    pub(super) async fn apply_template(&self, name: &str, spec: &Value) -> anyhow::Result<()> {
+        let template = json!({"spec": {"template": {"spec": spec}}});
+        self.apply("FakeMachineTemplate", name, template).await.map(drop)
+    }
+
+    /// Applies a deployment of machines that join by kubeadm, and its bootstrap template.
+    pub(super) async fn apply_workers(
+        &self,
+        cluster: &str,
+        name: &str,
+        replicas: usize,
+        template: &str,
+    ) -> anyhow::Result<()> {
+        let join = json!({"nodeRegistration": {"kubeletExtraArgs": [
+            {"name": "cloud-provider", "value": "external"},
+        ]}});
+        let bootstrap = json!({"spec": {"template": {"spec": {"joinConfiguration": join}}}});
+        self.apply("KubeadmConfigTemplate", name, bootstrap).await?;
+        let spec = json!({
+            "clusterName": cluster,
+            "replicas": replicas,
+            "template": {"spec": {
+                "clusterName": cluster,
+                "version": VERSION,
+                "bootstrap": {"configRef": reference("KubeadmConfigTemplate", name)},
+                "infrastructureRef": reference("FakeMachineTemplate", template),
+                "deletion": {"nodeDrainTimeoutSeconds": 1},
+            }},
+        });
+        self.apply("MachineDeployment", name, json!({"spec": spec})).await.map(drop)
+    }
+
+    /// Applies a Machine of its own, without a deployment, whose bootstrap data are a Secret that somebody
+    /// wrote. `more` are further fields of its spec.
+    pub(super) async fn apply_machine(
+        &self,
+        cluster: &str,
+        name: &str,
+        more: &Value,
+    ) -> anyhow::Result<Value> {
+        let labels = json!({"cluster.x-k8s.io/cluster-name": cluster});
+        let secret = json!({
+            "metadata": {"labels": labels},
+            "type": "cluster.x-k8s.io/secret",
+            "stringData": {"value": "#cloud-config", "format": "cloud-config"},
+        });
+        self.apply("Secret", &format!("{name}-bootstrap"), secret).await?;
+        let machine = json!({"metadata": {"labels": labels}, "spec": {}});
+        self.apply("FakeMachine", name, machine).await?;
+        let mut spec = json!({
+            "clusterName": cluster,
+            "bootstrap": {"dataSecretName": format!("{name}-bootstrap")},
+            "infrastructureRef": reference("FakeMachine", name),
+        });
+        for (field, value) in more.as_object().context("fields")? {
+            spec[field] = value.clone();
+        }
+        self.apply("Machine", name, json!({"spec": spec})).await
+    }
+}
