@@ -26,6 +26,8 @@ const METALLB_IPS: &str = "metallb.io/loadBalancerIPs";
 const METALLB_SHARING: &str = "metallb.io/allow-shared-ip";
 const CILIUM_IPS: &str = "lbipam.cilium.io/ips";
 const CILIUM_SHARING: &str = "lbipam.cilium.io/sharing-key";
+/// The label of Services that have an address for Cilium. Cilium's pools select it, so that Cilium picks none by itself.
+const CILIUM_LABEL: (&str, &str) = ("service.cloudprovider.kubernetes.io/announced-by", "cilium");
 const CILIUM_NAMESPACES: &str = "lbipam.cilium.io/sharing-cross-namespace";
 /// Its value for all namespaces.
 const ALL_NAMESPACES: &str = "*";
@@ -130,10 +132,7 @@ impl Announcer {
                 } else if change.field_was_picked() {
                     change.load_balancer_ip(None);
                 }
-                let (label, value) = KUBE_VIP_LABEL;
-                if service.labels.get(label).map(String::as_str) != Some(value) {
-                    change.change.labels.insert(label.to_owned(), Some(value.to_owned()));
-                }
+                change.label(KUBE_VIP_LABEL);
                 change.interface(outcome.interface);
             }
             Self::MetalLb => {
@@ -149,6 +148,7 @@ impl Announcer {
             }
             Self::Cilium => {
                 change.addresses(CILIUM_IPS, outcome.addresses);
+                change.label(CILIUM_LABEL);
                 if outcome.sharing_key.is_some() {
                     change.set(CILIUM_NAMESPACES, ALL_NAMESPACES);
                 }
@@ -173,6 +173,7 @@ impl Announcer {
         for key in [METALLB_SHARING, CILIUM_SHARING] {
             sharing.sharing_key(key, None);
         }
+        sharing.remove_label(CILIUM_LABEL);
         let mut change = sharing.change;
         let Some(picked) = service.annotations.get(PICKED) else { return change };
         change.annotations.insert(PICKED.to_owned(), None);
@@ -184,11 +185,11 @@ impl Announcer {
         if self == Self::KubeVip && service.load_balancer_ip.as_deref() == picked.split(',').next() {
             change.load_balancer_ip = Some(None);
         }
-        let (label, value) = KUBE_VIP_LABEL;
-        if self == Self::KubeVip && service.labels.get(label).map(String::as_str) == Some(value) {
-            change.labels.insert(label.to_owned(), None);
+        let mut change = Change { service, change };
+        if self == Self::KubeVip {
+            change.remove_label(KUBE_VIP_LABEL);
         }
-        change
+        change.change
     }
 }
 
@@ -202,6 +203,22 @@ impl Change<'_> {
     fn set(&mut self, key: &str, value: &str) {
         if self.service.annotations.get(key).map(String::as_str) != Some(value) {
             self.change.annotations.insert(key.to_owned(), Some(value.to_owned()));
+        }
+    }
+
+    fn has_label(&self, (label, value): (&str, &str)) -> bool {
+        self.service.labels.get(label).map(String::as_str) == Some(value)
+    }
+
+    fn label(&mut self, label: (&str, &str)) {
+        if !self.has_label(label) {
+            self.change.labels.insert(label.0.to_owned(), Some(label.1.to_owned()));
+        }
+    }
+
+    fn remove_label(&mut self, label: (&str, &str)) {
+        if self.has_label(label) {
+            self.change.labels.insert(label.0.to_owned(), None);
         }
     }
 

@@ -116,6 +116,24 @@ fn metallb_never_gets_annotation_and_field() {
 }
 
 #[test]
+fn cilium_serves_what_has_the_label() {
+    let addresses = ips(&["10.0.0.1"]);
+    let (cilium, labels) =
+        (Announcer::Cilium, [CILIUM_LABEL].map(|(key, value)| (key.to_owned(), value.to_owned())));
+    let asked = annotated(service("a"), &[(CILIUM_IPS, "10.0.0.1")]);
+    for before in [service("a"), asked] {
+        let written = changed(&before, &cilium.change(&before, &outcome(&addresses)));
+        assert_eq!(written.labels, labels.clone().into());
+        assert!(cilium.change(&written, &outcome(&addresses)).is_empty());
+        // It goes with the addresses, also with those that a person asked for.
+        assert_eq!(changed(&written, &cilium.removal(&written)), before);
+        let others =
+            LoadBalancerService { labels: [(CILIUM_LABEL.0.to_owned(), "me".to_owned())].into(), ..before };
+        assert!(cilium.removal(&others).labels.is_empty(), "not ours");
+    }
+}
+
+#[test]
 fn cilium_is_told_of_sharing_over_namespaces() {
     let addresses = ips(&["10.0.0.1"]);
     let shared = Outcome { sharing_key: Some("web"), ..outcome(&addresses) };
