@@ -49,10 +49,8 @@ pub(super) enum Act {
     RemoveForeign {
         machine: usize,
     },
-    /// As `clusterctl move` does it: all objects get new UIDs and lose their status.
-    Move {
-        keeps_finalizers: bool,
-    },
+    /// As `clusterctl move` does it: all objects get new UIDs and lose their status. They keep their finalizers.
+    Move,
     FailTask,
     CloudFault {
         operation: Operation,
@@ -110,7 +108,7 @@ pub(super) fn next(random: &mut fastrand::Rng) -> Act {
         35..38 => Act::LoseMachine { machine },
         38..40 => Act::PutForeign { machine },
         40..42 => Act::RemoveForeign { machine },
-        42..45 => Act::Move { keeps_finalizers: random.bool() },
+        42..45 => Act::Move,
         45..48 => Act::FailTask,
         48..56 => cloud_fault(random),
         56..58 => Act::Latency(pick(random, &[0, 0, 50, 1000, 8000].map(Duration::from_millis))),

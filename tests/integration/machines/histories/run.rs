@@ -116,6 +116,23 @@ impl History<'_> {
         kube::Api::namespaced(self.world.api.client.clone(), NAMESPACE)
     }
 
+    async fn has_secret(&self, name: &str) -> anyhow::Result<bool> {
+        Ok(self.secrets().get_opt(&secret_of(name)).await?.is_some())
+    }
+
+    /// The names of the machines whose Machine names a Secret that is there.
+    async fn with_data(&self) -> anyhow::Result<BTreeSet<String>> {
+        let mut names = BTreeSet::new();
+        for machine in self.world.objects("Machine").list(&ListParams::default()).await?.items {
+            let machine = serde_json::to_value(machine)?;
+            let names_one = machine["spec"]["bootstrap"]["dataSecretName"].is_string();
+            if names_one && self.has_secret(name_of(&machine)).await? {
+                names.insert(name_of(&machine).to_owned());
+            }
+        }
+        Ok(names)
+    }
+
     /// Daemons that ended are started again, as the kubelet does. Connections that were cut come back.
     async fn keep_daemons(&mut self) -> anyhow::Result<()> {
         for place in &mut self.daemons {
@@ -142,11 +159,10 @@ impl History<'_> {
     async fn core(&mut self) -> anyhow::Result<()> {
         for name in self.leaving.clone() {
             if self.world.get("FakeMachine", &name).await?.is_null() {
-                self.world.delete("Machine", &name).await?;
-                let secret = format!("{name}-data");
-                if self.secrets().get_opt(&secret).await?.is_some() {
-                    self.secrets().delete(&secret, &DeleteParams::default()).await?;
+                if self.has_secret(&name).await? {
+                    self.secrets().delete(&secret_of(&name), &DeleteParams::default()).await?;
                 }
+                self.world.delete("Machine", &name).await?;
                 self.leaving.remove(&name);
             }
         }
@@ -209,7 +225,7 @@ impl History<'_> {
                 }
             }
             Act::PauseCluster { is_paused } => self.pause(is_paused).await?,
-            Act::Move { keeps_finalizers } => self.relocate(keeps_finalizers).await?,
+            Act::Move => self.relocate().await?,
             Act::AddMachine { machine, .. }
             | Act::AddData { machine }
             | Act::DeleteMachine { machine }
@@ -254,9 +270,10 @@ impl History<'_> {
             }
             _ if object.is_null() || !object["metadata"]["deletionTimestamp"].is_null() => {}
             Act::AddData { .. } => {
-                if self.secrets().get_opt(&format!("{name}-data")).await?.is_none() {
-                    self.world.add_data(name).await?;
+                if !self.has_secret(name).await? {
+                    self.world.add_secret(name).await?;
                 }
+                self.world.name_secret(name).await?;
             }
             Act::DeleteMachine { .. } => self.delete(name).await?,
             Act::ChangeSpec { cpus, .. } => {
@@ -286,7 +303,7 @@ impl History<'_> {
     }
 
     /// Pauses the Cluster, waits until nobody objects, makes all objects anew without their status, and goes on.
-    async fn relocate(&mut self, keeps_finalizers: bool) -> anyhow::Result<()> {
+    async fn relocate(&mut self) -> anyhow::Result<()> {
         self.pause(true).await?;
         let moved = timeout(MOVE_TIMEOUT, async {
             while !self.may_move().await? {
@@ -302,7 +319,7 @@ impl History<'_> {
             let mut objects = self.machines().await?;
             objects.push(self.world.get("FakeCluster", CLUSTER).await?);
             for object in objects {
-                self.make_anew(object, keeps_finalizers).await?;
+                self.make_anew(object).await?;
             }
         } else {
             self.note("    it could not move");
@@ -318,16 +335,13 @@ impl History<'_> {
         }))
     }
 
-    async fn make_anew(&self, mut object: Value, keeps_finalizers: bool) -> anyhow::Result<()> {
+    async fn make_anew(&self, mut object: Value) -> anyhow::Result<()> {
         let (kind, name) =
             (object["kind"].as_str().unwrap_or_default().to_owned(), name_of(&object).to_owned());
         let all = self.world.objects(&kind);
         forget(&all, &name).await?;
         for field in ["uid", "resourceVersion", "generation", "creationTimestamp", "managedFields"] {
             object["metadata"][field].take();
-        }
-        if !keeps_finalizers {
-            object["metadata"]["finalizers"].take();
         }
         object["status"].take();
         all.create(&PostParams::default(), &serde_json::from_value(without_nulls(object))?).await?;
@@ -346,8 +360,10 @@ impl History<'_> {
         }
         self.pause(false).await?;
         for machine in self.machines().await? {
-            let patch = json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": null}}});
-            self.world.change("FakeMachine", name_of(&machine), patch).await?;
+            if machine["metadata"]["annotations"]["cluster.x-k8s.io/paused"].is_string() {
+                let patch = json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": null}}});
+                self.world.change("FakeMachine", name_of(&machine), patch).await?;
+            }
         }
         Ok(())
     }
@@ -359,24 +375,22 @@ impl History<'_> {
         loop {
             self.keep_daemons().await?;
             self.core().await?;
-            let secrets = self.secrets().list(&ListParams::default()).await?.items;
-            let with_data = secrets.into_iter().filter_map(|secret| secret.metadata.name);
-            let with_data = with_data.filter_map(|name| Some(name.strip_suffix("-data")?.to_owned()));
-            let machines = self.machines().await?;
-            let cloud = self.world.cloud.objects();
-            match difference(&machines, &with_data.collect(), &cloud, &self.foreign) {
+            let (machines, cloud) = (self.machines().await?, self.world.cloud.objects());
+            match difference(&machines, &self.with_data().await?, &cloud, &self.foreign) {
                 None if good_since
                     .is_some_and(|since: Instant| since.elapsed() > Duration::from_secs(65)) =>
                 {
                     return Ok(());
                 }
                 None => drop(good_since.get_or_insert_with(Instant::now)),
-                Some(wrong) if good_since.is_some() => bail!("{when}: it was right, and then {wrong}"),
                 Some(wrong) if begin.elapsed() > SETTLES_WITHIN => {
                     let objects = Value::from(machines);
-                    bail!("{when}: {wrong}; the objects are {objects}; in the cloud is {cloud:?}");
+                    let calls = self.world.cloud.calls();
+                    let last = &calls[calls.len().saturating_sub(20)..];
+                    bail!("{when}: {wrong}; the objects are {objects}; in the cloud is {cloud:?}; its last calls are {last:?}");
                 }
-                Some(_) => {}
+                // A call that hung has answered late
+                Some(_) => good_since = None,
             }
             sleep(Duration::from_secs(2)).await;
         }
@@ -385,6 +399,10 @@ impl History<'_> {
 
 fn is_over(time: Instant) -> bool {
     time <= Instant::now()
+}
+
+fn secret_of(name: &str) -> String {
+    format!("{name}-data")
 }
 
 fn name_of(object: &Value) -> &str {
