@@ -145,6 +145,10 @@ fn explain(arguments: &Explain, registry: MakeRegistry) -> ExitCode {
                 let explanation = commands::explain_service(flags, registry, namespace, name).await?;
                 (explanation.to_table(), explanation.to_json()?)
             }
+            Subject::Machine { namespace, name } => {
+                let explanation = commands::explain_machine(flags, registry, namespace, name).await?;
+                (explanation.to_table(), explanation.to_json()?)
+            }
         };
         let text = match arguments.output {
             Output::Table => table,

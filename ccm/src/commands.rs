@@ -17,8 +17,8 @@ use component::{
 pub use check::{Check, Finding, Report, Verdict, check};
 pub use completions::{Completions, completions};
 pub use explain::{
-    CloudAnswer, Explain, Explanation, LoadBalancerAnswer, NodeCondition, ServiceExplanation, Subject,
-    explain, explain_service,
+    CloudAnswer, Explain, Explanation, LoadBalancerAnswer, MachineExplanation, NodeCondition,
+    ServiceExplanation, Subject, explain, explain_machine, explain_service,
 };
 pub use man::man;
 pub use tools::Output;
@@ -42,7 +42,7 @@ struct CommandLine {
 pub enum Tool {
     /// Check what a daemon with these flags could do: flags, cloud, API server, permissions.
     Check(Box<Check>),
-    /// Explain a Node or a Service: what the cloud says about it, what differs, what the daemon would do next.
+    /// Explain a Node, a Service or a machine: what the cloud says, what differs, what the daemon would do next.
     Explain(Box<Explain>),
     /// Print the shell's completions of this program's flags.
     Completions(Completions),
@@ -189,7 +189,15 @@ mod tests {
         assert_eq!(subject(&["service"]), node("service"));
         let service = Subject::Service { namespace: "shop".to_owned(), name: "web".to_owned() };
         assert_eq!(subject(&["service", "shop/web"]), Ok(service));
-        for bad in [["service", "web"], ["service", "/web"], ["service", "a/b/c"], ["pod", "a/b"]] {
+        let machine = Subject::Machine { namespace: "shop".to_owned(), name: "one".to_owned() };
+        assert_eq!(subject(&["machine", "shop/one"]), Ok(machine));
+        for bad in [
+            ["machine", "one"],
+            ["service", "web"],
+            ["service", "/web"],
+            ["service", "a/b/c"],
+            ["pod", "a/b"],
+        ] {
             assert!(subject(&bad).is_err(), "{bad:?}");
         }
     }

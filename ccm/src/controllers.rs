@@ -9,6 +9,8 @@ pub mod route;
 mod running;
 pub mod service;
 
+pub(crate) use machine::{names::COMPONENT as MACHINE_CLIENT, subject::SubjectKind};
+
 pub(crate) use descriptor::{
     Capability, ClusterRoutes, ControllerContext, ControllerDescriptor, NodeQuestion, Run,
 };

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use crate::{
     flags::{self, Flags},
+    machines::crds::Definitions,
     permissions::{self, Permission},
 };
 
@@ -33,14 +34,18 @@ impl ManifestOptions {
     /// Everything that is wrong with the options, each fault with its option.
     pub fn render(&self) -> Result<Vec<Value>, Vec<String>> {
         let flags = self.flags()?;
-        let mut objects = vec![json!({
+        let mut objects = self.definitions()?;
+        objects.push(json!({
             "apiVersion": "v1",
             "kind": "ServiceAccount",
             "metadata": {"name": self.name, "namespace": self.namespace, "labels": labels(self)},
-        })];
+        }));
         objects.extend(self.roles(&permissions::needed(&flags)));
         objects.extend(rbac::secret_roles(self));
         objects.extend(rbac::service_access_roles(self, &flags));
+        if let Some(types) = &self.machines {
+            objects.extend(rbac::machine_roles(self, &flags, &types.kinds));
+        }
         if let CloudConfig::Content { secret, text, files } = &self.cloud_config {
             let mut data = files.clone();
             data.insert(CONFIG_KEY.to_owned(), ByteString(text.clone().into_bytes()));
@@ -57,6 +62,21 @@ impl ManifestOptions {
             objects.extend(monitoring::service_monitor(self));
         }
         Ok(objects)
+    }
+
+    /// The definitions of the kinds of the provider's machines, and the policy that keeps templates as they are.
+    ///
+    /// # Errors
+    /// What cannot be said in a definition.
+    pub fn definitions(&self) -> Result<Vec<Value>, Vec<String>> {
+        let Some(types) = &self.machines else { return Ok(Vec::new()) };
+        let definitions = Definitions::new(&self.provider, &types.kinds, &(types.schemas)())
+            .map_err(|error| vec![format!("--machines: {error}")])?;
+        let crds = definitions.crds().into_iter().map(serde_json::to_value);
+        let policy = serde_json::to_value(&definitions.template_policy);
+        let binding = serde_json::to_value(&definitions.template_policy_binding);
+        let objects = crds.chain([policy, binding]).collect::<Result<Vec<_>, _>>();
+        objects.map_err(|error| vec![format!("--machines: {error}")])
     }
 
     /// Roles that allow these permissions and nothing else, and their bindings to the service account.

@@ -1,14 +1,14 @@
 //! The permissions of the daemon in the cluster. The shipped roles and `check` use this one table. The
 //! permissions of each controller are in the controller's row.
 
-use cloudprovider::{SecretName, ServiceAccessNeeds};
+use cloudprovider::{SecretName, ServiceAccessNeeds, machines::Kinds};
 
 pub use crate::rbac::Permission;
 
 use crate::{
     clients::SERVICE_CONTROLLER_CLIENT,
-    controllers::{CONTROLLERS, ControllerPermissions},
-    flags::Flags,
+    controllers::{CONTROLLERS, ControllerDescriptor, ControllerPermissions, MACHINE_CLIENT, SubjectKind},
+    flags::{Flags, MACHINE_CONTROLLER},
     rbac::SYSTEM_NAMESPACE,
 };
 
@@ -73,6 +73,44 @@ pub fn needed_for_service_access(flags: &Flags, needs: &ServiceAccessNeeds) -> V
     needed
 }
 
+/// Additional permissions for the machines of a provider with these kinds. With `--use-service-account-credentials` the
+/// machine controller's account has no default role for anything.
+pub fn needed_for_machines(flags: &Flags, kinds: &Kinds) -> Vec<Permission> {
+    if !flags.enables(MACHINE_CONTROLLER) {
+        return Vec::new();
+    }
+    let account = has_accounts(flags).then_some(MACHINE_CLIENT);
+    let mut needed = Vec::new();
+    for kind in SubjectKind::ALL {
+        let of_kind = |subresource: &'static str, verb| Permission {
+            resource: kind.plural(kinds).into(),
+            subresource: subresource.into(),
+            ..Permission::new(kinds.group, "", verb, "machines and clusters of Cluster API")
+        };
+        needed.extend(["list", "watch"].map(|verb| of_kind("", verb)));
+        if kind != SubjectKind::Template {
+            needed.extend(["get", "patch"].map(|verb| of_kind("", verb)));
+        }
+        needed.push(of_kind("status", "patch"));
+    }
+    let mut needed: Vec<_> = needed.into_iter().map(|one| of_namespace(flags, one)).collect();
+    if account.is_some() {
+        needed.extend(events());
+    }
+    if flags.misc.dry_run {
+        needed.retain(|permission| matches!(&*permission.verb, "list" | "watch" | "get"));
+    }
+    needed.into_iter().map(|permission| permission.for_account(account)).collect()
+}
+
+/// What the machine controller does only in the namespace that it works on.
+fn of_namespace(flags: &Flags, permission: Permission) -> Permission {
+    match flags.controllers.machine.namespace() {
+        Some(namespace) => permission.in_namespace(namespace),
+        None => permission,
+    }
+}
+
 /// The permissions that have to be granted for the enabled controllers.
 fn needed_for_controllers(flags: &Flags) -> Vec<Permission> {
     let mut needed = Vec::new();
@@ -113,7 +151,15 @@ pub fn given_to_accounts(flags: &Flags) -> Vec<Permission> {
 /// permissions.
 fn controllers(flags: &Flags) -> Vec<(&'static str, ControllerPermissions)> {
     let enabled = CONTROLLERS.iter().filter(|controller| flags.enables(controller.names.name));
-    enabled.map(|controller| (controller.client, (controller.permissions)())).collect()
+    let of_controller = |controller: &ControllerDescriptor| {
+        let mut permissions = (controller.permissions)();
+        if controller.names.name == MACHINE_CONTROLLER {
+            let reads = permissions.reads.into_iter().map(|one| of_namespace(flags, one));
+            permissions.reads = reads.collect();
+        }
+        (controller.client, permissions)
+    };
+    enabled.map(of_controller).collect()
 }
 
 /// Whether each controller writes with its own account. A dry run does not write, so it needs no other
@@ -201,6 +247,8 @@ fn serving(flags: &Flags) -> Vec<Permission> {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+
+    use cloudprovider::machines::Kind;
 
     use super::*;
 
@@ -326,6 +374,53 @@ mod tests {
         let dry = texts(&needs, &["--dry-run"]);
         assert_eq!(dry, [&own[..2], &own[6..]].concat());
         assert!(texts(&ServiceAccessNeeds::default(), &[]).is_empty());
+    }
+
+    #[test]
+    fn what_machines_need() {
+        let kinds =
+            Kinds::new("v1", Kind::new("MyMachine", "mymachines"), Kind::new("MyCluster", "myclusters"));
+        let texts = |args: &[&str]| -> Vec<String> {
+            let flags = crate::flags::parse(["ccm"].iter().chain(args)).expect("good flags");
+            let core = needed(&flags)
+                .into_iter()
+                .filter(|one| one.group == "cluster.x-k8s.io" || one.resource == "secrets");
+            core.chain(needed_for_machines(&flags, &kinds)).map(|one| one.to_string()).collect()
+        };
+        assert!(texts(&[]).is_empty(), "the machine controller runs only if it is asked for");
+        let core = [
+            "list machines.cluster.x-k8s.io",
+            "watch machines.cluster.x-k8s.io",
+            "list clusters.cluster.x-k8s.io",
+            "watch clusters.cluster.x-k8s.io",
+            "get secrets",
+        ];
+        let own = [
+            "list mymachines",
+            "watch mymachines",
+            "get mymachines",
+            "patch mymachines",
+            "patch mymachines/status",
+            "list myclusters",
+            "watch myclusters",
+            "get myclusters",
+            "patch myclusters",
+            "patch myclusters/status",
+            "list mymachinetemplates",
+            "watch mymachinetemplates",
+            "patch mymachinetemplates/status",
+        ]
+        .map(|text| format!("{text}.infrastructure.cluster.x-k8s.io"));
+        let all: Vec<String> = core.map(str::to_owned).into_iter().chain(own).collect();
+        assert_eq!(texts(&["--controllers=*,machine-controller"]), all);
+        let one = texts(&["--controllers=machine-controller", "--namespace=team-a"]);
+        assert_eq!(one, all.iter().map(|text| format!("{text} in team-a")).collect::<Vec<_>>());
+        let dry = texts(&["--controllers=machine-controller", "--dry-run"]);
+        assert!(dry.len() == 13 && !dry.iter().any(|text| text.starts_with("patch")), "{dry:#?}");
+        let account = texts(&["--controllers=machine-controller", "--use-service-account-credentials"]);
+        let of_account =
+            account.iter().filter(|text| text.ends_with("kube-system/machine-controller")).count();
+        assert_eq!(of_account, all.len() + 2, "events too: {account:#?}");
     }
 
     #[test]

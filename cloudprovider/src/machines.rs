@@ -150,6 +150,7 @@ mod request;
 mod wait;
 
 pub use self::{
+    adapter::schemas_of,
     bootstrap::{BootstrapData, BootstrapFormat},
     capacity::{Capacity, NodeInfo},
     cluster::{ClusterReport, ClusterRequest, FailureDomain},

@@ -8,7 +8,10 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use crate::{CloudProvider, ConfigProblem, Error, ErrorKind, Result};
+use crate::{
+    CloudProvider, ConfigProblem, Error, ErrorKind, Result,
+    machines::{Kinds, Machines, Schemas, schemas_of},
+};
 
 type Factory = Arc<dyn Fn(&FactoryInput) -> Result<Arc<dyn CloudProvider>> + Send + Sync>;
 
@@ -19,7 +22,24 @@ type Reader = Arc<dyn Fn(&Path) -> io::Result<Vec<u8>> + Send + Sync>;
 #[derive(Clone, Default)]
 pub struct Registry {
     factories: BTreeMap<String, Factory>,
+    machines: BTreeMap<String, MachineTypes>,
     crates: BTreeSet<&'static str>,
+}
+
+/// The kinds and types of a provider's machines, which are known without a configuration.
+#[derive(Clone, Copy, Debug)]
+pub struct MachineTypes {
+    /// The kinds.
+    pub kinds: Kinds,
+    /// Makes the schemas of the types.
+    pub schemas: fn() -> Schemas,
+}
+
+impl MachineTypes {
+    /// Those of this implementation of [`Machines`].
+    pub fn of<M: Machines>() -> Self {
+        Self { kinds: M::KINDS, schemas: schemas_of::<M> }
+    }
 }
 
 /// The input from which a factory creates a provider.
@@ -124,6 +144,28 @@ impl Registry {
         Ok(())
     }
 
+    /// Says that the provider called `name` has machines, for the definitions of their kinds and for the permissions that they
+    /// need: `registry.register_machines("libvirt", MachineTypes::of::<Libvirt>())`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] if there is no such provider, and [`ErrorKind::Conflict`] if this was said before.
+    pub fn register_machines(&mut self, name: &str, types: MachineTypes) -> Result<()> {
+        if !self.factories.contains_key(name) {
+            let words = format!("cloud provider {name:?} has machines, and is not registered itself");
+            return Err(Error::new(ErrorKind::NotFound, words));
+        }
+        if self.machines.insert(name.to_owned(), types).is_some() {
+            let words = format!("the machines of cloud provider {name:?} are registered already");
+            return Err(Error::new(ErrorKind::Conflict, words));
+        }
+        Ok(())
+    }
+
+    /// The kinds and types of the machines of the provider called `name`, if it has any.
+    pub fn machines(&self, name: &str) -> Option<MachineTypes> {
+        self.machines.get(name).copied()
+    }
+
     /// Logs the records of this crate at the daemon's own levels, not at those of a library. The crate that
     /// contains a factory is included by itself. This method is for the other crates of a provider, such as
     /// the client of its cloud. `crate_name` is written as in paths: `my_cloud`.
@@ -188,6 +230,25 @@ mod tests {
         let mut registry = Registry::new();
         registry.register("a", refusing).expect("first");
         assert_eq!(registry.register("a", refusing).expect_err("second").kind(), ErrorKind::Conflict);
+    }
+
+    #[test]
+    fn machines_belong_to_a_provider() {
+        let mut registry = Registry::new();
+        let types = MachineTypes {
+            kinds: Kinds::new(
+                "v1",
+                crate::machines::Kind::new("A", "as"),
+                crate::machines::Kind::new("B", "bs"),
+            ),
+            schemas: || unreachable!("nobody asks"),
+        };
+        assert_eq!(registry.register_machines("a", types).expect_err("none").kind(), ErrorKind::NotFound);
+        registry.register("a", refusing).expect("free");
+        assert!(registry.machines("a").is_none());
+        registry.register_machines("a", types).expect("first");
+        assert_eq!(registry.register_machines("a", types).expect_err("second").kind(), ErrorKind::Conflict);
+        assert_eq!(registry.machines("a").map(|types| types.kinds.machine.kind), Some("A"));
     }
 
     #[test]

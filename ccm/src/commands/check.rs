@@ -6,17 +6,19 @@ mod report;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use clap::Args;
-use cloudprovider::{CHECK_NODE_NAME, CloudProvider, InstanceLookup, NodeIdentity, Registry};
+use cloudprovider::{
+    CHECK_NODE_NAME, CloudProvider, InstanceLookup, NodeIdentity, Registry, machines::Kinds,
+};
 use component::{api_client::describe, files::FilesRead};
 use futures::FutureExt as _;
 use kube::Client;
 
 use super::tools::{self, Output};
 use crate::{
-    cloud::Cloud,
+    cloud::{self, Cloud},
     cloud_config::{CloudConfig, Reading},
-    controllers::route::ClusterCidrs,
-    flags::{Flags, ROUTE_CONTROLLER},
+    controllers::{machine, route::ClusterCidrs},
+    flags::{Flags, MACHINE_CONTROLLER, ROUTE_CONTROLLER},
     nodes::{self, Node},
     permissions::Permission,
 };
@@ -24,6 +26,9 @@ pub use report::{Finding, Report, Verdict};
 
 /// Timeout for one request to the API server.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+
+/// What concerns the machine controller.
+const MACHINES: &str = "machines";
 
 /// Maximum number of names in a message.
 const NAMES_SHOWN: usize = 5;
@@ -60,10 +65,20 @@ pub async fn check(flags: &Flags, registry: &Registry) -> Report {
     let provider = provider(flags, registry, &mut report);
     let for_cloud = provider.as_deref().map(|provider| {
         let secrets = permissions::for_secrets(provider).into_iter();
-        secrets.chain(permissions::for_services(flags, provider)).collect()
+        let services = permissions::for_services(flags, provider);
+        secrets.chain(services).chain(permissions::for_machines(flags, provider)).collect()
     });
     let for_cloud = for_cloud.unwrap_or_default();
-    let nodes = check_api_server(flags, for_cloud, &mut report).await;
+    let runs_machines = flags.enables(MACHINE_CONTROLLER);
+    let kinds = provider.as_deref().filter(|_| runs_machines).map(cloud::machine_kinds_of);
+    let nodes = check_api_server(flags, for_cloud, kinds.flatten(), &mut report).await;
+    if let (Some(None), Some(provider)) = (kinds, &provider) {
+        let name = provider.name();
+        report.warning(
+            MACHINES,
+            format!("{name} does not support machines, so {MACHINE_CONTROLLER} does not run"),
+        );
+    }
     match provider {
         Some(provider) => check_cloud(flags, provider, nodes.as_deref(), &mut report).await,
         None => report.skipped("cloud", "there is no provider to ask"),
@@ -110,6 +125,7 @@ fn provider(flags: &Flags, registry: &Registry, report: &mut Report) -> Option<A
 async fn check_api_server(
     flags: &Flags,
     for_cloud: Vec<Permission>,
+    kinds: Option<Kinds>,
     report: &mut Report,
 ) -> Option<Vec<Arc<Node>>> {
     let (client, url) = match tools::connect(flags).await {
@@ -134,7 +150,22 @@ async fn check_api_server(
         }
     }
     permissions::check(flags, for_cloud, &client, report).await;
+    if let Some(kinds) = kinds {
+        check_kinds(&client, &kinds, report).await;
+    }
     list_nodes(client).await
+}
+
+/// Whether the API server serves what the machine controller needs.
+async fn check_kinds(client: &Client, kinds: &Kinds, report: &mut Report) {
+    match tokio::time::timeout(ANSWER_WITHIN, machine::served_kinds(client, kinds)).await {
+        Ok(Ok(version)) => {
+            let (machine, cluster) = (kinds.machine.kind, kinds.cluster.kind);
+            report.works(MACHINES, format!("{machine}, {cluster} and Cluster API's {version} are served"));
+        }
+        Ok(Err(missing)) => report.failed(MACHINES, missing),
+        Err(_) => report.failed(MACHINES, format!("the API server did not answer within {ANSWER_WITHIN:?}")),
+    }
 }
 
 fn answer_of(url: &str, error: &kube::Error) -> String {

@@ -1,5 +1,6 @@
 //! `explain NODE`: the cloud's answer about a Node, and what the daemon would do; and the same of a Service.
 
+mod machine;
 mod service;
 
 use std::{fmt::Write as _, sync::Arc};
@@ -12,6 +13,7 @@ use jiff::Timestamp;
 use kube::Client;
 use serde::Serialize;
 
+pub use machine::{MachineExplanation, explain_machine};
 pub use service::{LoadBalancerAnswer, ServiceExplanation, explain_service};
 
 use super::tools::{self, Output, one_line, table};
@@ -27,10 +29,12 @@ const SIMILAR_NAMES: usize = 3;
 
 /// Explain a Node: what the cloud says about it, by what its instance was found, what differs, why it is initialised
 /// or not, and what a daemon with these flags would do next. Or a Service, with `explain service NAMESPACE/NAME`: why it has
-/// its load balancer or waits for it. Nothing is changed.
+/// its load balancer or waits for it. Or a machine, with `explain machine NAMESPACE/NAME`: what it waits for. Nothing is
+/// changed.
 #[derive(Clone, Debug, Args)]
 pub struct Explain {
-    /// The Node's name; or `service` and the Service's namespace and name, as in `service default/web`.
+    /// The Node's name; or `service` and the Service's namespace and name, as in `service default/web`; or `machine` and
+    /// those of a machine of the provider's kind.
     #[arg(
         value_name = "NODE",
         num_args = 1..=2,
@@ -60,6 +64,13 @@ pub enum Subject {
         /// Its name.
         name: String,
     },
+    /// The machine of this name: an object of the provider's kind, such as a `LibvirtMachine`.
+    Machine {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
 }
 
 impl Explain {
@@ -79,10 +90,18 @@ impl Explain {
                 }
                 _ => Err(format!("{text:?} is not a Service; expected NAMESPACE/NAME")),
             },
-            [word, ..] => {
-                Err(format!("nothing is known of {word:?}; expected NODE, or service NAMESPACE/NAME"))
-            }
-            [] => Err("expected NODE, or service NAMESPACE/NAME".to_owned()),
+            ["machine", text] => match text.split_once('/') {
+                Some((namespace, name))
+                    if !namespace.is_empty() && !name.is_empty() && !name.contains('/') =>
+                {
+                    Ok(Subject::Machine { namespace: namespace.to_owned(), name: name.to_owned() })
+                }
+                _ => Err(format!("{text:?} is not a machine; expected NAMESPACE/NAME")),
+            },
+            [word, ..] => Err(format!(
+                "nothing is known of {word:?}; expected NODE, service NAMESPACE/NAME or machine NAMESPACE/NAME"
+            )),
+            [] => Err("expected NODE, service NAMESPACE/NAME or machine NAMESPACE/NAME".to_owned()),
         }
     }
 }

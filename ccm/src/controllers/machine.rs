@@ -35,6 +35,7 @@
 pub mod conditions;
 mod controller;
 mod discovery;
+pub mod explain;
 pub mod index;
 mod metrics;
 pub mod names;
@@ -53,5 +54,6 @@ mod work;
 mod writer;
 
 pub use controller::{MachineController, MachineControllerOptions};
+pub use discovery::served_kinds;
 pub use metrics::MachineMetrics;
 pub(crate) use row::DESCRIPTOR;

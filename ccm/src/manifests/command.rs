@@ -13,6 +13,7 @@ use super::{
     CONFIG_KEY, CONFIG_SECRET, CaObject, CloudConfig, ManifestOptions, MonitorAccess, NAME, content,
     workload::CONFIG_FOLDER,
 };
+use crate::flags::MACHINE_CONTROLLER;
 
 /// Prints the deployment for these options as YAML, for `kubectl apply -f -`.
 #[derive(Args, Clone, Debug)]
@@ -97,6 +98,15 @@ pub struct ManifestsCommand {
     #[arg(long, requires = "service_monitor", conflicts_with = "service_monitor_ca")]
     pub service_monitor_unverified: bool,
 
+    /// The machine controller runs too, for Cluster API: adds the definitions of the provider's kinds and the permissions for
+    /// them, and the flag --controllers=*,machine-controller unless --set has another one.
+    #[arg(long)]
+    pub machines: bool,
+
+    /// Prints nothing but the definitions of the kinds of the provider's machines.
+    #[arg(long, requires = "machines")]
+    pub only_definitions: bool,
+
     /// A flag of the daemon, as in --set v=4 or --set leader-elect-lease-duration=30s. Can be repeated.
     #[arg(long, value_name = "FLAG=VALUE", allow_hyphen_values = true)]
     pub set: Vec<String>,
@@ -110,7 +120,7 @@ impl ManifestsCommand {
     /// providers.
     pub fn run(&self, registry: &Registry) -> Result<(String, Vec<String>), Vec<String>> {
         let (options, warnings) = self.options(registry)?;
-        let rendered = options.render();
+        let rendered = if self.only_definitions { options.definitions() } else { options.render() };
         if registry.names().any(|known| known == self.provider) {
             return Ok((yaml::stream(&rendered?), warnings));
         }
@@ -197,6 +207,11 @@ impl ManifestsCommand {
                     .to_owned(),
             );
         }
+        // That there is no such provider is reported elsewhere.
+        let is_known = registry.names().any(|known| known == self.provider);
+        if self.machines && is_known && registry.machines(&self.provider).is_none() {
+            faults.push(format!("--machines: cloud provider {:?} has no machines", self.provider));
+        }
         if !faults.is_empty() {
             return Err(faults);
         }
@@ -213,6 +228,10 @@ impl ManifestsCommand {
                     .to_owned(),
             );
         }
+        let mut arguments: Vec<_> = self.set.iter().map(|flag| argument(flag)).collect();
+        if self.machines && !arguments.iter().any(|flag| flag.starts_with("--controllers=")) {
+            arguments.push(format!("--controllers=*,{MACHINE_CONTROLLER}"));
+        }
         let defaults = ManifestOptions::new(&self.provider);
         let options = ManifestOptions {
             name: self.name.clone(),
@@ -225,7 +244,8 @@ impl ManifestsCommand {
             cloud_config,
             secrets: secrets.into_iter().collect(),
             service_access,
-            arguments: self.set.iter().map(|flag| argument(flag)).collect(),
+            machines: registry.machines(&self.provider).filter(|_| self.machines),
+            arguments,
             image_pull_secrets: self.image_pull_secret.clone(),
             service_monitor: self.service_monitor,
             monitor_access,

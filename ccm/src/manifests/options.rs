@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cloudprovider::{SecretName, ServiceAccessNeeds};
+use cloudprovider::{MachineTypes, SecretName, ServiceAccessNeeds};
 use component::program::Program;
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
@@ -44,6 +44,8 @@ pub struct ManifestOptions {
     pub secrets: Vec<SecretName>,
     /// What the provider does with Services.
     pub service_access: ServiceAccessNeeds,
+    /// The provider's machines, whose kinds are part of the manifests.
+    pub machines: Option<MachineTypes>,
     /// More flags of the daemon, as `--name=value`.
     pub arguments: Vec<String>,
     /// Secrets with credentials for the image's registry.
@@ -159,6 +161,7 @@ impl ManifestOptions {
             cloud_config: CloudConfig::Secret { name: CONFIG_SECRET.to_owned(), key: CONFIG_KEY.to_owned() },
             secrets: Vec::new(),
             service_access: ServiceAccessNeeds::default(),
+            machines: None,
             arguments: Vec::new(),
             image_pull_secrets: Vec::new(),
             service_monitor: false,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use cloudprovider::machines::Kinds;
 use serde_json::{Value, json};
 
 use super::options::{ManifestOptions, labels};
@@ -43,6 +44,33 @@ const FOR_SERVICES: &str = "-services";
 pub(super) fn service_access_roles(options: &ManifestOptions, flags: &Flags) -> Vec<Value> {
     let needed = permissions::needed_for_service_access(flags, &options.service_access);
     named_roles(options, FOR_SERVICES, &needed)
+}
+
+/// The suffix of the names of the roles for machines.
+const FOR_MACHINES: &str = "-machines";
+
+/// The groups that Cluster API's core manager may work on by itself.
+const GROUPS_OF_CORE: &str = ".cluster.x-k8s.io";
+
+/// Roles for machines of these kinds, and their bindings. For a group of its own also the role that lets Cluster API's core
+/// manager work on it: its own role takes up all roles with that label.
+pub(super) fn machine_roles(options: &ManifestOptions, flags: &Flags, kinds: &Kinds) -> Vec<Value> {
+    let mut roles = named_roles(options, FOR_MACHINES, &permissions::needed_for_machines(flags, kinds));
+    if !kinds.group.ends_with(GROUPS_OF_CORE) {
+        let mut labels = labels(options);
+        labels["cluster.x-k8s.io/aggregate-to-manager"] = json!("true");
+        roles.push(json!({
+            "apiVersion": format!("{API_GROUP}/v1"),
+            "kind": "ClusterRole",
+            "metadata": {"name": format!("{}{FOR_MACHINES}-core", options.name), "labels": labels},
+            "rules": [{
+                "apiGroups": [kinds.group],
+                "resources": ["*"],
+                "verbs": ["create", "delete", "get", "list", "patch", "update", "watch"],
+            }],
+        }));
+    }
+    roles
 }
 
 /// A ClusterRole for what is needed in the whole cluster, a Role for each namespace, and their bindings to

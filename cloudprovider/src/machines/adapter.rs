@@ -15,6 +15,16 @@ use crate::{Error, ErrorKind, Result};
 const OF_THE_MACHINE: &str = "providerID";
 const OF_THE_CLUSTER: &str = "controlPlaneEndpoint";
 
+/// The schemas of the types of an implementation of [`Machines`].
+pub fn schemas_of<M: Machines>() -> Schemas {
+    Schemas {
+        machine_spec: schema::<M::MachineSpec>(),
+        machine_status: status_schema::<M::MachineStatus>(),
+        cluster_spec: schema::<M::ClusterSpec>(),
+        cluster_status: status_schema::<M::ClusterStatus>(),
+    }
+}
+
 #[async_trait]
 impl<M: Machines> DynMachines for M {
     fn kinds(&self) -> Kinds {
@@ -22,12 +32,7 @@ impl<M: Machines> DynMachines for M {
     }
 
     fn schemas(&self) -> Schemas {
-        Schemas {
-            machine_spec: schema::<M::MachineSpec>(),
-            machine_status: status_schema::<M::MachineStatus>(),
-            cluster_spec: schema::<M::ClusterSpec>(),
-            cluster_status: status_schema::<M::ClusterStatus>(),
-        }
+        schemas_of::<M>()
     }
 
     async fn ensure_machine(

@@ -4,9 +4,13 @@
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use ccm::{cloud::machine_kinds_of, manifests::ManifestOptions, permissions};
 use cloudprovider::testing::FakeCloud;
 use k8s_openapi::api::core::v1::{Event, Secret};
-use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::{
+    Client,
+    api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
+};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
@@ -14,7 +18,12 @@ use super::{
     core::{self, CORE, INFRASTRUCTURE, objects},
     tape::Tape,
 };
-use crate::{api::Api, daemon::InProcess, support::eventually};
+use crate::{
+    api::Api,
+    daemon::{InProcess, parse},
+    shipped_roles,
+    support::eventually,
+};
 
 /// How long a scenario waits for what should happen at once.
 pub(super) const SOON: Duration = Duration::from_secs(30);
@@ -38,6 +47,8 @@ pub(super) struct World<'a> {
     pub(super) api: &'a Api,
     pub(super) cloud: FakeCloud,
     pub(super) tape: Tape,
+    /// The client of daemons. On the real API server it has the permissions that the manifests give, and no others.
+    client: Client,
 }
 
 /// A daemon of a [`World`].
@@ -54,6 +65,18 @@ impl Daemon {
     }
 }
 
+/// A client for the account of such a daemon.
+async fn with_permissions(api: &Api) -> anyhow::Result<Client> {
+    let Some(control_plane) = &api.control_plane else { return Ok(api.client.clone()) };
+    let options = ManifestOptions { name: "machines".to_owned(), ..ManifestOptions::new("fake") };
+    let provider = FakeCloud::new().with_machines().provider();
+    let kinds = machine_kinds_of(&*provider).context("the fake cloud has machines")?;
+    let flags = parse(&[ONLY])?;
+    let needed = [permissions::needed(&flags), permissions::needed_for_machines(&flags, &kinds)].concat();
+    let kubeconfig = shipped_roles::bind(control_plane, &options, &needed).await?;
+    crate::api::client(&kubeconfig).await
+}
+
 /// The world, and daemons.
 impl<'a> World<'a> {
     /// With the kinds of Cluster API and of the fake cloud.
@@ -61,7 +84,7 @@ impl<'a> World<'a> {
         core::install_core(api, &["v1beta2"]).await?;
         core::install_own(api).await?;
         core::clear(api, &[NAMESPACE]).await?;
-        Ok(Self::bare(api))
+        Ok(Self { client: with_permissions(api).await?, ..Self::bare(api) })
     }
 
     /// Without any kinds.
@@ -70,7 +93,7 @@ impl<'a> World<'a> {
         let time = if api.sandbox.is_some() { 10_000 } else { 100 };
         cloud.set_task_time(Duration::from_millis(time));
         cloud.set_address_time(Duration::from_millis(time));
-        Self { api, cloud, tape: Tape::default() }
+        Self { api, cloud, tape: Tape::default(), client: api.client.clone() }
     }
 
     /// With a Cluster whose infrastructure is provisioned, and a daemon.
@@ -84,7 +107,7 @@ impl<'a> World<'a> {
 
     pub(super) fn start(&self, flags: &[&str]) -> anyhow::Result<Daemon> {
         let flags: Vec<&str> = [ONLY].iter().chain(flags).copied().collect();
-        let client = self.tape.client(&self.api.client);
+        let client = self.tape.client(&self.client);
         Ok(Daemon(InProcess::start(&client, self.cloud.provider(), &flags)?))
     }
 

@@ -37,6 +37,12 @@ pub(super) fn for_services(flags: &Flags, provider: &dyn CloudProvider) -> Vec<P
     permissions::needed_for_service_access(flags, &cloud::service_access_needs_of(provider))
 }
 
+/// The permissions for this provider's machines.
+pub(super) fn for_machines(flags: &Flags, provider: &dyn CloudProvider) -> Vec<Permission> {
+    let kinds = cloud::machine_kinds_of(provider);
+    kinds.map(|kinds| permissions::needed_for_machines(flags, &kinds)).unwrap_or_default()
+}
+
 /// Reports each missing permission and its purpose. `for_cloud` are the permissions for the cloud's
 /// configuration.
 pub(super) async fn check(flags: &Flags, for_cloud: Vec<Permission>, client: &Client, report: &mut Report) {

@@ -179,12 +179,12 @@ impl MachineController {
                 keys = clusters.next() => self.changed(SubjectKind::Cluster, keys),
                 keys = templates.next() => self.changed(SubjectKind::Template, keys),
                 keys = core_machines.next() => {
-                    keys.iter().flat_map(|key| self.index.of_owner(key)).collect::<HashSet<_>>()
-                        .iter().for_each(|subject| self.look_at(subject));
+                    let own: HashSet<_> = keys.iter().flat_map(|key| self.index.of_owner(key)).collect();
+                    self.look_at_these(own);
                 }
                 keys = core_clusters.next() => {
-                    keys.iter().flat_map(|key| self.index.of_cluster(key)).collect::<HashSet<_>>()
-                        .iter().for_each(|subject| self.look_at(subject));
+                    let own: HashSet<_> = keys.iter().flat_map(|key| self.index.of_cluster(key)).collect();
+                    self.look_at_these(own);
                 }
                 Some(change) = pushed.next() => self.pushed(change),
                 Ok(()) = replaced.changed() => {
@@ -221,7 +221,8 @@ impl MachineController {
     fn changed(&mut self, kind: SubjectKind, keys: HashSet<String>) {
         let touched = self.take_note(kind, keys.iter().cloned());
         let own = keys.into_iter().map(|key| Subject::new(kind, key));
-        own.chain(touched).collect::<HashSet<_>>().iter().for_each(|subject| self.look_at(subject));
+        let all: HashSet<_> = own.chain(touched).collect();
+        self.look_at_these(all);
     }
 
     /// Notes what depends on what now. Gives the others for which that makes a difference.
@@ -260,11 +261,15 @@ impl MachineController {
             InstanceChange::Changed(refs) => {
                 let uids = refs.into_iter().filter_map(|one| one.machine);
                 let subjects: HashSet<_> = uids.flat_map(|uid| self.index.of_identity(&uid)).collect();
-                subjects.iter().for_each(|subject| self.wake(subject));
+                for subject in subjects {
+                    self.wake(&subject);
+                }
             }
             InstanceChange::Resync => {
                 let subjects: Vec<_> = self.memories.keys().cloned().collect();
-                subjects.iter().for_each(|subject| self.wake(subject));
+                for subject in subjects {
+                    self.wake(&subject);
+                }
             }
         }
     }
@@ -275,10 +280,7 @@ impl MachineController {
             self.woken.insert(subject.clone());
         }
         if let Some(memory) = self.memories.get_mut(subject) {
-            // What fails is not tried more often because the cloud is lively.
-            if memory.failures == 0 || memory.due == Due::WhenChanged {
-                memory.due = Due::Now;
-            }
+            memory.due = Due::Now;
         }
         self.look_at(subject);
     }
@@ -294,9 +296,8 @@ impl MachineController {
                 {
                     Turn::Rest
                 }
-                None | Some(Due::Now) => Turn::Now,
                 Some(Due::At(at)) if at > Instant::now() => Turn::At(at),
-                Some(Due::At(_)) => Turn::Now,
+                None | Some(Due::Now | Due::At(_)) => Turn::Now,
                 Some(Due::WhenChanged) => Turn::Rest,
             };
         }
@@ -337,9 +338,15 @@ impl MachineController {
         }
     }
 
+    fn look_at_these(&mut self, subjects: impl IntoIterator<Item = Subject>) {
+        for subject in subjects {
+            self.look_at(&subject);
+        }
+    }
+
     fn look_at_all(&mut self) {
         let subjects: Vec<_> = self.memories.keys().cloned().collect();
-        subjects.iter().for_each(|subject| self.look_at(subject));
+        self.look_at_these(subjects);
     }
 
     fn forget(&mut self, subject: &Subject) {

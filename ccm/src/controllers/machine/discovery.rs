@@ -18,6 +18,14 @@ pub(super) struct Served {
     pub(super) core_version: &'static str,
 }
 
+/// The version of Cluster API's core kinds that would be read.
+///
+/// # Errors
+/// What is missing and what to do, for people; or that the API server does not answer.
+pub async fn served_kinds(client: &Client, kinds: &Kinds) -> Result<&'static str, String> {
+    discover(client, kinds).await.map(|served| served.core_version)
+}
+
 /// Asks the API server.
 ///
 /// # Errors

@@ -14,7 +14,7 @@ use super::{
 use crate::cache::{Cache, CachedObject, Watched};
 
 /// The caches of the controller. Clones share them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Stores {
     /// Machines of the provider.
     pub machines: Cache<InfraObject>,
@@ -26,18 +26,6 @@ pub struct Stores {
     pub core_machines: Cache<Core<Machine>>,
     /// Clusters of Cluster API.
     pub core_clusters: Cache<Core<Cluster>>,
-}
-
-impl Default for Stores {
-    fn default() -> Self {
-        Self {
-            machines: Cache::new(),
-            clusters: Cache::new(),
-            templates: Cache::new(),
-            core_machines: Cache::new(),
-            core_clusters: Cache::new(),
-        }
-    }
 }
 
 impl Stores {

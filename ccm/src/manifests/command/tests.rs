@@ -274,3 +274,55 @@ fn the_network_of_the_host_is_changed_by_root_with_two_capabilities() {
         json!({"drop": ["ALL"], "add": ["NET_ADMIN", "NET_RAW"]})
     );
 }
+
+/// A registry with a provider that has machines, and one without.
+fn with_machines() -> Registry {
+    fn schemas() -> cloudprovider::machines::Schemas {
+        let provider = FakeCloud::new().with_machines().provider();
+        provider.machines().expect("machines").schemas()
+    }
+    let provider = FakeCloud::new().with_machines().provider();
+    let kinds = provider.machines().expect("machines").kinds();
+    let mut registry = registry();
+    registry.register("fake", |_: &FactoryInput| Ok(FakeCloud::new().provider())).expect("free");
+    registry.register_machines("fake", cloudprovider::MachineTypes { kinds, schemas }).expect("free");
+    registry
+}
+
+#[test]
+fn machines_bring_their_kinds_and_permissions() {
+    let rendered = |more: &[&str]| {
+        let arguments: Vec<&str> =
+            ["--provider=fake", "--no-cloud-config"].iter().chain(more).copied().collect();
+        command(&arguments).run(&with_machines()).expect("good options").0
+    };
+    let names = |text: &str| -> Vec<String> {
+        let documents = text.split("---\n").filter(|document| !document.trim().is_empty());
+        let read = |document: &str| serde_saphyr::from_str::<serde_json::Value>(document).expect("YAML");
+        let name =
+            |one: serde_json::Value| format!("{} {}", one["kind"], one["metadata"]["name"]).replace('"', "");
+        documents.map(read).map(name).collect()
+    };
+    let definitions = names(&rendered(&["--machines", "--only-definitions"]));
+    assert_eq!(
+        definitions[..4],
+        ["fakemachines", "fakemachinetemplates", "fakeclusters", "fakeclustertemplates"]
+            .map(|plural| format!("CustomResourceDefinition {plural}.infrastructure.cluster.x-k8s.io"))
+    );
+    assert_eq!(definitions.len(), 6, "{definitions:?}");
+    let all = rendered(&["--machines"]);
+    assert!(names(&all).starts_with(&definitions), "the kinds come first");
+    let roles = "ClusterRole cloud-controller-manager-machines".to_owned();
+    assert!(names(&all).contains(&roles) && all.contains("--controllers=*,machine-controller"), "{all}");
+    assert!(!names(&rendered(&[])).contains(&roles));
+    let alone = rendered(&["--machines", "--set=controllers=machine-controller", "--set=namespace=team-a"]);
+    assert!(
+        names(&alone).contains(&"Role cloud-controller-manager-machines".to_owned()),
+        "{:?}",
+        names(&alone)
+    );
+    assert!(alone.contains("--controllers=machine-controller") && !alone.contains("*,machine-controller"));
+    let faults =
+        command(&["--provider=libvirt", "--machines"]).run(&with_machines()).expect_err("no machines");
+    assert_eq!(faults, ["--machines: cloud provider \"libvirt\" has no machines"]);
+}

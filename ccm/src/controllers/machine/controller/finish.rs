@@ -29,6 +29,7 @@ impl MachineController {
         let is_woken = self.woken.remove(subject);
         if let Some(memory) = memory {
             let due = match memory.due {
+                // What fails and is pushed by its own step would be tried without a pause.
                 _ if is_woken && memory.failures == 0 => Due::Now,
                 Due::WhenChanged => Due::At(Instant::now() + self.resync_after()),
                 due => due,

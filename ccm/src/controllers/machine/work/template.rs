@@ -63,7 +63,7 @@ impl Shared {
                 self.count_write(subject, "status");
                 ended(Due::WhenChanged, 0, written.metadata.resource_version, Then::Look)
             }
-            Err(error) => match self.template_not_written(subject, error) {
+            Err(error) => match not_written(subject, error) {
                 NotWritten::Early(Then::WhenChanged) => ended(Due::WhenChanged, 0, None, Then::WhenChanged),
                 NotWritten::Early(then) => Ended { version: None, memory: None, then },
                 // The watch shows what has changed.
@@ -71,15 +71,15 @@ impl Shared {
             },
         }
     }
+}
 
-    fn template_not_written(&self, subject: &Subject, error: WriteError) -> NotWritten {
-        match error {
-            WriteError::Stale(_) => NotWritten::Stale,
-            WriteError::Gone => NotWritten::Early(Then::WhenChanged),
-            WriteError::Failed(why) => {
-                tracing::warn!(object = %subject, error = why, "capacity not written");
-                NotWritten::Early(Then::TryAgain)
-            }
+fn not_written(subject: &Subject, error: WriteError) -> NotWritten {
+    match error {
+        WriteError::Stale(_) => NotWritten::Stale,
+        WriteError::Gone => NotWritten::Early(Then::WhenChanged),
+        WriteError::Failed(why) => {
+            tracing::warn!(object = %subject, error = why, "capacity not written");
+            NotWritten::Early(Then::TryAgain)
         }
     }
 }

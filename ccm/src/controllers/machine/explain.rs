@@ -1,0 +1,142 @@
+//! What a machine waits for, for people. The decision is the same as in the loop.
+
+use cloudprovider::machines::Kinds;
+use kube::{
+    Api, Client,
+    api::ListParams,
+    core::{ApiResource, DynamicResourceScope, GroupVersionKind},
+};
+use serde::Serialize;
+use tokio::time::Instant;
+
+use super::{
+    discovery::discover,
+    index::Index,
+    names::{CORE_GROUP, PAUSED, READY, finalizer},
+    plan::{Next, Scope},
+    store::{Stores, WireCluster, WireInfra, WireMachine, key_of},
+    subject::{Subject, SubjectKind},
+    view::View,
+    writer::ObjectWriter,
+};
+use crate::cache::{Cache, Watched};
+
+/// What the controller finds about a machine.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MachinePlan {
+    /// Its kind.
+    pub kind: String,
+    /// `spec.providerID`
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provider_id: Option<String>,
+    /// The identity of its machine in the cloud.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub identity: Option<String>,
+    /// Whether its finalizer is there.
+    pub finalizer: bool,
+    /// The conditions of its status: type, status, reason and message.
+    pub conditions: Vec<String>,
+    /// What the controller would do next.
+    pub next: String,
+}
+
+/// Reads a machine and what surrounds it, and says what the controller would do next. `None`: there is no such machine.
+///
+/// # Errors
+/// The API server does not serve the kinds, or does not give the objects.
+pub async fn explain(
+    client: &Client,
+    kinds: &Kinds,
+    watch_filter: Option<&str>,
+    (namespace, name): (&str, &str),
+) -> Result<Option<MachinePlan>, String> {
+    let served = discover(client, kinds).await?;
+    let stores = Stores::default();
+    let resource = |group: &str, version: &str, kind: &str, plural: &str| {
+        ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural)
+    };
+    let own =
+        |kind: SubjectKind| resource(kinds.group, kinds.version, &kind.kind(kinds), &kind.plural(kinds));
+    let core = |kind: &str, plural: &str| resource(CORE_GROUP, served.core_version, kind, plural);
+    fill::<WireInfra>(client, namespace, &own(SubjectKind::Machine), &stores.machines).await?;
+    fill::<WireInfra>(client, namespace, &own(SubjectKind::Cluster), &stores.clusters).await?;
+    fill::<WireMachine>(client, namespace, &core("Machine", "machines"), &stores.core_machines).await?;
+    fill::<WireCluster>(client, namespace, &core("Cluster", "clusters"), &stores.core_clusters).await?;
+    let mut index = Index::default();
+    for (kind, store) in [(SubjectKind::Machine, &stores.machines), (SubjectKind::Cluster, &stores.clusters)]
+    {
+        for object in store.all() {
+            let subject = Subject::new(kind, key_of(object.namespace(), object.name()));
+            index.update(&subject, Some(&object), kinds);
+        }
+    }
+    let subject = Subject::new(SubjectKind::Machine, key_of(namespace, name));
+    let Some(view) = View::of(&subject, &stores, &index, None, kinds) else { return Ok(None) };
+    let scope = Scope { kinds, watch_filter, provider: 0, now: Instant::now() };
+    let mut next = view.next(&view.object, &view.unread(), &scope);
+    if next == Next::ReadBootstrap
+        && let Some(secret) = &view.bootstrap_secret
+    {
+        let writer = ObjectWriter::new(client.clone(), *kinds);
+        let read = writer.bootstrap(namespace, secret).await.map_err(|error| error.to_string())?;
+        next = view.next(&view.object, &read, &scope);
+    }
+    let object = &view.object;
+    let conditions = object.status.get("conditions").and_then(serde_json::Value::as_array);
+    let shown = |one: &serde_json::Value| {
+        let words =
+            ["type", "status", "reason", "message"].map(|field| one[field].as_str().unwrap_or_default());
+        words.join(" ").trim_end().to_owned()
+    };
+    Ok(Some(MachinePlan {
+        kind: kinds.machine.kind.to_owned(),
+        provider_id: object.provider_id().map(str::to_owned),
+        identity: object.identity(kinds).map(str::to_owned),
+        finalizer: object.has_finalizer(&finalizer(kinds, &kinds.machine)),
+        conditions: conditions.into_iter().flatten().map(shown).collect(),
+        next: words_of(&next, &view, &scope),
+    }))
+}
+
+/// A decision in words.
+fn words_of(next: &Next, view: &View, scope: &Scope<'_>) -> String {
+    let object = &view.object;
+    match next {
+        Next::Ignore if !object.passes(scope.watch_filter) => {
+            "do nothing: the label of --watch-filter has another value".to_owned()
+        }
+        Next::Ignore => "do nothing: it is being deleted, and nothing was made for it".to_owned(),
+        Next::Rest | Next::At(_) => match [PAUSED, READY].map(|condition| object.condition(condition)) {
+            [Some(paused), _] if paused["status"] == "True" => "do nothing: it is paused".to_owned(),
+            [_, Some(ready)] => {
+                let of = |field: &str| ready[field].as_str().unwrap_or_default();
+                format!("do nothing until something changes: {}: {}", of("reason"), of("message"))
+            }
+            _ => "do nothing: it waits for its Machine, which has to own it, and for its Cluster".to_owned(),
+        },
+        Next::SayPaused => "say in its status that it is paused".to_owned(),
+        Next::Say(ready) => {
+            format!("say in its status what it waits for: {}: {}", ready.reason, ready.message)
+        }
+        Next::ReadBootstrap => "read the Secret with the bootstrap data".to_owned(),
+        Next::Adopt => "add the finalizer and the identity, and then make it in the cloud".to_owned(),
+        Next::Ensure => "look at it in the cloud, and go one step on if something is missing".to_owned(),
+        Next::Delete => "delete what was made for it in the cloud".to_owned(),
+        Next::Release => "remove the finalizer: nothing was made for it".to_owned(),
+    }
+}
+
+async fn fill<W: Watched<DynamicType = ApiResource, Scope = DynamicResourceScope>>(
+    client: &Client,
+    namespace: &str,
+    resource: &ApiResource,
+    cache: &Cache<W::Kept>,
+) -> Result<(), String> {
+    let api = Api::<W>::namespaced_with(client.clone(), namespace, resource);
+    let listed = api.list(&ListParams::default()).await.map_err(|error| {
+        format!("{} cannot be listed: {}", resource.plural, component::api_client::describe(&error))
+    })?;
+    cache.replace(listed.items.into_iter().map(W::Kept::from).collect());
+    Ok(())
+}
