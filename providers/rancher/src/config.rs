@@ -24,7 +24,9 @@ use cloudprovider::{Error, FactoryInput, Result};
 
 pub use harvester::{HarvesterAnnouncer, HarvesterConfig, Ipam};
 pub use load_balancer::{LoadBalancerConfig, LoadBalancerMode};
-pub use parts::{ClusterSelector, Config, Credentials, ManagementConfig, ServerConfig, ZoneRules};
+pub use parts::{
+    AddressRules, ClusterSelector, Config, Credentials, ManagementConfig, ServerConfig, ZoneRules,
+};
 pub use settings::Environment;
 pub use words::{AddressTypes, ApiVersion};
 

@@ -52,8 +52,9 @@ mod told;
 mod zones;
 
 pub use config::{
-    AddressTypes, ApiVersion, ClusterSelector, Config, Credentials, Environment, HarvesterAnnouncer,
-    HarvesterConfig, Ipam, LoadBalancerConfig, LoadBalancerMode, ManagementConfig, ServerConfig, ZoneRules,
+    AddressRules, AddressTypes, ApiVersion, ClusterSelector, Config, Credentials, Environment,
+    HarvesterAnnouncer, HarvesterConfig, Ipam, LoadBalancerConfig, LoadBalancerMode, ManagementConfig,
+    ServerConfig, ZoneRules,
 };
 pub use kubeconfig::KubernetesAccess;
 pub use provider::{RancherProvider, factory};

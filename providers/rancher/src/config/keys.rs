@@ -61,6 +61,8 @@ pub(super) const KEYS: &[Key] = &[
     key("refreshInterval", "Global", "refresh-interval", Kind::Duration),
     key("pollInterval", "Global", "poll-interval", Kind::Duration),
     key("addresses.types", "Addresses", "types", Kind::Text),
+    key("addresses.nodeIPCIDR", "Addresses", "node-ip-cidr", Kind::Text),
+    key("addresses.excludeCIDRs", "Addresses", "exclude-cidrs", Kind::Text),
     key("zones.zoneLabel", "Zones", "zone-label", Kind::Text),
     key("zones.regionLabel", "Zones", "region-label", Kind::Text),
     key("zones.legacyZones", "Zones", "legacy-zones", Kind::Flag),

@@ -1,9 +1,10 @@
 //! The keys of Rancher 2.x.
 
 use cloudprovider::dns;
+use ipnet::IpNet;
 
 use super::{
-    parts::{ClusterSelector, ManagementConfig},
+    parts::{AddressRules, ClusterSelector, ManagementConfig},
     settings::{Findings, Settings},
     words::ApiVersion,
 };
@@ -25,6 +26,10 @@ pub(super) fn management(
         findings
             .problem(settings.origin("namespace"), "must be the name of a namespace, such as fleet-default");
     }
+    let addresses = AddressRules {
+        internal: networks(settings, "addresses.nodeIPCIDR", findings),
+        excluded: networks(settings, "addresses.excludeCIDRs", findings),
+    };
     let (id, name) = (settings.text("clusterID"), settings.text("clusterName"));
     let cluster = match (id, name) {
         (Some(id), None) => {
@@ -53,5 +58,16 @@ pub(super) fn management(
             return None;
         }
     };
-    Some(ManagementConfig { cluster, namespace })
+    Some(ManagementConfig { cluster, namespace, addresses })
+}
+
+/// Networks, with commas between them.
+fn networks(settings: &Settings, name: &str, findings: &mut Findings) -> Vec<IpNet> {
+    let parts = settings.text(name).unwrap_or_default().split(',').map(str::trim);
+    let read: Result<Vec<IpNet>, _> = parts.filter(|part| !part.is_empty()).map(str::parse).collect();
+    read.unwrap_or_else(|_| {
+        let what = "must be networks with commas between them, such as 10.0.0.0/8,fd00::/8";
+        findings.problem(settings.origin(name), what);
+        Vec::new()
+    })
 }

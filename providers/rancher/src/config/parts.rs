@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ipnet::IpNet;
 use rustls::RootCertStore;
 use secrecy::SecretString;
 
@@ -107,6 +108,18 @@ pub struct ManagementConfig {
     /// The namespace of the management cluster with the objects of Rancher's provisioning. `None`: the one that the
     /// server names for the cluster, which is usually `fleet-default`.
     pub namespace: Option<String>,
+    /// Which of a machine's addresses its Node gets, and as what.
+    pub addresses: AddressRules,
+}
+
+/// Rules for the addresses that Rancher 2.x knows of a machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AddressRules {
+    /// If there are any: addresses in these networks are internal, and all others external.
+    pub internal: Vec<IpNet>,
+    /// Addresses in these networks are left out.
+    pub excluded: Vec<IpNet>,
 }
 
 /// Names a cluster of a Rancher 2.x server.

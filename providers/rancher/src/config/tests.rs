@@ -193,6 +193,12 @@ fn the_version_is_what_the_configuration_says() {
         (format!("{of_rancher_2}clusterName: prod\n"), "clusterName"),
         (format!("{of_rancher_2}projectID: 1a5\n"), "projectID"),
         (format!("{of_rancher_2}addresses: {{types: both}}\n"), "addresses.types"),
+        (format!("{of_rancher_2}addresses: {{nodeIPCIDR: 10.0.0.0/33}}\n"), "addresses.nodeIPCIDR"),
+        (format!("{of_rancher_2}addresses: {{excludeCIDRs: '10.0.0.1,'}}\n"), "addresses.excludeCIDRs"),
+        (
+            format!("{GOOD}apiVersion: v2-beta\naddresses: {{excludeCIDRs: fd00::/8}}\n"),
+            "addresses.excludeCIDRs",
+        ),
         (format!("{of_rancher_2}apiVersion: v2-beta\n"), "clusterID"),
         (format!("{GOOD}clusterID: 'a b'\n"), "clusterID"),
         (format!("{of_rancher_2}namespace: 'a b'\n"), "namespace"),
@@ -204,6 +210,17 @@ fn the_version_is_what_the_configuration_says() {
         let keys = keys(&text);
         assert!(keys.contains(&expected.to_owned()), "{text}: {keys:?}");
     }
+}
+
+#[test]
+fn networks_have_commas_between_them() {
+    let text = format!(
+        "{GOOD}clusterID: local\naddresses: {{nodeIPCIDR: '10.0.0.0/8, fd00::/8', excludeCIDRs: 192.0.2.7/32}}\n"
+    );
+    let addresses = read(&text).expect("a configuration").management.expect("Rancher 2.x").addresses;
+    let shown = |networks: &[ipnet::IpNet]| networks.iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(shown(&addresses.internal), ["10.0.0.0/8", "fd00::/8"]);
+    assert_eq!(shown(&addresses.excluded), ["192.0.2.7/32"]);
 }
 
 #[test]
@@ -224,7 +241,11 @@ fn a_token_takes_the_place_of_a_key() {
         assert_eq!(token.expose_secret(), TOKEN);
         assert!(!format!("{config:?}").contains("battery"), "{config:?}");
         assert_eq!(config.management_url(), "https://h/v3");
-        let expected = ManagementConfig { cluster: ClusterSelector::Id("local".to_owned()), namespace: None };
+        let expected = ManagementConfig {
+            cluster: ClusterSelector::Id("local".to_owned()),
+            namespace: None,
+            addresses: AddressRules::default(),
+        };
         assert_eq!(config.management, Some(expected));
     }
     let error = read(&format!("url: https://h\nclusterID: local\ntoken: {TOKEN}\naccessKey: a\n"));

@@ -10,7 +10,15 @@ use super::{
 const OF_CATTLE: [&str; 2] = ["projectID", "addresses.types"];
 
 /// Keys that only Rancher 2.x has.
-const OF_MANAGEMENT: [&str; 5] = ["token", "tokenFile", "clusterID", "clusterName", "namespace"];
+const OF_MANAGEMENT: [&str; 7] = [
+    "token",
+    "tokenFile",
+    "clusterID",
+    "clusterName",
+    "namespace",
+    "addresses.nodeIPCIDR",
+    "addresses.excludeCIDRs",
+];
 
 /// The API that the configuration is for. What does not fit to it is a problem.
 pub(super) fn api_version(

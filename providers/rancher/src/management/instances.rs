@@ -9,10 +9,10 @@ use tokio_util::sync::CancellationToken;
 use super::{
     follow::{self, Source},
     inventory::Machines,
-    judge::{Answer, look_up},
+    judge::{Answer, Rules, look_up},
 };
 use crate::{
-    config::{Config, ManagementConfig, ZoneRules},
+    config::{Config, ManagementConfig},
     lookups,
     norman::client::Client,
     provider_id,
@@ -23,7 +23,7 @@ use crate::{
 pub(crate) struct MachineInstances {
     source: Source,
     machines: Arc<Machines>,
-    zones: ZoneRules,
+    rules: Rules,
     started: OnceLock<Instant>,
     stopped: CancellationToken,
 }
@@ -42,7 +42,7 @@ impl MachineInstances {
                 poll_interval: config.poll_interval,
             },
             machines: Arc::new(Machines::new()),
-            zones: config.zones.clone(),
+            rules: Rules { zones: config.zones.clone(), addresses: management.addresses.clone() },
             started: OnceLock::new(),
             stopped: CancellationToken::new(),
         }
@@ -61,7 +61,7 @@ impl MachineInstances {
 
     fn look(&self, nodes: &[&NodeIdentity]) -> Vec<Answer> {
         let state = self.machines.state();
-        nodes.iter().map(|node| look_up(node, &state, &self.zones)).collect()
+        nodes.iter().map(|node| look_up(node, &state, &self.rules)).collect()
     }
 }
 

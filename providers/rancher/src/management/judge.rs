@@ -13,7 +13,7 @@ use super::{
     machine::{Machine, is_same_name},
 };
 use crate::{
-    config::ZoneRules,
+    config::{AddressRules, ZoneRules},
     lookups,
     provider_id::{format_machine_id, is_machine_id, parse_machine_id},
     zones::zone_of,
@@ -34,8 +34,15 @@ const CUT_SUFFIX: usize = 6;
 /// The result of a look-up in memory.
 pub(super) type Answer = lookups::Answer<Missing>;
 
+/// What the configuration says of Nodes.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Rules {
+    pub(super) zones: ZoneRules,
+    pub(super) addresses: AddressRules,
+}
+
 /// Looks up the machine of a node.
-pub(super) fn look_up(node: &NodeIdentity, state: &State, rules: &ZoneRules) -> Answer {
+pub(super) fn look_up(node: &NodeIdentity, state: &State, rules: &Rules) -> Answer {
     let id = node.provider_id.as_deref().filter(|id| !id.is_empty());
     let parsed = match id.map(parse_machine_id).transpose() {
         Ok(parsed) => parsed,
@@ -187,15 +194,15 @@ fn is_uid(key: &str) -> bool {
 }
 
 /// What a machine is to its Node.
-fn instance(node: &NodeIdentity, machine: &Machine, state: &State, rules: &ZoneRules) -> Result<Instance> {
+fn instance(node: &NodeIdentity, machine: &Machine, state: &State, rules: &Rules) -> Result<Instance> {
     let id = provider_id(node, machine, state)?;
-    let mut zone = zone_of(&machine.labels, rules);
-    if !machine.labels.contains_key(&rules.zone_label) {
+    let mut zone = zone_of(&machine.labels, &rules.zones);
+    if !machine.labels.contains_key(&rules.zones.zone_label) {
         let domain = machine.failure_domain.clone().filter(|domain| label_value_fault(domain).is_none());
         zone.zone = domain.or(zone.zone);
     }
     let is_machine = state.truth == Truth::Machines;
-    let addresses = node_addresses(node, &machine.addresses);
+    let addresses = node_addresses(node, &machine.addresses, &rules.addresses);
     let has_ip = has_ip(&addresses);
     let metadata = InstanceMetadata {
         // Of a mirrored node nothing is known that the Node does not say itself.

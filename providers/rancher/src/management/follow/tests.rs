@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::super::testing::{GROUPS, NO_GROUPS, RESOURCES, serving};
 use super::*;
-use crate::config::{Config, Environment};
+use crate::config::{AddressRules, Config, Environment};
 
 /// What a server answers.
 type Answer = BoxFuture<'static, Result<(u16, String)>>;
@@ -53,6 +53,7 @@ async fn watched(kubernetes: &kube::Client) -> (Result<()>, Machines) {
         config: ManagementConfig {
             cluster: crate::config::ClusterSelector::Id("c-m-abcdefgh".to_owned()),
             namespace: None,
+            addresses: AddressRules::default(),
         },
         page_size: 1000,
         refresh_interval: Duration::from_secs(300),

@@ -85,7 +85,7 @@ fn with_label(name: &str, uid: &str) -> NodeIdentity {
 
 /// The answer in a word.
 fn answer(node: &NodeIdentity, state: &State) -> String {
-    match look_up(node, state, &ZoneRules::default()) {
+    match look_up(node, state, &Rules::default()) {
         Answer::Settled(InstanceLookup::Present(instance)) => {
             format!("present {}", instance.provider_id.as_ref().map_or("", |id| id.as_str()))
         }
@@ -321,7 +321,7 @@ fn the_provider_id_that_rancher_has_is_followed() {
 fn zones_and_types_are_the_machines() {
     let look = |machine: Machine, truth| {
         let state = State { truth, ..state([machine]) };
-        match look_up(&node("node-1"), &state, &ZoneRules::default()) {
+        match look_up(&node("node-1"), &state, &Rules::default()) {
             Answer::Settled(InstanceLookup::Present(instance)) => *instance,
             other => panic!("{other:?}"),
         }
