@@ -16,7 +16,7 @@ const RULES: [Rule; 15] = [
     ("cloudprovider", &["basics"], &[]),
     ("netlink", &[], &[]),
     ("sandbox", &[], &[]),
-    ("cloudprovider-libvirt", &["address-pools", "cloudprovider", "netlink"], &[]),
+    ("cloudprovider-libvirt", &["address-pools", "cloudprovider", "netlink"], &["test-env"]),
     ("cloudprovider-rancher", &["address-pools", "cloudprovider"], &["test-env"]),
     ("cloudprovider-vsphere", &["address-pools", "cloudprovider"], &["test-env"]),
     ("component", &["basics"], &["sandbox"]),

@@ -29,10 +29,23 @@ pub(crate) enum Operation {
     DhcpLeases,
     LeaseAddresses,
     AgentAddresses,
+    LookupPool,
+    ListPools,
+    RefreshPool,
+    ListVolumes,
+    LookupVolume,
+    VolumeXml,
+    CreateVolume,
+    CopyVolume,
+    ResizeVolume,
+    DeleteVolume,
+    UploadVolume,
+    DownloadVolume,
+    PoolInfo,
 }
 
 /// The operations' names in counts and messages, in the order of [`Operation`].
-const NAMES: [&str; 13] = [
+const NAMES: [&str; 26] = [
     "connect",
     "set_keepalive",
     "register_events",
@@ -46,6 +59,19 @@ const NAMES: [&str; 13] = [
     "dhcp_leases",
     "lease_addresses",
     "agent_addresses",
+    "lookup_pool",
+    "list_pools",
+    "refresh_pool",
+    "list_volumes",
+    "lookup_volume",
+    "volume_xml",
+    "create_volume",
+    "copy_volume",
+    "resize_volume",
+    "delete_volume",
+    "upload_volume",
+    "download_volume",
+    "pool_info",
 ];
 
 impl Operation {

@@ -45,6 +45,8 @@ mod key;
 mod lane;
 mod mac;
 mod machines;
+#[doc(hidden)]
+pub mod measured;
 mod provider;
 mod provider_id;
 mod routes;
@@ -52,6 +54,8 @@ mod session;
 mod size;
 mod sys;
 mod uri;
+#[allow(dead_code, reason = "the steps of machines use it")]
+mod workers;
 
 pub use addresses::{AddressRules, Family};
 pub use config::{Auth, Config, Credential, HypervisorConfig, Keepalive, MachineLimits};

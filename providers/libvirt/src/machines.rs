@@ -12,4 +12,7 @@ mod placement;
 mod seed;
 mod spec;
 mod status;
+mod storage;
 mod xml;
+
+pub(crate) use self::storage::size_in_header as image_size_in_header;

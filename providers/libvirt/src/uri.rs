@@ -130,6 +130,11 @@ pub(crate) fn is_local(uri: &str) -> bool {
     is_unix && rest.starts_with(['/', '?'])
 }
 
+/// Whether the URI leads to libvirt's test driver in this process, where a second connection may lead elsewhere.
+pub(crate) fn is_in_process(uri: &str) -> bool {
+    uri.starts_with("test:")
+}
+
 /// The parameters after the `?`, decoded.
 fn parameters(query: &str) -> impl Iterator<Item = (String, String)> + '_ {
     query.split(['&', ';']).filter(|part| !part.is_empty()).map(|part| {

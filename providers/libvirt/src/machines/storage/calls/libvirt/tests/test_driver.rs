@@ -1,0 +1,83 @@
+use super::*;
+use crate::machines::storage::volume::{Backing, Format};
+
+const POOL: &str = "default-pool";
+
+#[tokio::test]
+async fn volumes_are_made_looked_at_and_deleted() {
+    let cloud = Cloud::start("test:///default").await;
+    let storage = cloud.storage();
+    assert_eq!((storage.hypervisor(), storage.pools().await), ("kvm1", Ok(vec![POOL.to_owned()])));
+    assert!(storage.pool(POOL).await.is_ok_and(|pool| pool.has_files() && pool.available > 0));
+    let base = NewVolume::new("base", Format::Raw, 1 << 30);
+    assert_eq!(storage.create(POOL, &base).await, Ok(()));
+    assert_eq!(
+        storage.create(POOL, &base).await,
+        Err(CallError::Exists),
+        "which this driver calls otherwise"
+    );
+    let path = storage.volume(POOL, "base").await.expect("there").path;
+    let backing = Some(Backing { path: path.clone(), format: Format::Raw });
+    let overlay = NewVolume { backing, ..NewVolume::new("overlay", Format::Qcow2, 2 << 30) };
+    storage.create(POOL, &overlay).await.expect("made");
+    let found = storage.volume(POOL, "overlay").await.expect("there");
+    assert_eq!((found.capacity, found.backing, found.format.as_str()), (2 << 30, Some(path), "qcow2"));
+    storage.copy(POOL, &NewVolume::new("copy", Format::Raw, 1 << 30), POOL, "base").await.expect("copied");
+    let mut names = storage.list(POOL).await.expect("listed");
+    names.sort_unstable();
+    assert_eq!(names, ["base", "copy", "overlay"]);
+    assert_eq!(storage.refresh(POOL).await, Ok(()));
+    for name in &names {
+        assert_eq!(storage.delete(POOL, name).await, Ok(()));
+        assert_eq!(storage.delete(POOL, name).await, Err(CallError::NoVolume));
+    }
+}
+
+#[tokio::test]
+async fn what_is_missing_is_told_apart() {
+    let cloud = Cloud::start("test:///default").await;
+    let storage = cloud.storage();
+    assert_eq!(storage.list("nowhere").await, Err(CallError::NoPool));
+    assert_eq!(storage.volume(POOL, "nothing").await, Err(CallError::NoVolume));
+    let copy = storage.copy(POOL, &NewVolume::empty("a"), POOL, "nothing").await;
+    assert_eq!(copy, Err(CallError::NoVolume));
+    let handle = cloud.provider.hypervisor("kvm1").expect("configured");
+    let stop = handle.with_connection(|connect| connect.lookup_storage_pool_by_name(POOL)?.destroy()).await;
+    stop.expect("connected").expect("stopped");
+    assert_eq!(storage.list(POOL).await, Err(CallError::InactivePool));
+    assert_eq!(storage.pool(POOL).await, Err(CallError::InactivePool));
+    assert_eq!(storage.create(POOL, &NewVolume::empty("a")).await, Err(CallError::InactivePool));
+    assert_eq!(storage.delete(POOL, "a").await, Err(CallError::InactivePool));
+    assert_eq!(storage.pools().await, Ok(Vec::new()));
+}
+
+#[tokio::test]
+async fn what_libvirt_cannot_take_is_an_error() {
+    let cloud = Cloud::start("test:///default").await;
+    let storage = cloud.storage();
+    for result in [
+        storage.list("a\0b").await.map(drop),
+        storage.volume(POOL, "a\0b").await.map(drop),
+        storage.copy(POOL, &NewVolume::empty("a"), "a\0b", "c").await,
+    ] {
+        let Err(CallError::Failed(failure)) = result else { panic!("{result:?}") };
+        assert_eq!(failure.kind, ErrorKind::InvalidInput);
+    }
+    storage.create(POOL, &NewVolume::new("a", Format::Raw, 1 << 20)).await.expect("made");
+    let (sender, receiver) = mpsc::channel(1);
+    sender.send(Part::End).await.expect("room");
+    let Err(CallError::Failed(failure)) = storage.upload(POOL, "a", receiver).await else {
+        panic!("uploaded")
+    };
+    assert_eq!(failure.kind, ErrorKind::Unsupported);
+}
+
+#[tokio::test]
+async fn without_a_connection_nothing_counts_as_missing() {
+    let config = "hypervisors:\n- {name: kvm1, uri: 'qemu+unix:///system?socket=/nowhere/at/all'}\n";
+    let provider = LibvirtProvider::new(Config::parse(config, None).expect("valid"));
+    let handle = provider.hypervisor("kvm1").expect("configured");
+    let storage = LibvirtStorage::new(Arc::new(Workers::new(handle.0)));
+    let Err(CallError::Failed(failure)) = storage.list("default").await else { panic!("an answer") };
+    assert_eq!(failure.kind, ErrorKind::Unavailable);
+}

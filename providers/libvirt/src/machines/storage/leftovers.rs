@@ -1,0 +1,158 @@
+//! What interrupted imports leave in a pool.
+//!
+//! Nobody can tell a try that was interrupted from one that another daemon is at. So a volume counts as left over if its
+//! file does not change between two looks that are further apart than an import can stand still: a server that sends
+//! nothing is given up earlier. If that should be wrong, the other daemon notices it, and imports again.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use super::{
+    MachineStorage,
+    attempts::{Attempts, parse},
+    calls::{CallError, CallResult, StorageCalls},
+    images::IMAGE_PREFIX,
+    volume::Volume,
+    work::WorkKey,
+};
+
+/// The time between the two looks.
+pub(super) const STALL: Duration = Duration::from_secs(300);
+
+/// The pools that somebody watches: hypervisor and pool.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sweeps(Arc<Mutex<HashSet<(String, String)>>>);
+
+impl Sweeps {
+    /// Whether nobody watches the pool yet. If so, the caller does from now on.
+    fn begin(&self, pool: &(String, String)) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(pool.clone())
+    }
+
+    fn end(&self, pool: &(String, String)) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(pool);
+    }
+}
+
+/// What is left over of images, among these names of a pool.
+fn leftovers(names: &[String]) -> Attempts {
+    Attempts::find(names.iter().map(String::as_str), |base| base.starts_with(IMAGE_PREFIX))
+}
+
+impl MachineStorage {
+    /// Has leftovers deleted, if there are any among these names and nobody does it yet.
+    pub(super) fn sweep_leftovers(&self, calls: &Arc<dyn StorageCalls>, pool: &str, names: &[String]) {
+        let found = leftovers(names);
+        let is_at_work = |volume: &String| self.is_at_work(calls.hypervisor(), pool, volume);
+        if found.markers.is_empty() && found.incomplete.iter().all(is_at_work) {
+            return;
+        }
+        let key = (calls.hypervisor().to_owned(), pool.to_owned());
+        if !self.sweeps.begin(&key) {
+            return;
+        }
+        let (this, calls, pool) = (self.clone(), Arc::clone(calls), pool.to_owned());
+        self.work.spawn(async move {
+            if let Err(error) = this.sweep(&calls, &pool).await {
+                // the next look at the pool begins again
+                tracing::debug!(hypervisor = calls.hypervisor(), pool, ?error, "cannot look for leftovers");
+            }
+            this.sweeps.end(&key);
+        });
+    }
+
+    /// Whether this daemon imports the image of this volume.
+    fn is_at_work(&self, hypervisor: &str, pool: &str, volume: &str) -> bool {
+        parse(volume).is_some_and(|name| {
+            let (hypervisor, pool, base) = (hypervisor.to_owned(), pool.to_owned(), name.base.to_owned());
+            self.work.is_running(&WorkKey { hypervisor, pool, base })
+        })
+    }
+
+    async fn sweep(&self, calls: &Arc<dyn StorageCalls>, pool: &str) -> CallResult<()> {
+        let before = look(calls, pool).await?;
+        tokio::time::sleep(STALL).await;
+        let names = calls.list(pool).await?;
+        let now = leftovers(&names);
+        let mut used = None;
+        for name in now.incomplete.into_iter().filter(|name| !self.is_at_work(calls.hypervisor(), pool, name))
+        {
+            let Some(then) = before.volumes.get(&name) else { continue };
+            let Some(volume) = present(calls.volume(pool, &name).await)? else { continue };
+            if (volume.length, &volume.modified) != (then.length, &then.modified) {
+                continue;
+            }
+            // Its marker may have been deleted by hand.
+            if used.is_none() {
+                used = Some(backing_files(calls).await?);
+            }
+            if used.as_ref().is_some_and(|used| used.contains(&volume.path)) {
+                tracing::warn!(
+                    hypervisor = calls.hypervisor(),
+                    pool,
+                    volume = name,
+                    "an image without a marker has overlays; it is left alone and not used for new ones"
+                );
+                continue;
+            }
+            tracing::info!(
+                hypervisor = calls.hypervisor(),
+                pool,
+                volume = name,
+                "deletes an incomplete image"
+            );
+            gone(calls.delete(pool, &name).await)?;
+        }
+        for marker in now.markers.iter().filter(|marker| before.markers.contains(*marker)) {
+            gone(calls.delete(pool, marker).await)?;
+        }
+        Ok(())
+    }
+}
+
+/// What there is at one look.
+struct Look {
+    volumes: HashMap<String, Volume>,
+    markers: HashSet<String>,
+}
+
+async fn look(calls: &Arc<dyn StorageCalls>, pool: &str) -> CallResult<Look> {
+    let found = leftovers(&calls.list(pool).await?);
+    let mut volumes = HashMap::new();
+    for name in found.incomplete {
+        if let Some(volume) = present(calls.volume(pool, &name).await)? {
+            volumes.insert(name, volume);
+        }
+    }
+    Ok(Look { volumes, markers: found.markers.into_iter().collect() })
+}
+
+/// A volume, if it is still there.
+fn present(found: CallResult<Volume>) -> CallResult<Option<Volume>> {
+    match found {
+        Ok(volume) => Ok(Some(volume)),
+        Err(CallError::NoVolume) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn gone(deleted: CallResult<()>) -> CallResult<()> {
+    match deleted {
+        Err(CallError::NoVolume | CallError::Busy(_)) => Ok(()),
+        other => other,
+    }
+}
+
+/// The paths of all files that volumes of the hypervisor have the differences to.
+async fn backing_files(calls: &Arc<dyn StorageCalls>) -> CallResult<HashSet<String>> {
+    let mut used = HashSet::new();
+    for pool in calls.pools().await? {
+        for name in calls.list(&pool).await? {
+            used.extend(present(calls.volume(&pool, &name).await)?.and_then(|volume| volume.backing));
+        }
+    }
+    Ok(used)
+}

@@ -1,0 +1,98 @@
+//! The deletion of all volumes of a machine.
+
+use std::{sync::Arc, time::Duration};
+
+use cloudprovider::{Result, machines::Wait};
+
+use super::{
+    MachineStorage,
+    attempts::parse,
+    calls::{CallError, Place, StorageCalls},
+    images::list,
+};
+
+/// How soon a step looks again at a volume that is still being copied to.
+const BUSY_RETRY: Duration = Duration::from_secs(10);
+
+/// What a deletion has come to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Removal {
+    /// The hypervisor confirmed that none of the volumes is left.
+    Gone {
+        /// Pools that the hypervisor does not have. It knows nothing of files that may still be in their folders.
+        missing_pools: Vec<String>,
+    },
+    /// Some are left for now.
+    Working(Wait),
+}
+
+impl MachineStorage {
+    /// Deletes the volumes of a machine in these pools. `is_ours` decides by the whole name, without what an attempt adds
+    /// to it. A copy that is still made, by this daemon or by libvirt alone, is waited for.
+    ///
+    /// # Errors
+    /// Also if a pool is not active: what is in it is not known.
+    pub(crate) async fn remove(
+        &self,
+        calls: &Arc<dyn StorageCalls>,
+        pools: &[&str],
+        is_ours: &(dyn Fn(&str) -> bool + Send + Sync),
+    ) -> Result<Removal> {
+        let mut missing_pools = Vec::new();
+        for pool in pools {
+            if let Some(name) = self.work.find_running(calls.hypervisor(), pool, is_ours) {
+                let place = Place { hypervisor: calls.hypervisor(), pool };
+                return Ok(Removal::Working(wait(&name, &place, "it is still being made")));
+            }
+            match remove_from(calls, pool, is_ours).await? {
+                Emptied::Gone => {}
+                Emptied::NoPool => missing_pools.push((*pool).to_owned()),
+                Emptied::Busy(wait) => return Ok(Removal::Working(wait)),
+            }
+        }
+        Ok(Removal::Gone { missing_pools })
+    }
+}
+
+fn wait(name: &str, place: &Place<'_>, why: &str) -> Wait {
+    let Place { hypervisor, pool } = place;
+    Wait::task(format!("volume {name:?} in pool {pool:?} on hypervisor {hypervisor:?}: {why}"))
+        .with_reason("DeletingVolumes")
+        .look_again_after(BUSY_RETRY)
+}
+
+enum Emptied {
+    Gone,
+    NoPool,
+    Busy(Wait),
+}
+
+async fn remove_from(
+    calls: &Arc<dyn StorageCalls>,
+    pool: &str,
+    is_ours: &(dyn Fn(&str) -> bool + Send + Sync),
+) -> Result<Emptied> {
+    let place = Place { hypervisor: calls.hypervisor(), pool };
+    let names = match calls.list(pool).await {
+        Ok(names) => names,
+        Err(CallError::NoPool) => return Ok(Emptied::NoPool),
+        Err(error) => return Err(error.into_error("cannot list the volumes", &place)),
+    };
+    let ours = |name: &String| is_ours(parse(name).map_or(name.as_str(), |name| name.base));
+    let busy = |name: &str, why: &str| Emptied::Busy(wait(name, &place, why));
+    let mut found = names.into_iter().filter(ours).peekable();
+    if found.peek().is_none() {
+        return Ok(Emptied::Gone);
+    }
+    for name in found {
+        match calls.delete(pool, &name).await {
+            Ok(()) | Err(CallError::NoVolume) => {}
+            Err(CallError::Busy(why)) => return Ok(busy(&name, &why)),
+            Err(error) => return Err(error.into_error(format!("cannot delete volume {name:?}"), &place)),
+        }
+    }
+    match list(calls, pool).await?.into_iter().find(|name| ours(name)) {
+        None => Ok(Emptied::Gone),
+        Some(name) => Ok(busy(&name, "it was made while the others were deleted")),
+    }
+}

@@ -1,0 +1,90 @@
+//! Images in memory.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use cloudprovider::{Error, ErrorKind, Result, async_trait};
+
+use super::super::fetch::{Fetch, Origin, Source};
+
+/// What a server sends at once.
+const BLOCK: usize = 10_000;
+
+/// What a server has.
+#[derive(Clone, Debug)]
+pub(in super::super) struct Body {
+    pub(in super::super) bytes: Bytes,
+    /// Whether the server says how long it is.
+    pub(in super::super) has_length: bool,
+    /// The connection breaks after so many bytes.
+    pub(in super::super) breaks_after: Option<usize>,
+    /// The time between two blocks.
+    pub(in super::super) pace: Duration,
+}
+
+impl From<Bytes> for Body {
+    fn from(bytes: Bytes) -> Self {
+        Self { bytes, has_length: true, breaks_after: None, pace: Duration::ZERO }
+    }
+}
+
+/// Servers.
+#[derive(Clone, Debug, Default)]
+pub(in super::super) struct FakeFetch(Arc<Mutex<Servers>>);
+
+#[derive(Debug, Default)]
+struct Servers {
+    bodies: HashMap<String, Body>,
+    opened: usize,
+}
+
+impl FakeFetch {
+    /// Sets what a server has.
+    pub(in super::super) fn serve(&self, origin: &Origin, body: impl Into<Body>) {
+        self.0.lock().expect("a lock").bodies.insert(origin.to_string(), body.into());
+    }
+
+    /// How many times something was fetched.
+    pub(in super::super) fn opened(&self) -> usize {
+        self.0.lock().expect("a lock").opened
+    }
+}
+
+#[async_trait]
+impl Fetch for FakeFetch {
+    async fn open(&self, origin: &Origin) -> Result<Box<dyn Source>> {
+        let mut servers = self.0.lock().expect("a lock");
+        servers.opened += 1;
+        match servers.bodies.get(&origin.to_string()).cloned() {
+            Some(body) => Ok(Box::new(Reading { body, at: 0 })),
+            None => Err(Error::new(ErrorKind::NotFound, format!("{origin}: the server answers 404"))),
+        }
+    }
+}
+
+struct Reading {
+    body: Body,
+    at: usize,
+}
+
+#[async_trait]
+impl Source for Reading {
+    fn length(&self) -> Option<u64> {
+        self.body.has_length.then_some(self.body.bytes.len() as u64)
+    }
+
+    async fn next(&mut self) -> Result<Option<Bytes>> {
+        tokio::time::sleep(self.body.pace).await;
+        if self.body.breaks_after.is_some_and(|after| self.at >= after) {
+            return Err(Error::new(ErrorKind::Unavailable, "the server has closed the connection"));
+        }
+        let end = self.body.bytes.len().min(self.at + BLOCK);
+        let block = self.body.bytes.slice(self.at..end);
+        self.at = end;
+        Ok(Some(block).filter(|block| !block.is_empty()))
+    }
+}

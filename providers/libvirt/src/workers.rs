@@ -1,0 +1,235 @@
+//! Threads for the work that machines need at a hypervisor. Each has a connection of its own, which it opens when it
+//! first needs one.
+//!
+//! The thread of the actor is for look-ups alone: what machines need, such as a copy of an image, takes longer.
+//! At most a few threads work at one hypervisor at the same time, so that libvirtd has workers left for others.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use cloudprovider::ErrorKind;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use virt::connect::Connect;
+
+use crate::{
+    calls::{Calls, Failure, Operation},
+    config::{HypervisorConfig, Keepalive},
+    hypervisor::{Command, Hypervisor},
+    lane::{Lane, ThreadCount},
+    session::open_connection,
+    uri,
+};
+
+/// Threads that do short work at the same time.
+const MAX_SHORT: usize = 3;
+/// Threads that do long work at the same time: copies and uploads.
+const MAX_LONG: usize = 2;
+/// Threads that still wait for an answer that nobody wants any more. With so many there is no further work.
+const MAX_ABANDONED: usize = 8;
+/// How often a time limit is looked at.
+const TICK: Duration = Duration::from_millis(20);
+
+/// What kind of work it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// A few calls. Each may take as long as given here.
+    Short(Duration),
+    /// Calls that have their place among the long ones. Each may take as long as given here; `None`: as long as the
+    /// connection lives, which the keepalive watches.
+    Long(Option<Duration>),
+}
+
+/// The connection of a thread.
+pub(crate) struct Link {
+    connect: Option<Connect>,
+    config: HypervisorConfig,
+    keepalive: Keepalive,
+    calls: Calls,
+}
+
+impl Link {
+    /// Makes one call.
+    pub(crate) fn call<T>(
+        &mut self,
+        operation: Operation,
+        call: impl FnOnce(&Connect) -> Result<T, virt::error::Error>,
+    ) -> Result<T, Failure> {
+        let connect = match &self.connect {
+            Some(connect) => connect,
+            None => self.connect.insert(open_connection(&self.config, self.keepalive, &self.calls)?.0),
+        };
+        self.calls.call(operation, || call(connect)).map_err(|mut failure| {
+            failure.lost |= connect.is_alive() == Ok(false);
+            failure
+        })
+    }
+
+    /// Drops a connection that was lost while nothing was asked.
+    fn check(&mut self) {
+        self.connect.take_if(|connect| connect.is_alive() == Ok(false));
+    }
+}
+
+/// A thread with its connection.
+struct Worker {
+    lane: Lane<Link>,
+    calls: Calls,
+}
+
+/// The threads for one hypervisor.
+pub(crate) struct Workers {
+    hypervisor: Arc<Hypervisor>,
+    idle: Mutex<Vec<Worker>>,
+    short: Arc<Semaphore>,
+    long: Arc<Semaphore>,
+    abandoned: ThreadCount,
+}
+
+impl Workers {
+    /// No thread is started yet.
+    pub(crate) fn new(hypervisor: Arc<Hypervisor>) -> Self {
+        Self {
+            hypervisor,
+            idle: Mutex::default(),
+            short: Arc::new(Semaphore::new(MAX_SHORT)),
+            long: Arc::new(Semaphore::new(MAX_LONG)),
+            abandoned: ThreadCount::default(),
+        }
+    }
+
+    /// The hypervisor.
+    pub(crate) fn hypervisor(&self) -> &Arc<Hypervisor> {
+        &self.hypervisor
+    }
+
+    /// Runs `work` on a thread with a connection, and waits for it. If the caller stops waiting, the work goes on to its
+    /// end, and keeps its place among those at the same time.
+    ///
+    /// # Errors
+    /// What `work` returns; why there is no connection; [`ErrorKind::Timeout`] if a call takes too long, in which case it
+    /// is not known whether it takes effect.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        kind: Work,
+        work: impl FnOnce(&mut Link) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let (places, limit) = match kind {
+            Work::Short(limit) => (&self.short, Some(limit)),
+            Work::Long(limit) => (&self.long, limit),
+        };
+        let place = Arc::clone(places).acquire_owned().await;
+        let place = place.map_err(|_| Failure::lost(ErrorKind::Unavailable, "the provider has stopped"))?;
+        let trouble = self.hypervisor.trouble(&self.hypervisor.state().status);
+        if let Some(trouble) = trouble {
+            return Err(Failure::lost(trouble.kind(), trouble.to_string()));
+        }
+        if self.abandoned.get() >= MAX_ABANDONED {
+            let words = format!("{MAX_ABANDONED} earlier calls have not come back yet");
+            return Err(Failure::lost(ErrorKind::Unavailable, words));
+        }
+        let worker = match self.take_idle() {
+            Some(worker) => worker,
+            None => self.start().await?,
+        };
+        self.run_on(worker, place, limit, work).await
+    }
+
+    /// Ends the threads, as soon as what they do has ended. There is no further work.
+    pub(crate) fn close(&self) {
+        self.short.close();
+        self.long.close();
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// Keeps a worker for the next work.
+    fn keep(&self, worker: Worker) {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        // under the lock, since `close` comes once
+        if !self.short.is_closed() {
+            idle.push(worker);
+        }
+    }
+
+    async fn run_on<T: Send + 'static>(
+        &self,
+        worker: Worker,
+        place: OwnedSemaphorePermit,
+        limit: Option<Duration>,
+        work: impl FnOnce(&mut Link) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let mut answer = worker.lane.run(move |link: &mut Link| {
+            link.check();
+            let result = work(link);
+            drop(place);
+            result
+        });
+        loop {
+            match tokio::time::timeout(TICK, &mut answer).await {
+                Ok(Ok(result)) => {
+                    if !result.as_ref().is_err_and(|failure| failure.lost) {
+                        self.keep(worker);
+                    }
+                    return result;
+                }
+                Ok(Err(_)) => {
+                    return Err(Failure::lost(ErrorKind::Internal, "a thread for machines has died"));
+                }
+                Err(_) => {
+                    let waiting = worker.calls.progress.waiting();
+                    if let Some(limit) = limit.filter(|limit| waiting > *limit) {
+                        worker.lane.abandon(&self.abandoned);
+                        let words = format!("libvirt has not answered within {} s", limit.as_secs());
+                        return Err(Failure::lost(ErrorKind::Timeout, words));
+                    }
+                }
+            }
+        }
+    }
+
+    fn take_idle(&self) -> Option<Worker> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()
+    }
+
+    async fn start(&self) -> Result<Worker, Failure> {
+        let hypervisor = &self.hypervisor;
+        let connect = self.shared_connection().await?;
+        let calls = Calls { counts: Arc::clone(&hypervisor.counts), ..Calls::default() };
+        let link = Link {
+            connect,
+            config: hypervisor.config.clone(),
+            keepalive: hypervisor.settings.keepalive,
+            calls: calls.clone(),
+        };
+        let name = format!("libvirt-{}-machines", hypervisor.name());
+        let lane = Lane::spawn(name, hypervisor.lanes(), move || link)
+            .map_err(|error| Failure::lost(ErrorKind::Internal, format!("cannot start a thread: {error}")))?;
+        Ok(Worker { lane, calls })
+    }
+
+    /// The actor's own connection if the driver is in this process, where each connection has a world of its own.
+    async fn shared_connection(&self) -> Result<Option<Connect>, Failure> {
+        if !uri::is_in_process(&self.hypervisor.config.uri) {
+            return Ok(None);
+        }
+        let (sender, receiver) = oneshot::channel();
+        let lend = Box::new(move |connect: &Connect| drop(sender.send(connect.clone())));
+        // if it cannot be sent, the sender is dropped with it
+        let _ = self.hypervisor.commands.send(Command::Borrow(lend));
+        match receiver.await {
+            Ok(connect) => Ok(Some(connect)),
+            Err(_) => Err(Failure::lost(ErrorKind::Unavailable, "the connection has ended")),
+        }
+    }
+}
+
+impl fmt::Debug for Workers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Workers").field("hypervisor", &self.hypervisor.name()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

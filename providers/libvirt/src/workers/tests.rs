@@ -1,0 +1,119 @@
+use std::{sync::mpsc, time::Instant};
+
+use cloudprovider::{CloudProvider, StartContext};
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+use crate::{Config, LibvirtProvider};
+
+const PATIENCE: Duration = Duration::from_secs(10);
+const SHORT: Work = Work::Short(PATIENCE);
+
+/// A provider with a hypervisor of libvirt's test driver. Stopped when dropped.
+struct Cloud {
+    provider: LibvirtProvider,
+    stop: CancellationToken,
+}
+
+impl Drop for Cloud {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+async fn cloud(uri: &str) -> Cloud {
+    let config = format!("hypervisors:\n- {{name: kvm1, uri: '{uri}'}}\n");
+    let provider = LibvirtProvider::new(Config::parse(&config, None).expect("valid"));
+    let stop = CancellationToken::new();
+    provider.start(StartContext::new(stop.clone(), "kubernetes")).await.expect("starts");
+    Cloud { provider, stop }
+}
+
+async fn live(cloud: &Cloud) -> Workers {
+    let handle = cloud.provider.hypervisor("kvm1").expect("configured");
+    let began = Instant::now();
+    while !handle.is_live() {
+        assert!(began.elapsed() < PATIENCE, "not live");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    Workers::new(handle.0)
+}
+
+fn pools(link: &mut Link) -> Result<usize, Failure> {
+    link.call(Operation::ListPools, |connect| connect.list_all_storage_pools(0).map(|pools| pools.len()))
+}
+
+#[tokio::test]
+async fn work_has_the_connection_of_the_provider_and_is_counted() {
+    let cloud = cloud("test:///default").await;
+    let workers = live(&cloud).await;
+    assert_eq!(workers.run(SHORT, pools).await, Ok(1));
+    assert_eq!(workers.run(SHORT, pools).await, Ok(1));
+    assert_eq!(cloud.provider.call_counts()["list_pools"], 2);
+    assert_eq!(workers.idle.lock().expect("a lock").len(), 1, "one thread has done both");
+}
+
+#[tokio::test]
+async fn only_a_few_threads_work_at_once_also_if_nobody_waits_for_them_any_more() {
+    let cloud = cloud("test:///default").await;
+    let workers = live(&cloud).await;
+    let (began, begins) = mpsc::channel();
+    let mut releases = Vec::new();
+    for _ in 0..MAX_SHORT {
+        let (release, wait) = mpsc::channel::<()>();
+        releases.push(release);
+        let began = began.clone();
+        let work = workers.run(SHORT, move |_| {
+            began.send(()).expect("the test waits");
+            Ok(wait.recv().is_err())
+        });
+        // the caller loses its patience; the thread goes on
+        tokio::time::timeout(Duration::from_millis(50), work).await.expect_err("it waits");
+    }
+    assert_eq!(begins.iter().take(MAX_SHORT).count(), MAX_SHORT);
+    let soon = Duration::from_millis(100);
+    tokio::time::timeout(soon, workers.run(SHORT, pools)).await.expect_err("no place");
+    assert_eq!(workers.run(Work::Long(None), pools).await, Ok(1), "long work has places of its own");
+    releases.pop();
+    assert_eq!(tokio::time::timeout(PATIENCE, workers.run(SHORT, pools)).await, Ok(Ok(1)));
+}
+
+#[tokio::test]
+async fn a_call_that_takes_too_long_is_given_up() {
+    let cloud = cloud("test:///default").await;
+    let workers = live(&cloud).await;
+    let (release, wait) = mpsc::channel::<()>();
+    let limit = Duration::from_millis(50);
+    let hangs = workers.run(Work::Short(limit), move |link| {
+        link.call(Operation::ListPools, move |_| {
+            wait.recv().ok();
+            Ok(())
+        })
+    });
+    let failure = hangs.await.expect_err("too long");
+    assert_eq!((failure.kind, workers.abandoned.get()), (ErrorKind::Timeout, 1));
+    assert!(workers.idle.lock().expect("a lock").is_empty());
+    assert_eq!(workers.run(SHORT, pools).await, Ok(1), "with another thread");
+    drop(release);
+}
+
+#[tokio::test]
+async fn without_a_connection_the_reason_is_told() {
+    let cloud = cloud("qemu+unix:///system?socket=/nowhere/at/all").await;
+    let handle = cloud.provider.hypervisor("kvm1").expect("configured");
+    let failure = Workers::new(handle.0).run(SHORT, pools).await.expect_err("nobody is there");
+    assert_eq!(failure.kind, ErrorKind::Unavailable);
+    assert!(failure.message.contains("kvm1"), "{}", failure.message);
+}
+
+#[tokio::test]
+async fn a_provider_that_stops_does_not_wait_for_idle_threads() {
+    let cloud = cloud("test:///default").await;
+    let workers = live(&cloud).await;
+    assert_eq!(workers.run(SHORT, pools).await, Ok(1));
+    workers.close();
+    cloud.stop.cancel();
+    tokio::time::timeout(PATIENCE, cloud.provider.ended()).await.expect("no thread is left");
+    let failure = workers.run(SHORT, pools).await.expect_err("closed");
+    assert_eq!(failure.message, "the provider has stopped");
+}
