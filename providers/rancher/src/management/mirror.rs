@@ -67,7 +67,6 @@ impl Mirror<'_> {
                 Some(Err(fault)) => ended(&fault, &kind, namespace)?,
             };
             match (step, &mut listed) {
-                (Step::Begun | Step::Changed(None), _) => {}
                 // What is known stays, until the next listing replaces it at once.
                 (Step::Expired, None) => return Ok(Mirrored::Due),
                 (Step::Expired, Some(_)) => {
@@ -75,12 +74,13 @@ impl Mirror<'_> {
                 }
                 (Step::Changed(Some(Change::Put(machine))), Some(machines)) => machines.push(*machine),
                 (Step::Changed(Some(change)), None) => self.machines.apply(change),
-                (Step::Changed(Some(_)), Some(_)) => {}
                 (Step::Listed, listed) => {
                     if let Some(machines) = listed.take() {
                         self.replace(machines, troubles);
                     }
                 }
+                // Nothing leaves a listing that is not complete.
+                (Step::Begun | Step::Changed(_), _) => {}
             }
         }
     }

@@ -9,7 +9,7 @@ use tokio::time::sleep;
 
 use crate::{
     rancher::{FakeRancher, Fault, TOKEN},
-    support::{node, node_with_id, start},
+    support::{in_a_word, node, node_with_id, start},
 };
 
 async fn with_nodes() -> FakeRancher {
@@ -89,6 +89,21 @@ async fn a_page_that_fails_spoils_the_listing() {
         rancher.server().bad_page = None;
         running.until(&node("node-25"), "present").await;
     }
+}
+
+/// The first node of the next page is gone before the page is read: the server begins anew, without a word.
+#[tokio::test]
+async fn a_node_that_leaves_between_two_pages_hides_no_other_one() {
+    let rancher = with_nodes().await;
+    rancher.server().leaves = Some((2, "c-abcde:machine-0000a".to_owned()));
+    let running = start(&rancher.config("c-abcde", "pageSize: 10\npollInterval: 1h\n")).await;
+    running.until(&node("node-1"), "present").await;
+    let calls = rancher.server().calls["nodes"];
+    let all: Vec<_> = (1..=25).filter(|n| *n != 11).map(|n| node(&format!("node-{n}"))).collect();
+    for answer in running.look_up(&all).await {
+        assert_eq!(in_a_word(&answer), "present running");
+    }
+    assert_eq!((calls, rancher.server().calls["nodes"]), (4, 4), "the first page twice");
 }
 
 #[tokio::test]
