@@ -9,6 +9,7 @@ mod kinds;
 mod metadata;
 mod names;
 mod placement;
+mod power;
 mod seed;
 mod spec;
 mod status;
