@@ -42,10 +42,14 @@ pub(crate) enum Operation {
     UploadVolume,
     DownloadVolume,
     PoolInfo,
+    LookupNetwork,
+    NetworkState,
+    NetworkXml,
+    UpdateNetwork,
 }
 
 /// The operations' names in counts and messages, in the order of [`Operation`].
-const NAMES: [&str; 26] = [
+const NAMES: [&str; 30] = [
     "connect",
     "set_keepalive",
     "register_events",
@@ -72,6 +76,10 @@ const NAMES: [&str; 26] = [
     "upload_volume",
     "download_volume",
     "pool_info",
+    "lookup_network",
+    "network_state",
+    "network_xml",
+    "update_network",
 ];
 
 impl Operation {

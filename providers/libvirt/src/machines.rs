@@ -3,6 +3,7 @@
 // The steps use all of it.
 #![allow(dead_code, unused_imports)]
 
+mod caller;
 mod capabilities;
 mod domain_xml;
 mod kinds;
@@ -10,6 +11,7 @@ mod metadata;
 mod names;
 mod placement;
 mod power;
+mod reservation;
 mod seed;
 mod spec;
 mod status;

@@ -1,0 +1,33 @@
+//! Addresses that the DHCP servers of libvirt's networks keep: host entries `<host mac= name= ip=/>`.
+//!
+//! An entry is ours if its MAC address and its name are, since both are made from the object's identity. Nothing else
+//! is ever changed or removed. A network has two definitions, the running one and the one that is kept for its next
+//! start; an entry is put into both, in two calls, and each step looks at both. So a crash between the two is mended.
+//!
+//! ```text
+//! ensure(link, &reservation)?   before the domain is started
+//! remove(link, &network, mac, &name)?   when the domain is gone; nothing to do if there is no such network
+//! ```
+//!
+//! Both block. They take 3 to 7 calls. Networks are those of one hypervisor: the one that the machine is on.
+//!
+//! Limits: IPv4 only, since libvirt's IPv6 entries go by DUID, which a guest makes itself. A lease that the server gave
+//! away before goes on until it expires, whoever has it.
+
+mod address;
+mod calls;
+mod network;
+mod plan;
+mod steps;
+
+pub(crate) use self::{
+    address::Reservation,
+    calls::{NetworkCalls, OnConnection, Scope, Update},
+    network::{HostEntry, NetworkDhcp, Subnet},
+    steps::{ensure, missing, read, remove},
+};
+
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
