@@ -6,6 +6,7 @@
 mod caller;
 mod capabilities;
 mod domain_xml;
+mod endpoint;
 mod kinds;
 mod metadata;
 mod names;

@@ -1,0 +1,55 @@
+//! What a user says about a pool.
+
+use cloudprovider::{Error, ErrorKind, Result};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// Addresses from which a cluster without `controlPlaneEndpoint` gets one.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct EndpointPoolSpec {
+    /// The hypervisor that has the network, by its name in the provider's configuration. Needed if there are several.
+    #[serde(default)]
+    #[schemars(length(min = 1, max = 253))]
+    pub(crate) hypervisor: Option<String>,
+    /// The libvirt network that keeps the addresses, as host entries of its DHCP server. It need not be active.
+    #[schemars(length(min = 1, max = 253), regex(pattern = r"^[^/]+$"))]
+    pub(crate) network: String,
+    /// IPv4 addresses of the network's subnet, outside of its DHCP ranges: single ones, ranges such as
+    /// `192.168.122.200-192.168.122.209`, or networks such as `192.168.122.208/28`.
+    #[schemars(length(min = 1, max = 32), inner(length(min = 7, max = 31)))]
+    pub(crate) addresses: Vec<String>,
+    /// The port of the API server. Default: 6443.
+    #[serde(default = "default_port")]
+    #[schemars(range(min = 1, max = 65_535))]
+    pub(crate) port: u16,
+}
+
+fn default_port() -> u16 {
+    6443
+}
+
+impl EndpointPoolSpec {
+    /// The hypervisor that has the network, among these.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] if the configuration does not have it, and [`ErrorKind::InvalidInput`] if there are several
+    /// and the spec names none.
+    pub(crate) fn hypervisor_of<'a>(&self, names: &[&'a str]) -> Result<&'a str> {
+        let known = || names.join(", ");
+        match (&self.hypervisor, names) {
+            (Some(wanted), _) => names.iter().find(|name| *name == wanted).copied().ok_or_else(|| {
+                let words = format!("the configuration has no hypervisor {wanted:?}; known: {}", known());
+                Error::new(ErrorKind::NotFound, words)
+            }),
+            (None, [only]) => Ok(only),
+            (None, _) => Err(Error::new(
+                ErrorKind::InvalidInput,
+                format!(
+                    "spec.controlPlaneEndpointPool.hypervisor is missing; say which of them has the network: {}",
+                    known()
+                ),
+            )),
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Claiming an address, and giving it back.
+
+use std::time::Duration;
+
+use cloudprovider::{
+    ControlPlaneEndpoint, Error, ErrorKind, Result,
+    machines::{Mark, Wait},
+};
+
+use super::{
+    choice::{Choice, Pool, choose},
+    claim::Claim,
+    spec::EndpointPoolSpec,
+};
+use crate::machines::reservation::{self, NetworkCalls, NetworkDhcp, Scope};
+
+/// How often a step tries the next address, because others were faster.
+const MAX_TRIES: usize = 8;
+
+/// When a cluster without an address looks again. Nothing tells when another one is deleted.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
+
+/// What a step of a cluster has about its endpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Endpoint {
+    /// It is this one.
+    At(ControlPlaneEndpoint),
+    /// All addresses of the pool are taken.
+    Wait(Wait),
+}
+
+/// Claims an address for the cluster, or finds the one that it has. `known` is the request's endpoint; if it is an address
+/// of the pool its claim is renewed, and otherwise it is the user's own and nothing is claimed.
+///
+/// # Errors
+/// - [`ErrorKind::InvalidInput`]: the pool cannot be read, or has no address that the network can keep.
+/// - [`ErrorKind::NotFound`]: there is no such network, or it has no DHCP server.
+/// - [`ErrorKind::Conflict`]: the known address is somebody else's.
+/// - Others are libvirt's.
+pub(crate) fn ensure_endpoint(
+    calls: &mut impl NetworkCalls,
+    mark: &Mark,
+    spec: &EndpointPoolSpec,
+    known: Option<&ControlPlaneEndpoint>,
+) -> Result<Endpoint> {
+    let pool = Pool::read(spec)?;
+    let claim = Claim::of(mark);
+    if let Some(known) = known {
+        if let Some(address) = known.host.parse().ok().filter(|address| pool.contains(*address)) {
+            reservation::ensure(calls, &claim.at(&spec.network, address))?;
+        }
+        return Ok(Endpoint::At(known.clone()));
+    }
+    let mut last = None;
+    for _ in 0..MAX_TRIES {
+        let address = match choose(&definitions(calls, &spec.network)?, &pool, &claim) {
+            Choice::Held(address) | Choice::Free(address) => address,
+            Choice::Full => {
+                let words = format!(
+                    "all {} addresses of the pool are taken in network {:?}",
+                    pool.count(),
+                    spec.network
+                );
+                return Ok(Endpoint::Wait(Wait::capacity(words).look_again_after(LOOK_AGAIN)));
+            }
+            Choice::Unusable(words) => {
+                let words = format!("spec.controlPlaneEndpointPool: {words}");
+                return Err(Error::new(ErrorKind::InvalidInput, words));
+            }
+        };
+        match reservation::ensure(calls, &claim.at(&spec.network, address)) {
+            Ok(()) => {
+                let endpoint = ControlPlaneEndpoint { host: address.to_string(), port: spec.port };
+                return Ok(Endpoint::At(endpoint));
+            }
+            // somebody was faster
+            Err(error) if error.kind() == ErrorKind::Conflict => last = Some(error),
+            Err(error) => return Err(error),
+        }
+    }
+    Err(last.unwrap_or_else(|| Error::new(ErrorKind::Internal, "no address was tried")))
+}
+
+/// Gives the cluster's address back. Nothing to do if it has none.
+///
+/// # Errors
+/// libvirt's.
+pub(crate) fn release_endpoint(
+    calls: &mut impl NetworkCalls,
+    mark: &Mark,
+    spec: &EndpointPoolSpec,
+) -> Result<()> {
+    let claim = Claim::of(mark);
+    reservation::remove(calls, &spec.network, claim.mac, &claim.name)
+}
+
+/// The definitions that the network has, at least one.
+fn definitions(calls: &mut impl NetworkCalls, network: &str) -> Result<Vec<NetworkDhcp>> {
+    let mut definitions = Vec::new();
+    for scope in Scope::ALL {
+        definitions.extend(reservation::read(calls, network, scope)?);
+    }
+    if definitions.is_empty() { Err(reservation::missing(network)) } else { Ok(definitions) }
+}
