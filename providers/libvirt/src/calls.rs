@@ -46,10 +46,11 @@ pub(crate) enum Operation {
     NetworkState,
     NetworkXml,
     UpdateNetwork,
+    VolumeInfo,
 }
 
 /// The operations' names in counts and messages, in the order of [`Operation`].
-const NAMES: [&str; 30] = [
+const NAMES: [&str; 31] = [
     "connect",
     "set_keepalive",
     "register_events",
@@ -80,6 +81,7 @@ const NAMES: [&str; 30] = [
     "network_state",
     "network_xml",
     "update_network",
+    "volume_info",
 ];
 
 impl Operation {

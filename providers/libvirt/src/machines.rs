@@ -5,6 +5,7 @@
 
 mod caller;
 mod capabilities;
+mod console;
 mod domain_xml;
 mod endpoint;
 mod kinds;

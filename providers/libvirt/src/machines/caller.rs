@@ -2,7 +2,10 @@
 
 use virt::{connect::Connect, error::Error};
 
-use crate::calls::{Failure, Operation};
+use crate::{
+    calls::{Failure, Operation},
+    workers::Link,
+};
 
 /// Makes calls over a connection, one after the other.
 pub(crate) trait Caller {
@@ -12,6 +15,17 @@ pub(crate) trait Caller {
         operation: Operation,
         call: impl FnOnce(&Connect) -> Result<T, Error>,
     ) -> Result<T, Failure>;
+}
+
+impl Caller for Link {
+    fn call<T>(
+        &mut self,
+        operation: Operation,
+        call: impl FnOnce(&Connect) -> Result<T, Error>,
+    ) -> Result<T, Failure> {
+        // the method of the type itself
+        self.call(operation, call)
+    }
 }
 
 #[cfg(test)]

@@ -387,7 +387,9 @@ impl History<'_> {
                     let objects = Value::from(machines);
                     let calls = self.world.cloud.calls();
                     let last = &calls[calls.len().saturating_sub(20)..];
-                    bail!("{when}: {wrong}; the objects are {objects}; in the cloud is {cloud:?}; its last calls are {last:?}");
+                    bail!(
+                        "{when}: {wrong}; the objects are {objects}; in the cloud is {cloud:?}; its last calls are {last:?}"
+                    );
                 }
                 // A call that hung has answered late
                 Some(_) => good_since = None,
