@@ -1,6 +1,7 @@
 //! The deployment as Kubernetes objects. This is the only source of the subcommand `manifests`, of every file
 //! in `deploy/` that says so in its first line, and of what the Helm chart is compared with.
 
+mod clusterctl;
 mod command;
 mod content;
 mod files;
@@ -20,6 +21,7 @@ use crate::{
     permissions::{self, Permission},
 };
 
+pub use clusterctl::clusterctl_metadata;
 pub use command::ManifestsCommand;
 pub use files::generated_files;
 pub use options::{CONFIG_KEY, CONFIG_SECRET, CaObject, CloudConfig, ManifestOptions, MonitorAccess, NAME};

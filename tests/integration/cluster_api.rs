@@ -1,5 +1,6 @@
 //! Machines under Cluster API's own managers: core and kubeadm bootstrap, and clusterctl.
 
+mod clusterctl;
 mod contract;
 mod kubelets;
 mod lifecycle;
@@ -24,7 +25,7 @@ const LIMIT: Duration = Duration::from_secs(300);
 pub(crate) fn trials() -> Vec<Trial> {
     let life =
         on_management("machines_live_and_die", "life", |management| Box::pin(lifecycle::life(management)));
-    [life].into_iter().chain(contract::trials()).collect()
+    [life].into_iter().chain(clusterctl::trials()).chain(contract::trials()).collect()
 }
 
 /// A scenario on the management cluster. `namespace` is the one whose objects a failure is about.

@@ -8,6 +8,7 @@ use std::{
 use clap::Args;
 use cloudprovider::{Registry, SecretName, ServiceAccessNeeds, decode_config};
 use component::{serving::is_always_allowed, yaml};
+use serde_json::Value;
 
 use super::{
     CONFIG_KEY, CONFIG_SECRET, CaObject, CloudConfig, ManifestOptions, MonitorAccess, NAME, content,
@@ -107,6 +108,14 @@ pub struct ManifestsCommand {
     #[arg(long, requires = "machines")]
     pub only_definitions: bool,
 
+    /// Prints the file infrastructure-components.yaml of a repository for clusterctl: the machine controller alone, in a
+    /// namespace of its own. The provider's configuration is a variable, such as LIBVIRT_CONFIG_B64.
+    #[arg(long, conflicts_with_all = [
+        "namespace", "name", "replicas", "config_secret", "config_map", "config_key", "cloud_config", "secret",
+        "no_cloud_config", "api_server", "no_host_network", "host_network_admin", "service_monitor", "machines",
+    ])]
+    pub for_clusterctl: bool,
+
     /// A flag of the daemon, as in --set v=4 or --set leader-elect-lease-duration=30s. Can be repeated.
     #[arg(long, value_name = "FLAG=VALUE", allow_hyphen_values = true)]
     pub set: Vec<String>,
@@ -119,19 +128,42 @@ impl ManifestsCommand {
     /// Everything that is wrong with the options, each fault with its option. `registry` has the known
     /// providers.
     pub fn run(&self, registry: &Registry) -> Result<(String, Vec<String>), Vec<String>> {
+        if self.for_clusterctl {
+            return Ok((yaml::stream(&self.components(registry)?), Vec::new()));
+        }
         let (options, warnings) = self.options(registry)?;
         let rendered = if self.only_definitions { options.definitions() } else { options.render() };
         if registry.names().any(|known| known == self.provider) {
             return Ok((yaml::stream(&rendered?), warnings));
         }
-        let known: Vec<_> = registry.names().collect();
-        let mut faults = vec![format!(
-            "--provider: unknown cloud provider {:?} (known: {})",
-            self.provider,
-            known.join(", ")
-        )];
+        let mut faults = vec![self.unknown_provider(registry)];
         faults.extend(rendered.err().into_iter().flatten());
         Err(faults)
+    }
+
+    fn unknown_provider(&self, registry: &Registry) -> String {
+        let known: Vec<_> = registry.names().collect();
+        format!("--provider: unknown cloud provider {:?} (known: {})", self.provider, known.join(", "))
+    }
+
+    /// What `clusterctl` installs.
+    fn components(&self, registry: &Registry) -> Result<Vec<Value>, Vec<String>> {
+        if !registry.names().any(|known| known == self.provider) {
+            return Err(vec![self.unknown_provider(registry)]);
+        }
+        let Some(machines) = registry.machines(&self.provider) else {
+            return Err(vec![format!(
+                "--for-clusterctl: cloud provider {:?} has no machines",
+                self.provider
+            )]);
+        };
+        let mut options = ManifestOptions::for_clusterctl(&self.provider, machines);
+        if let Some(image) = &self.image {
+            options.image.clone_from(image);
+        }
+        options.image_pull_secrets.clone_from(&self.image_pull_secret);
+        options.arguments.extend(self.set.iter().map(|flag| argument(flag)));
+        options.clusterctl_components()
     }
 
     fn options(&self, registry: &Registry) -> Result<(ManifestOptions, Vec<String>), Vec<String>> {

@@ -8,6 +8,7 @@ use kube::Client;
 use sandbox::kubelet;
 use tokio::{task::JoinHandle, time::sleep};
 
+use super::workload::VERSION;
 use crate::{fake_cloud::FakeCloud, support::set_ready_unknown};
 
 const INTERVAL: Duration = Duration::from_millis(100);
@@ -66,6 +67,9 @@ async fn follow(
                 ..Taint::default()
             };
             node.spec.get_or_insert_default().taints.get_or_insert_default().push(taint);
+            // one with another version than its Machine would be replaced
+            let info = node.status.get_or_insert_default().node_info.get_or_insert_default();
+            VERSION.clone_into(&mut info.kubelet_version);
             kubelet::register(client, &node).await?;
             kubelet::heartbeat(client, name, true).await?;
             joined.insert(uid.clone(), name.clone());

@@ -15,12 +15,12 @@ use super::objects::Objects;
 use crate::{api, daemon::InProcess, fake_cloud::FakeCloud};
 
 /// A kind of control planes that run elsewhere.
-const CONTROL_PLANES: &str = "
+pub(super) const HOSTED_CONTROL_PLANES: &str = "
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata:
   name: hostedcontrolplanes.controlplane.cluster.x-k8s.io
-  labels: {cluster.x-k8s.io/v1beta2: v1alpha1, cluster.x-k8s.io/v1beta1: v1alpha1}
+  labels: {cluster.x-k8s.io/v1beta2: v1alpha1, cluster.x-k8s.io/v1beta1: v1alpha1, clusterctl.cluster.x-k8s.io: ''}
 spec:
   group: controlplane.cluster.x-k8s.io
   names: {kind: HostedControlPlane, plural: hostedcontrolplanes}
@@ -88,16 +88,9 @@ impl Management {
             definitions.crds().into_iter().map(serde_json::to_value).collect::<Result<_, _>>()?;
         items.push(serde_json::to_value(&definitions.template_policy)?);
         items.push(serde_json::to_value(&definitions.template_policy_binding)?);
-        let folder = tempfile::tempdir()?;
         let list = json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string();
-        for (name, text) in [("fake.json", list.as_str()), ("control-planes.yaml", CONTROL_PLANES)] {
-            let file = folder.path().join(name);
-            fs::write(&file, text)?;
-            let file = file.display().to_string();
-            self.control_plane.kubectl_output(&["apply", "--server-side", "--filename", &file])?;
-        }
-        let wait = ["wait", "--for=condition=Established", "--timeout=30s", "crd", "--all"];
-        self.control_plane.kubectl_output(&wait).map(drop)
+        apply(&self.control_plane, "fake.json", &list)?;
+        apply(&self.control_plane, "control-planes.yaml", HOSTED_CONTROL_PLANES)
     }
 
     /// A client of its administrator.
@@ -118,6 +111,17 @@ impl Management {
         let lines: Vec<_> = logs.lines().filter(|line| line.contains(name)).collect();
         lines[lines.len().saturating_sub(15)..].join("\n")
     }
+}
+
+/// Applies objects, and waits until the kinds that are served are in force.
+pub(super) fn apply(control_plane: &ControlPlane, file: &str, text: &str) -> anyhow::Result<()> {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join(file);
+    fs::write(&file, text)?;
+    let file = file.display().to_string();
+    control_plane.kubectl_output(&["apply", "--server-side", "--filename", &file])?;
+    let wait = ["wait", "--for=condition=Established", "--timeout=30s", "crd", "--all"];
+    control_plane.kubectl_output(&wait).map(drop)
 }
 
 /// A daemon with the machine controller alone, for the machines of one namespace.

@@ -8,7 +8,7 @@ use test_env::ControlPlane;
 use super::objects::{Objects, reference};
 
 /// A version that the managers accept for a machine.
-const VERSION: &str = "v1.36.3";
+pub(super) const VERSION: &str = "v1.36.3";
 
 impl Objects {
     /// Applies the Cluster `name` on infrastructure of the fake cloud, whose control plane is `control_plane`.
@@ -22,12 +22,7 @@ impl Objects {
         self.apply_secrets(name, control_plane).await?;
         let endpoint = json!({"host": "127.0.0.1", "port": control_plane.port()});
         self.apply("HostedControlPlane", name, json!({"spec": {"version": VERSION}})).await?;
-        let status = json!({
-            "initialization": {"controlPlaneInitialized": true},
-            "externalManagedControlPlane": true,
-            "version": VERSION,
-        });
-        self.merge_status("HostedControlPlane", name, status).await?;
+        self.control_plane_is_there(name).await?;
         self.apply("FakeCluster", name, infrastructure).await?;
         let spec = json!({
             "controlPlaneEndpoint": endpoint,
@@ -37,8 +32,22 @@ impl Objects {
         self.apply("Cluster", name, json!({"spec": spec})).await.map(drop)
     }
 
+    /// Says so, as whoever hosts the control plane does.
+    pub(super) async fn control_plane_is_there(&self, name: &str) -> anyhow::Result<()> {
+        let status = json!({
+            "initialization": {"controlPlaneInitialized": true},
+            "externalManagedControlPlane": true,
+            "version": VERSION,
+        });
+        self.merge_status("HostedControlPlane", name, status).await
+    }
+
     /// What whoever made the control plane leaves for the managers: its authority, and a kubeconfig.
-    async fn apply_secrets(&self, cluster: &str, control_plane: &ControlPlane) -> anyhow::Result<()> {
+    pub(super) async fn apply_secrets(
+        &self,
+        cluster: &str,
+        control_plane: &ControlPlane,
+    ) -> anyhow::Result<()> {
         let authority = std::fs::read_to_string(control_plane.ca_pem())?;
         let kubeconfig = json!({
             "apiVersion": "v1",

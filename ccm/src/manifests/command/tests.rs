@@ -326,3 +326,19 @@ fn machines_bring_their_kinds_and_permissions() {
         command(&["--provider=libvirt", "--machines"]).run(&with_machines()).expect_err("no machines");
     assert_eq!(faults, ["--machines: cloud provider \"libvirt\" has no machines"]);
 }
+
+#[test]
+fn clusterctl_gets_its_components() {
+    let run =
+        |arguments: &[&str]| command(&[arguments, &["--for-clusterctl"]].concat()).run(&with_machines());
+    let (text, warnings) =
+        run(&["--provider=fake", "--image=ghcr.io/me/ccm:1", "--set=v=4"]).expect("good options");
+    for words in ["kind: Namespace", "name: manager", "ghcr.io/me/ccm:1", "--v=4", "${FAKE_CONFIG_B64}"] {
+        assert!(text.contains(words), "{words} is not in {text}");
+    }
+    assert!(warnings.is_empty(), "{warnings:?}");
+    let faults = run(&["--provider=libvirt"]).expect_err("no machines");
+    assert_eq!(faults, ["--for-clusterctl: cloud provider \"libvirt\" has no machines"]);
+    let faults = run(&["--provider=fak"]).expect_err("unknown");
+    assert!(faults[0].starts_with("--provider: unknown cloud provider \"fak\""), "{faults:?}");
+}

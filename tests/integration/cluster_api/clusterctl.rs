@@ -1,0 +1,363 @@
+//! `clusterctl` installs our provider from a repository of files, makes a cluster from its template, shows it, and moves it
+//! to another management cluster with its machines running.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+    time::Duration,
+};
+
+use anyhow::{Context, ensure};
+use ccm::{
+    manifests::{ManifestOptions, clusterctl_metadata},
+    yaml,
+};
+use cloudprovider::{
+    DynMachines, MachineTypes,
+    testing::{FakeCloud, Operation},
+};
+use libtest_mimic::Trial;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use test_env::{
+    ClusterApi, ClusterApiManager, ClusterApiPrograms, ControlPlane, ControlPlaneOptions, StartError,
+};
+use tokio::time::{sleep, timeout};
+
+use super::{
+    kubelets::Kubelets,
+    management::{HOSTED_CONTROL_PLANES, apply},
+    objects::{Objects, is, name},
+    workload::VERSION,
+};
+use crate::{
+    api,
+    daemon::InProcess,
+    support::eventually,
+    trial::{Outcome, runtime, trial},
+};
+
+const LIMIT: Duration = Duration::from_secs(400);
+
+/// The version under which the repository has our provider.
+const OURS: &str = "v0.1.0";
+
+/// The namespace of the daemon in the components.
+const SYSTEM: &str = "fake-infrastructure-system";
+
+/// Calls that change something in the cloud.
+const CHANGES: [Operation; 8] = [
+    Operation::CreateDisk,
+    Operation::CreateMachine,
+    Operation::PowerOn,
+    Operation::PowerOff,
+    Operation::DestroyMachine,
+    Operation::DeleteDisk,
+    Operation::CreateEndpoint,
+    Operation::DeleteEndpoint,
+];
+
+/// A template of clusters for the fake cloud. `CPUS` is the difference between its flavours.
+const TEMPLATE: &str = "
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: Cluster
+metadata: {name: '${CLUSTER_NAME}', namespace: '${NAMESPACE}'}
+spec:
+  controlPlaneEndpoint: {host: '${CONTROL_PLANE_HOST}', port: ${CONTROL_PLANE_PORT:=6443}}
+  controlPlaneRef:
+    {apiGroup: controlplane.cluster.x-k8s.io, kind: HostedControlPlane, name: '${CLUSTER_NAME}'}
+  infrastructureRef:
+    {apiGroup: infrastructure.cluster.x-k8s.io, kind: FakeCluster, name: '${CLUSTER_NAME}'}
+---
+apiVersion: infrastructure.cluster.x-k8s.io/v1alpha1
+kind: FakeCluster
+metadata: {name: '${CLUSTER_NAME}', namespace: '${NAMESPACE}'}
+spec: {failureDomains: [rack-a]}
+---
+apiVersion: controlplane.cluster.x-k8s.io/v1alpha1
+kind: HostedControlPlane
+metadata: {name: '${CLUSTER_NAME}', namespace: '${NAMESPACE}'}
+spec: {version: '${KUBERNETES_VERSION}'}
+---
+apiVersion: infrastructure.cluster.x-k8s.io/v1alpha1
+kind: FakeMachineTemplate
+metadata: {name: '${CLUSTER_NAME}-workers', namespace: '${NAMESPACE}'}
+spec: {template: {spec: {cpus: CPUS}}}
+---
+apiVersion: bootstrap.cluster.x-k8s.io/v1beta2
+kind: KubeadmConfigTemplate
+metadata: {name: '${CLUSTER_NAME}-workers', namespace: '${NAMESPACE}'}
+spec:
+  template:
+    spec:
+      joinConfiguration:
+        nodeRegistration: {kubeletExtraArgs: [{name: cloud-provider, value: external}]}
+---
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: MachineDeployment
+metadata: {name: '${CLUSTER_NAME}-workers', namespace: '${NAMESPACE}'}
+spec:
+  clusterName: '${CLUSTER_NAME}'
+  replicas: ${WORKER_MACHINE_COUNT}
+  template:
+    spec:
+      clusterName: '${CLUSTER_NAME}'
+      version: '${KUBERNETES_VERSION}'
+      bootstrap:
+        configRef:
+          apiGroup: bootstrap.cluster.x-k8s.io
+          kind: KubeadmConfigTemplate
+          name: '${CLUSTER_NAME}-workers'
+      infrastructureRef:
+        apiGroup: infrastructure.cluster.x-k8s.io
+        kind: FakeMachineTemplate
+        name: '${CLUSTER_NAME}-workers'
+";
+
+pub(super) fn trials() -> Vec<Trial> {
+    let whole = || -> Outcome {
+        let tool = Tool::new()?;
+        let source = installed(&tool)?;
+        let target = installed(&tool)?;
+        Ok(runtime(false)?.block_on(async {
+            let outcome = timeout(LIMIT, whole(&tool, &source, &target)).await;
+            outcome.with_context(|| format!("not done within {LIMIT:?}"))?
+        })?)
+    };
+    vec![trial("cluster_api::clusterctl", whole)]
+}
+
+/// `clusterctl` with its configuration, which names repositories of files and nothing in the network.
+struct Tool {
+    program: PathBuf,
+    folder: TempDir,
+}
+
+impl Tool {
+    fn new() -> Result<Self, StartError> {
+        let programs = ClusterApiPrograms::find()?;
+        let folder = tempfile::tempdir()?;
+        let repository = folder.path().join("infrastructure-fake").join(OURS);
+        fs::create_dir_all(&repository)?;
+        let write = |name: &str, text: &str| fs::write(repository.join(name), text);
+        let options = ManifestOptions::for_clusterctl("fake", types());
+        let components =
+            options.clusterctl_components().map_err(|faults| anyhow::anyhow!(faults.join("; ")))?;
+        write("infrastructure-components.yaml", &yaml::stream(&components))?;
+        write("metadata.yaml", &clusterctl_metadata())?;
+        write("cluster-template.yaml", &TEMPLATE.replace("CPUS", "2"))?;
+        write("cluster-template-big.yaml", &TEMPLATE.replace("CPUS", "8"))?;
+
+        let mut providers = vec![json!({
+            "name": "fake",
+            "type": "InfrastructureProvider",
+            "url": repository.join("infrastructure-components.yaml"),
+        })];
+        for (manager, name, kind) in [
+            (ClusterApiManager::Core, "cluster-api", "CoreProvider"),
+            (ClusterApiManager::KubeadmBootstrap, "kubeadm", "BootstrapProvider"),
+            (ClusterApiManager::KubeadmControlPlane, "kubeadm", "ControlPlaneProvider"),
+        ] {
+            let url = programs.components(manager)?;
+            providers.push(json!({"name": name, "type": kind, "url": url}));
+        }
+        // JSON is YAML
+        fs::write(folder.path().join("clusterctl.yaml"), json!({"providers": providers}).to_string())?;
+        Ok(Self { program: programs.clusterctl(), folder })
+    }
+
+    fn command(&self, kubeconfig: &Path, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.program);
+        command
+            .args(arguments)
+            .arg(format!("--config={}", self.folder.path().join("clusterctl.yaml").display()))
+            .arg(format!("--kubeconfig={}", kubeconfig.display()))
+            .env("HOME", self.folder.path())
+            .env("XDG_CONFIG_HOME", self.folder.path())
+            .env("CLUSTERCTL_DISABLE_VERSIONCHECK", "true")
+            .env("GOPROXY", "off")
+            .env("FAKE_CONFIG_B64", "e30=");
+        command
+    }
+
+    /// Runs it and returns what it prints.
+    fn run(&self, kubeconfig: &Path, arguments: &[&str]) -> anyhow::Result<String> {
+        said(arguments, &self.command(kubeconfig, arguments).output()?)
+    }
+}
+
+fn said(arguments: &[&str], output: &Output) -> anyhow::Result<String> {
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "clusterctl {}: {errors}", arguments.join(" "));
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// The machines of the fake cloud, as a binary registers them.
+fn types() -> MachineTypes {
+    let provider = FakeCloud::new().with_machines().provider();
+    let kinds = provider.machines().map(DynMachines::kinds).expect("machines");
+    let schemas = || {
+        let provider = FakeCloud::new().with_machines().provider();
+        provider.machines().map(DynMachines::schemas).expect("machines")
+    };
+    MachineTypes { kinds, schemas }
+}
+
+/// A management cluster that `clusterctl init` has made. What would run its Deployments, runs the managers.
+struct Installed {
+    control_plane: ControlPlane,
+    managers: ClusterApi,
+}
+
+fn installed(tool: &Tool) -> Result<Installed, StartError> {
+    let control_plane = ControlPlane::start(&ControlPlaneOptions::default())?;
+    // clusterctl installs cert-manager unless its kinds are served
+    let cert_manager = ClusterApiPrograms::cert_manager();
+    apply(&control_plane, "cert-manager.yaml", &fs::read_to_string(cert_manager)?)?;
+    let init = ["init", "--infrastructure=fake"];
+    let told = tool.command(control_plane.kubeconfig(), &init).output()?;
+    said(&init, &told)?;
+    let told = String::from_utf8_lossy(&told.stderr).into_owned();
+    if !told.contains("infrastructure-fake") {
+        return Err(anyhow::anyhow!("clusterctl init did not install the provider: {told}").into());
+    }
+    apply(&control_plane, "control-planes.yaml", HOSTED_CONTROL_PLANES)?;
+    let managers = [ClusterApiManager::Core, ClusterApiManager::KubeadmBootstrap];
+    let managers = ClusterApi::start_installed(&control_plane, &managers)?;
+    Ok(Installed { control_plane, managers })
+}
+
+impl Installed {
+    /// The daemon that the components have, with their service account and their roles.
+    async fn daemon(&self, cloud: &FakeCloud) -> anyhow::Result<InProcess> {
+        let account = "cloud-controller-manager-fake";
+        let kubeconfig = self.control_plane.kubeconfig_for_service_account(SYSTEM, account)?;
+        let flags = ["--controllers=machine-controller"];
+        InProcess::start(&api::client(&kubeconfig).await?, cloud.provider(), &flags)
+    }
+
+    async fn objects(&self) -> anyhow::Result<Objects> {
+        Ok(Objects::new(api::client(self.control_plane.kubeconfig()).await?, "default"))
+    }
+
+    /// That the roles of the components were enough.
+    fn nothing_was_refused(&self) -> anyhow::Result<()> {
+        let mut refused = self.control_plane.refusals_after(0)?;
+        refused.retain(|one| one.user.contains(SYSTEM));
+        ensure!(refused.is_empty(), "{refused:?}");
+        Ok(())
+    }
+}
+
+async fn whole(tool: &Tool, source: &Installed, target: &Installed) -> anyhow::Result<()> {
+    let cloud = FakeCloud::new().with_machines();
+    let (at_source, at_target) = (source.objects().await?, target.objects().await?);
+    let kubeconfig = source.control_plane.kubeconfig();
+
+    // The workload cluster has an API server of its own, which both management clusters reach.
+    let workload = ControlPlane::start(&ControlPlaneOptions::default()).map_err(anyhow::Error::from)?;
+    source.managers.reach(&workload)?;
+    target.managers.reach(&workload)?;
+    let nodes = api::client(workload.kubeconfig()).await?;
+    let ccm = InProcess::start(&nodes, cloud.provider(), &["--controllers=cloud-node-controller"])?;
+    let _kubelets = Kubelets::start(&nodes, &cloud);
+
+    let daemon = source.daemon(&cloud).await?;
+    generate(tool, source, &workload).await?;
+    at_source.apply_secrets("prod", &workload).await?;
+    at_source.control_plane_is_there("prod").await?;
+    let machines = running(&at_source).await?;
+    let before = identities(&at_source).await?;
+    let objects = cloud.objects();
+
+    let described = tool.run(
+        kubeconfig,
+        &["describe", "cluster", "prod", "--show-conditions=all", "--echo", "--grouping=false"],
+    )?;
+    for kind in ["Cluster", "FakeCluster", "MachineDeployment", "FakeMachine"] {
+        let words = format!("{kind} default/prod");
+        ensure!(described.contains(&words), "{words} is not in {described}");
+    }
+
+    // A block holds the move, and the machines are not touched meanwhile or afterwards.
+    cloud.forget_calls();
+    let next = target.daemon(&cloud).await?;
+    let block = |value: Value| json!({"metadata": {"annotations": {"clusterctl.cluster.x-k8s.io/block-move": value}}});
+    let first = machines.first().context("a machine")?;
+    at_source.merge("FakeMachine", first, block("a person".into())).await?;
+    let to = format!("--to-kubeconfig={}", target.control_plane.kubeconfig().display());
+    let arguments = ["move", "--namespace=default", to.as_str()];
+    let log = fs::File::create(tool.folder.path().join("move.log"))?;
+    let mut moving = tool.command(kubeconfig, &arguments).stdout(log.try_clone()?).stderr(log).spawn()?;
+    let words = || fs::read_to_string(tool.folder.path().join("move.log"));
+    eventually(Duration::from_secs(60), "the move waits for the block", || async {
+        Ok(words()?.contains("Move blocked").then_some(()))
+    })
+    .await?;
+    sleep(Duration::from_secs(2)).await;
+    ensure!(at_target.list("Cluster").await?.is_empty(), "it moved in spite of the block");
+    at_source.merge("FakeMachine", first, block(Value::Null)).await?;
+    let ended = eventually(Duration::from_secs(120), "the move ends", || {
+        let ended = moving.try_wait();
+        async move { Ok(ended?) }
+    })
+    .await?;
+    ensure!(ended.success(), "{}", words()?);
+
+    at_target.control_plane_is_there("prod").await?;
+    ensure!(running(&at_target).await? == machines, "other machines");
+    ensure!(identities(&at_target).await? == before, "other provider IDs");
+    for kind in ["Cluster", "Machine", "FakeMachine", "FakeCluster"] {
+        let left = at_source.list(kind).await?;
+        ensure!(left.is_empty(), "{kind}: {left:?}");
+    }
+    for change in CHANGES {
+        ensure!(cloud.count(change) == 0, "{change:?} in the cloud");
+    }
+    ensure!(cloud.objects() == objects, "{:?}", cloud.objects());
+
+    // The new management cluster is in charge.
+    at_target.delete("Cluster", "prod").await?;
+    at_target.vanishes("Cluster", "prod").await?;
+    ensure!(cloud.objects().is_empty(), "{:?}", cloud.objects());
+    for daemon in [daemon, next, ccm] {
+        daemon.stop().await?;
+    }
+    source.nothing_was_refused()?;
+    target.nothing_was_refused()
+}
+
+/// Makes a cluster from the template, and looks at another flavour.
+async fn generate(tool: &Tool, source: &Installed, workload: &ControlPlane) -> anyhow::Result<()> {
+    let kubeconfig = source.control_plane.kubeconfig();
+    let version = format!("--kubernetes-version={VERSION}");
+    let arguments =
+        ["generate", "cluster", "prod", "--target-namespace=default", "--worker-machine-count=2", &version];
+    let rendered = |more: &[&str]| {
+        let arguments = [&arguments, more].concat();
+        let mut command = tool.command(kubeconfig, &arguments);
+        command.env("CONTROL_PLANE_HOST", "127.0.0.1").env("CONTROL_PLANE_PORT", workload.port().to_string());
+        said(&arguments, &command.output()?)
+    };
+    let big = rendered(&["--flavor=big"])?;
+    ensure!(big.contains("cpus: 8"), "{big}");
+    let text = rendered(&[])?;
+    ensure!(text.contains("cpus: 2") && text.contains("replicas: 2") && !text.contains("${"), "{text}");
+    apply(&source.control_plane, "cluster.yaml", &text)
+}
+
+/// Waits until both machines run. Returns their names.
+async fn running(objects: &Objects) -> anyhow::Result<Vec<String>> {
+    let run = |one: &Value| one["status"]["phase"] == "Running" && is(one, "InfrastructureReady", "True");
+    let machines =
+        objects.all_become("Machine", "running", |all| all.len() == 2 && all.iter().all(run)).await?;
+    Ok(machines.iter().map(|one| name(one).to_owned()).collect())
+}
+
+/// The provider ID of each machine, and the UID that its object had first.
+async fn identities(objects: &Objects) -> anyhow::Result<Vec<(Value, Value)>> {
+    let machines = objects.list("FakeMachine").await?;
+    let uid = |one: &Value| one["metadata"]["annotations"]["infrastructure.cluster.x-k8s.io/uid"].clone();
+    Ok(machines.iter().map(|one| (one["spec"]["providerID"].clone(), uid(one))).collect())
+}
