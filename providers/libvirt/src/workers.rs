@@ -25,8 +25,10 @@ use crate::{
 
 /// Threads that do short work at the same time.
 const MAX_SHORT: usize = 3;
-/// Threads that do long work at the same time: copies and uploads.
-const MAX_LONG: usize = 2;
+/// Threads that upload images at the same time.
+const MAX_UPLOADS: usize = 2;
+/// Threads that wait for copies at the same time.
+const MAX_COPIES: usize = 2;
 /// Threads that still wait for an answer that nobody wants any more. With so many there is no further work.
 const MAX_ABANDONED: usize = 8;
 /// How often a time limit is looked at.
@@ -37,9 +39,10 @@ const TICK: Duration = Duration::from_millis(20);
 pub(crate) enum Work {
     /// A few calls. Each may take as long as given here.
     Short(Duration),
-    /// Calls that have their place among the long ones. Each may take as long as given here; `None`: as long as the
-    /// connection lives, which the keepalive watches.
-    Long(Option<Duration>),
+    /// Many calls, which together may take minutes. Each may take as long as given here.
+    Upload(Duration),
+    /// One call that may take minutes. It is waited for as long as the connection lives, which the keepalive watches.
+    Copy,
 }
 
 /// The connection of a thread.
@@ -84,7 +87,8 @@ pub(crate) struct Workers {
     hypervisor: Arc<Hypervisor>,
     idle: Mutex<Vec<Worker>>,
     short: Arc<Semaphore>,
-    long: Arc<Semaphore>,
+    uploads: Arc<Semaphore>,
+    copies: Arc<Semaphore>,
     abandoned: ThreadCount,
 }
 
@@ -95,7 +99,8 @@ impl Workers {
             hypervisor,
             idle: Mutex::default(),
             short: Arc::new(Semaphore::new(MAX_SHORT)),
-            long: Arc::new(Semaphore::new(MAX_LONG)),
+            uploads: Arc::new(Semaphore::new(MAX_UPLOADS)),
+            copies: Arc::new(Semaphore::new(MAX_COPIES)),
             abandoned: ThreadCount::default(),
         }
     }
@@ -118,7 +123,8 @@ impl Workers {
     ) -> Result<T, Failure> {
         let (places, limit) = match kind {
             Work::Short(limit) => (&self.short, Some(limit)),
-            Work::Long(limit) => (&self.long, limit),
+            Work::Upload(limit) => (&self.uploads, Some(limit)),
+            Work::Copy => (&self.copies, None),
         };
         let place = Arc::clone(places).acquire_owned().await;
         let place = place.map_err(|_| Failure::lost(ErrorKind::Unavailable, "the provider has stopped"))?;
@@ -140,7 +146,8 @@ impl Workers {
     /// Ends the threads, as soon as what they do has ended. There is no further work.
     pub(crate) fn close(&self) {
         self.short.close();
-        self.long.close();
+        self.uploads.close();
+        self.copies.close();
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 

@@ -73,7 +73,9 @@ async fn only_a_few_threads_work_at_once_also_if_nobody_waits_for_them_any_more(
     assert_eq!(begins.iter().take(MAX_SHORT).count(), MAX_SHORT);
     let soon = Duration::from_millis(100);
     tokio::time::timeout(soon, workers.run(SHORT, pools)).await.expect_err("no place");
-    assert_eq!(workers.run(Work::Long(None), pools).await, Ok(1), "long work has places of its own");
+    for kind in [Work::Upload(PATIENCE), Work::Copy] {
+        assert_eq!(workers.run(kind, pools).await, Ok(1), "{kind:?} has places of its own");
+    }
     releases.pop();
     assert_eq!(tokio::time::timeout(PATIENCE, workers.run(SHORT, pools)).await, Ok(Ok(1)));
 }

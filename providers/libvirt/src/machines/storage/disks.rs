@@ -6,7 +6,7 @@ use cloudprovider::{Error, ErrorKind, Result};
 
 use super::{
     MachineStorage,
-    calls::{CallError, Place, StorageCalls},
+    calls::{CallError, CallResult, Place, StorageCalls},
     images::Base,
     volume::{Backing, Format, NewVolume, SIZE_UNIT, Volume, size_text},
 };
@@ -87,21 +87,31 @@ async fn ensure(calls: &Arc<dyn StorageCalls>, pool: &str, wanted: &NewVolume) -
     let place = Place { hypervisor: calls.hypervisor(), pool };
     let name = &wanted.name;
     let cannot = |error: CallError| error.into_error(format!("cannot make volume {name:?}"), &place);
-    match calls.create(pool, wanted).await {
-        Ok(()) => {}
-        Err(CallError::Exists) => {
-            let found = calls.volume(pool, name).await.map_err(cannot)?;
-            if is_torso(&found, wanted) {
-                calls.delete(pool, name).await.map_err(cannot)?;
-                calls.create(pool, wanted).await.map_err(cannot)?;
-            }
-        }
-        Err(error) => return Err(cannot(error)),
-    }
+    make(calls, pool, wanted).await.map_err(cannot)?;
     let found = calls.volume(pool, name).await.map_err(cannot)?;
     check_shape(&found, wanted, &place)?;
     let NewVolume { name, format, backing, .. } = wanted.clone();
     Ok(Disk { volume: name, path: found.path, format, backing })
+}
+
+/// Makes a volume, unless there is one of its name.
+async fn make(calls: &Arc<dyn StorageCalls>, pool: &str, wanted: &NewVolume) -> CallResult<()> {
+    match calls.create(pool, wanted).await {
+        Err(CallError::Exists) => match calls.volume(pool, &wanted.name).await {
+            Ok(found) if is_torso(&found, wanted) => calls.delete(pool, &wanted.name).await?,
+            Ok(_) => return Ok(()),
+            // Somebody has deleted the file, and libvirt has not noticed it.
+            Err(CallError::NoVolume) => calls.refresh(pool).await?,
+            Err(error) => return Err(error),
+        },
+        // This is also what libvirt says if there is a file that it does not know.
+        Err(CallError::Busy(_)) => calls.refresh(pool).await?,
+        other => return other,
+    }
+    match calls.create(pool, wanted).await {
+        Err(CallError::Exists) => Ok(()),
+        other => other,
+    }
 }
 
 /// Whether a file has no content at all, as after a crash of libvirtd in the middle of the call. Nothing is lost with it.

@@ -1,6 +1,6 @@
 //! The calls, as libvirt takes them.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{collections::VecDeque, fmt, sync::Arc, time::Duration};
 
 use cloudprovider::{ErrorKind, async_trait};
 use secrecy::zeroize::Zeroizing;
@@ -221,7 +221,7 @@ impl StorageCalls for LibvirtStorage {
                 Err(failure) => Err(of_creation(link, pool, &new, failure)),
             }
         };
-        self.on_pool(Work::Long(None), pool, copy).await
+        self.on_pool(Work::Copy, pool, copy).await
     }
 
     async fn resize(&self, pool: &str, name: &str, capacity: u64) -> CallResult<()> {
@@ -242,13 +242,21 @@ impl StorageCalls for LibvirtStorage {
         self.short(pool, delete).await
     }
 
-    async fn upload(&self, pool: &str, name: &str, parts: mpsc::Receiver<Part>) -> CallResult<u64> {
+    async fn upload(&self, pool: &str, name: &str, mut parts: mpsc::Receiver<Part>) -> CallResult<u64> {
+        let limit = self.limit().max(WRITE_TIMEOUT);
+        let mut first: VecDeque<Part> = parts.recv().await.into_iter().collect();
+        if matches!(first.front(), Some(Part::Bytes(_))) {
+            first.extend(parts.recv().await);
+        }
+        // A seed need not wait for images.
+        let is_short = matches!(first.back(), Some(Part::End));
+        let kind = if is_short { Work::Short(limit) } else { Work::Upload(limit) };
         let name = name.to_owned();
         let upload = move |link: &mut Link, pool: &StoragePool| {
             let volume = find(link, pool, &name)?;
-            send_all(link, &volume, parts)
+            send_all(link, &volume, first, parts)
         };
-        self.on_pool(Work::Long(Some(self.limit().max(WRITE_TIMEOUT))), pool, upload).await
+        self.on_pool(kind, pool, upload).await
     }
 
     async fn download(&self, pool: &str, name: &str, most: usize) -> CallResult<Zeroizing<Vec<u8>>> {
@@ -265,13 +273,19 @@ fn new_stream(link: &mut Link, operation: Operation) -> CallResult<Stream> {
     link.call(operation, |connect: &Connect| Stream::new(connect, 0)).map_err(plain)
 }
 
-fn send_all(link: &mut Link, volume: &StorageVol, mut parts: mpsc::Receiver<Part>) -> CallResult<u64> {
+/// Uploads the parts: those that came first, and then the others.
+fn send_all(
+    link: &mut Link,
+    volume: &StorageVol,
+    mut first: VecDeque<Part>,
+    mut parts: mpsc::Receiver<Part>,
+) -> CallResult<u64> {
     let stream = new_stream(link, Operation::UploadVolume)?;
     // A length of none: as much as comes. The file grows.
     link.call(Operation::UploadVolume, |_| volume.upload(&stream, 0, 0, 0)).map_err(plain)?;
     let mut written = 0u64;
     loop {
-        match parts.blocking_recv() {
+        match first.pop_front().or_else(|| parts.blocking_recv()) {
             Some(Part::Bytes(bytes)) => {
                 for block in bytes.chunks(MAX_WRITE) {
                     if let Err(error) = send_block(link, &stream, block) {

@@ -91,6 +91,13 @@ impl FakeHypervisor {
         state.pools.get_mut(pool).expect("a pool").names.insert(name.to_owned(), id);
     }
 
+    /// Deletes a file, and libvirt does not notice it before it looks at the pool again.
+    pub(in super::super) fn delete_by_hand(&self, pool: &str, name: &str) {
+        let mut state = self.state();
+        let id = state.pools[pool].names[name];
+        state.files.remove(&id);
+    }
+
     /// libvirtd dies and comes back: copies stay as they are.
     pub(in super::super) fn restart(&self) {
         for file in self.state().files.values_mut().filter(|file| file.is_building) {
@@ -121,8 +128,11 @@ impl FakeHypervisor {
 
     pub(in super::super) fn refresh(&self, pool: &str) -> CallResult<()> {
         let mut state = self.asked()?;
-        let names: Vec<u64> = state.active(pool)?.names.values().copied().collect();
-        if names.iter().any(|id| state.files[id].is_building) {
+        let state = &mut *state;
+        state.active(pool)?;
+        let names = &mut state.pools.get_mut(pool).ok_or(CallError::NoPool)?.names;
+        names.retain(|_, id| state.files.contains_key(id));
+        if names.values().any(|id| state.files[id].is_building) {
             return Err(CallError::Busy("pool has asynchronous jobs running".to_owned()));
         }
         Ok(())
@@ -268,6 +278,6 @@ impl State {
 
     fn find(&mut self, pool: &str, name: &str) -> CallResult<&mut File> {
         let id = *self.active(pool)?.names.get(name).ok_or(CallError::NoVolume)?;
-        Ok(self.files.get_mut(&id).expect("files stay"))
+        self.files.get_mut(&id).ok_or(CallError::NoVolume)
     }
 }

@@ -87,6 +87,17 @@ async fn a_file_without_content_is_made_again() {
     overlay(&daemon, 4 * GIB, &base(&daemon, "debian").await).await.expect("made");
 }
 
+#[tokio::test]
+async fn a_disk_whose_file_was_deleted_by_hand_is_made_again() {
+    let (hypervisor, fetch) = setup();
+    let daemon = Daemon::new(FakeCalls::new(&hypervisor), &fetch);
+    let base = base(&daemon, "debian").await;
+    let disk = overlay(&daemon, 4 * GIB, &base).await.expect("made");
+    hypervisor.delete_by_hand(POOL, "root");
+    assert_eq!(overlay(&daemon, 4 * GIB, &base).await.expect("made again"), disk);
+    assert_eq!(hypervisor.volume(POOL, "root").expect("there").capacity, 4 * GIB);
+}
+
 #[tokio::test(start_paused = true)]
 async fn disks_survive_a_crash_at_each_point() {
     let prepare = || {

@@ -251,7 +251,6 @@ impl Trial<'_> {
     }
 
     async fn two_daemons_import_at_once(&self) {
-        let before = self.server.served();
         let image = self.server.image(&self.checksum);
         let daemons = [self.daemon(), self.daemon()];
         let imports = daemons.iter().map(|daemon| daemon.import(&image));
@@ -259,7 +258,6 @@ impl Trial<'_> {
             let base = base.expect("imported");
             assert!(is_same_disk(self.libvirtd, self.folder, &base.volume, Format::Qcow2));
         }
-        assert!((1..=2).contains(&(self.server.served() - before)), "one each at most");
         assert!(!daemons[0].images().await.complete.is_empty());
     }
 
@@ -289,6 +287,13 @@ impl Trial<'_> {
                 storage.blank(calls, POOL, &name, format, GIB).await.expect("made");
             }
         }
+        // a file that libvirt does not know yet, then one that it still knows
+        let images = self.libvirtd.data_folder().join("images");
+        std::fs::rename(images.join("m-raw"), images.join("m-new")).expect("renamed");
+        storage.blank(calls, POOL, "m-new", Format::Raw, GIB).await.expect("found");
+        std::fs::remove_file(images.join("m-new")).expect("deleted");
+        storage.blank(calls, POOL, "m-new", Format::Raw, GIB).await.expect("made");
+        assert!(images.join("m-new").exists());
         let found = calls.volume(POOL, "m-root").await.expect("there");
         assert_eq!((found.capacity, found.backing.as_deref()), (3 * GIB, Some(base.path.as_str())));
         let error = storage.overlay(calls, POOL, "m-root", ("size", 4 * GIB), base).await.expect_err("other");

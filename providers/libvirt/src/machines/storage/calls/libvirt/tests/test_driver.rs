@@ -3,9 +3,20 @@ use crate::machines::storage::volume::{Backing, Format};
 
 const POOL: &str = "default-pool";
 
+/// A hypervisor with a pool of its own: `test:///default` is one for the whole process.
+const NODE: &str = "<node><cpu><mhz>2000</mhz><model>x</model><active>4</active><nodes>1</nodes><sockets>1</sockets>\
+                    <cores>4</cores><threads>1</threads></cpu><memory>4194304</memory><pool type='dir'>\
+                    <name>default-pool</name><target><path>/default-pool</path></target></pool></node>";
+
+async fn cloud() -> Cloud {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), NODE).expect("written");
+    Cloud::start(&format!("test://{}", file.path().display())).await
+}
+
 #[tokio::test]
 async fn volumes_are_made_looked_at_and_deleted() {
-    let cloud = Cloud::start("test:///default").await;
+    let cloud = cloud().await;
     let storage = cloud.storage();
     assert_eq!((storage.hypervisor(), storage.pools().await), ("kvm1", Ok(vec![POOL.to_owned()])));
     assert!(storage.pool(POOL).await.is_ok_and(|pool| pool.has_files() && pool.available > 0));
@@ -35,7 +46,7 @@ async fn volumes_are_made_looked_at_and_deleted() {
 
 #[tokio::test]
 async fn what_is_missing_is_told_apart() {
-    let cloud = Cloud::start("test:///default").await;
+    let cloud = cloud().await;
     let storage = cloud.storage();
     assert_eq!(storage.list("nowhere").await, Err(CallError::NoPool));
     assert_eq!(storage.volume(POOL, "nothing").await, Err(CallError::NoVolume));
@@ -53,7 +64,7 @@ async fn what_is_missing_is_told_apart() {
 
 #[tokio::test]
 async fn what_libvirt_cannot_take_is_an_error() {
-    let cloud = Cloud::start("test:///default").await;
+    let cloud = cloud().await;
     let storage = cloud.storage();
     for result in [
         storage.list("a\0b").await.map(drop),
@@ -80,4 +91,26 @@ async fn without_a_connection_nothing_counts_as_missing() {
     let storage = LibvirtStorage::new(Arc::new(Workers::new(handle.0)));
     let Err(CallError::Failed(failure)) = storage.list("default").await else { panic!("an answer") };
     assert_eq!(failure.kind, ErrorKind::Unavailable);
+}
+
+#[tokio::test]
+async fn a_seed_does_not_wait_for_images_and_copies() {
+    let cloud = cloud().await;
+    let storage = cloud.storage();
+    storage.create(POOL, &NewVolume::new("a", Format::Raw, 1 << 20)).await.expect("made");
+    let mut releases = Vec::new();
+    for kind in [Work::Upload(PATIENCE), Work::Copy] {
+        for _ in 0..4 {
+            let (release, wait) = std::sync::mpsc::channel::<()>();
+            releases.push(release);
+            let workers = Arc::clone(&storage.workers);
+            tokio::spawn(async move { workers.run(kind, move |_| Ok(wait.recv().is_err())).await });
+        }
+    }
+    let (sender, receiver) = mpsc::channel(2);
+    sender.send(Part::Bytes("seed".into())).await.expect("room");
+    sender.send(Part::End).await.expect("room");
+    let uploaded = tokio::time::timeout(PATIENCE, storage.upload(POOL, "a", receiver)).await;
+    let Ok(Err(CallError::Failed(failure))) = uploaded else { panic!("{uploaded:?}") };
+    assert_eq!(failure.kind, ErrorKind::Unsupported, "it was tried");
 }
