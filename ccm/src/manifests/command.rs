@@ -109,7 +109,7 @@ pub struct ManifestsCommand {
     pub only_definitions: bool,
 
     /// Prints the file infrastructure-components.yaml of a repository for clusterctl: the machine controller alone, in a
-    /// namespace of its own. The provider's configuration is a variable, such as LIBVIRT_CONFIG_B64.
+    /// namespace of its own. The provider's configuration is a variable, such as `LIBVIRT_CONFIG_B64`.
     #[arg(long, conflicts_with_all = [
         "namespace", "name", "replicas", "config_secret", "config_map", "config_key", "cloud_config", "secret",
         "no_cloud_config", "api_server", "no_host_network", "host_network_admin", "service_monitor", "machines",
