@@ -5,6 +5,7 @@ mod crashes;
 mod definitions;
 mod histories;
 mod kinds;
+mod libvirt;
 mod life;
 mod many;
 mod moves;
@@ -22,6 +23,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         Box::pin(definitions::checked(api))
     });
     let parts = [
+        libvirt::trials(),
         life::trials(),
         scope::trials(),
         moves::trials(),

@@ -29,6 +29,13 @@ pub(crate) enum Operation {
     DhcpLeases,
     LeaseAddresses,
     AgentAddresses,
+    Capabilities,
+    DefineDomain,
+    StartDomain,
+    SetAutostart,
+    ShutdownDomain,
+    DestroyDomain,
+    UndefineDomain,
     LookupPool,
     ListPools,
     RefreshPool,
@@ -50,7 +57,7 @@ pub(crate) enum Operation {
 }
 
 /// The operations' names in counts and messages, in the order of [`Operation`].
-const NAMES: [&str; 31] = [
+const NAMES: [&str; 38] = [
     "connect",
     "set_keepalive",
     "register_events",
@@ -64,6 +71,13 @@ const NAMES: [&str; 31] = [
     "dhcp_leases",
     "lease_addresses",
     "agent_addresses",
+    "capabilities",
+    "define_domain",
+    "start_domain",
+    "set_autostart",
+    "shutdown_domain",
+    "destroy_domain",
+    "undefine_domain",
     "lookup_pool",
     "list_pools",
     "refresh_pool",
@@ -91,8 +105,14 @@ impl Operation {
 }
 
 /// How often each operation was called at one hypervisor.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Counts([AtomicU64; NAMES.len()]);
+
+impl Default for Counts {
+    fn default() -> Self {
+        Self([const { AtomicU64::new(0) }; NAMES.len()])
+    }
+}
 
 impl Counts {
     /// Adds these counts to `sum`. Operations without calls are left out.
@@ -192,6 +212,11 @@ impl Failure {
         // Neither the error number nor its origin shows whether the connection is lost: libvirt's RPC layer
         // also reports errors about single responses. The owner of the connection checks it.
         Self { kind, message: format!("{}: {}", operation.as_str(), error.message()), lost: false, code }
+    }
+
+    /// A failure that this provider detected itself, on a connection that is alive.
+    pub(crate) fn of_provider(kind: ErrorKind, message: String) -> Self {
+        Self { kind, message, lost: false, code: None }
     }
 
     /// A domain that libvirt has, although it is not in libvirt's list.

@@ -1,13 +1,21 @@
 //! Machines of Cluster API on libvirt.
+//!
+//! ```text
+//!   steps ──> fleet ─┬─ placement: on which hypervisor
+//!                    ├─ storage: images, disks, seeds
+//!                    └─ domain_xml ──> domains: define, start, remove
+//! ```
 
-// The steps use all of it.
+// Some parts have more than the steps need.
 #![allow(dead_code, unused_imports)]
 
 mod caller;
 mod capabilities;
 mod console;
 mod domain_xml;
+mod domains;
 mod endpoint;
+mod fleet;
 mod kinds;
 mod metadata;
 mod names;
@@ -17,7 +25,14 @@ mod reservation;
 mod seed;
 mod spec;
 mod status;
+mod steps;
 mod storage;
 mod xml;
 
-pub(crate) use self::storage::size_in_header as image_size_in_header;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use self::{
+    fleet::{Fleet, StorageOf},
+    storage::size_in_header as image_size_in_header,
+};

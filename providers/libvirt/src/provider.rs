@@ -28,6 +28,7 @@ use crate::{
     instances::{Answer, View, keys},
     kernel_routes::KernelRoutes,
     lane::LaneCount,
+    machines::{Fleet, StorageOf},
     provider_id::{DomainId, FORM, parse_provider_id},
 };
 
@@ -55,6 +56,7 @@ pub struct LibvirtProvider {
     started: OnceLock<Instant>,
     stopped: CancellationToken,
     kernel_routes: KernelRoutes,
+    fleet: Arc<Fleet>,
 }
 
 /// Makes a provider from a configuration text and the files that it names. Checks everything and opens no
@@ -69,29 +71,44 @@ pub fn factory(input: &FactoryInput) -> Result<Arc<dyn CloudProvider>> {
 impl LibvirtProvider {
     /// A provider for these hypervisors. It does nothing until [`start`](CloudProvider::start).
     pub fn new(config: Config) -> Self {
+        Self::with_storage(config, &Fleet::storage_of)
+    }
+
+    /// Like [`new`](Self::new), with another storage for machines.
+    pub(crate) fn with_storage(config: Config, storage_of: &StorageOf) -> Self {
         let config = Arc::new(config);
         let (status_changes, _) = watch::channel(0);
         let (instance_changes, _) = broadcast::channel(CHANGES_KEPT);
         let shared = Shared::new(Arc::clone(&config), status_changes.clone(), instance_changes.clone());
         let lanes = shared.lanes.clone();
-        let (hypervisors, receivers) = config
+        let (hypervisors, receivers): (Vec<_>, _) = config
             .hypervisors
             .iter()
             .map(|hypervisor| Hypervisor::new(hypervisor.clone(), shared.clone()))
             .unzip();
+        let (actors, stopped) = (TaskTracker::new(), CancellationToken::new());
+        let fleet = Fleet::new(
+            Arc::clone(&config),
+            &hypervisors,
+            instance_changes.clone(),
+            stopped.clone(),
+            actors.clone(),
+            storage_of,
+        );
         let load_balancer = config.address_pools.clone().map(PooledLoadBalancer::new);
         Self {
             config,
             hypervisors,
             load_balancer,
             receivers: Mutex::new(Some(receivers)),
-            actors: TaskTracker::new(),
+            actors,
             lanes,
             status_changes,
             instance_changes,
             started: OnceLock::new(),
-            stopped: CancellationToken::new(),
+            stopped,
             kernel_routes: KernelRoutes::default(),
+            fleet: Arc::new(fleet),
         }
     }
 
@@ -117,6 +134,12 @@ impl LibvirtProvider {
 
     pub(crate) fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// What the steps of machines work with.
+    #[cfg(test)]
+    pub(crate) fn fleet(&self) -> &Fleet {
+        &self.fleet
     }
 
     pub(crate) fn kernel_routes(&self) -> &KernelRoutes {
@@ -240,10 +263,11 @@ impl CloudProvider for LibvirtProvider {
         if let Some(load_balancer) = &self.load_balancer {
             load_balancer.start(&context, &self.actors)?;
         }
-        let stopped = self.stopped.clone();
+        let (stopped, fleet) = (self.stopped.clone(), Arc::clone(&self.fleet));
         self.actors.spawn(async move {
             context.stop.cancelled().await;
             stopped.cancel();
+            fleet.close();
         });
         Ok(())
     }
@@ -285,7 +309,7 @@ impl CloudProvider for LibvirtProvider {
     }
 
     fn machines(&self) -> Option<&dyn DynMachines> {
-        None
+        Some(&*self.fleet)
     }
 }
 

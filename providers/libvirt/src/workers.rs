@@ -11,7 +11,7 @@ use std::{
 };
 
 use cloudprovider::ErrorKind;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore, oneshot};
 use virt::connect::Connect;
 
 use crate::{
@@ -33,6 +33,11 @@ const MAX_COPIES: usize = 2;
 const MAX_ABANDONED: usize = 8;
 /// How often a time limit is looked at.
 const TICK: Duration = Duration::from_millis(20);
+
+tokio::task_local! {
+    /// What a step holds as long as it, or a call that it began, goes on. Calls that nobody waits for any more keep it.
+    pub(crate) static HELD: Arc<OwnedMutexGuard<()>>;
+}
 
 /// What kind of work it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,10 +172,11 @@ impl Workers {
         limit: Option<Duration>,
         work: impl FnOnce(&mut Link) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
+        let held = HELD.try_with(Arc::clone).ok();
         let mut answer = worker.lane.run(move |link: &mut Link| {
             link.check();
             let result = work(link);
-            drop(place);
+            drop((place, held));
             result
         });
         loop {

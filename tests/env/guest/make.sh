@@ -2,7 +2,8 @@
 # Makes the micro guest: the kernel of Debian's cloud image and an initrd with busybox, a DHCPv6 client and the
 # QEMU guest agent. Packages are only downloaded and unpacked, so no root is needed and nothing is installed.
 #
-#   guest/make.sh OUT WORK      OUT gets vmlinuz and initrd, WORK is a folder for the parts
+#   guest/make.sh OUT WORK      OUT gets vmlinuz, initrd, and disk.raw, which boots both from a BIOS. WORK is a folder
+#                               for the parts
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -35,7 +36,8 @@ fetch() {
         sed -n 's/.*Depends: \(linux-image-[0-9].*\)/\1/p' | head -n 1)
     # apt also says that its unprivileged user has no access: the folder is private on purpose
     [[ -n $kernel ]] && (cd "$work/packages" &&
-        apt-get "$@" download "$kernel" qemu-guest-agent isc-dhcp-client >"$work/apt.log" 2>&1)
+        apt-get "$@" download "$kernel" qemu-guest-agent isc-dhcp-client syslinux syslinux-common mtools dosfstools \
+            >"$work/apt.log" 2>&1)
 }
 
 # The machine's package lists may be absent or out of date. Ones of our own need no root.
@@ -44,7 +46,7 @@ if ! fetch; then
     mkdir -p "$work/lists/partial" "$work/cache/archives/partial"
     if ! { apt-get "${own_lists[@]}" -qq update >"$work/apt.log" 2>&1 && fetch "${own_lists[@]}"; }; then
         cat "$work/apt.log"
-        unavailable "apt cannot download linux-image-cloud-amd64, qemu-guest-agent and isc-dhcp-client (Debian has them), which the micro guest is made of"
+        unavailable "apt cannot download linux-image-cloud-amd64, qemu-guest-agent, isc-dhcp-client, syslinux, mtools and dosfstools (Debian has them), which the micro guest is made of"
     fi
 fi
 for package in "$work"/packages/*.deb; do
@@ -116,3 +118,19 @@ for program in qemu-guest-agent/usr/sbin/qemu-ga isc-dhcp-client/sbin/dhclient; 
 done
 
 (cd "$root" && find . | LC_ALL=C sort | cpio --quiet -o -H newc -R 0:0 | gzip -1) >"$out/initrd"
+
+# A disk without partitions, as an image for machines. The guest mounts none of it.
+disk=$out/disk.raw
+export PATH="$work/mtools/usr/bin:$work/syslinux/usr/bin:$work/dosfstools/sbin:$work/dosfstools/usr/sbin:$PATH" MTOOLS_SKIP_CHECK=1
+mkfs.fat -C -F 16 -n MICRO --invariant "$disk" 32768 >/dev/null
+cat >"$work/syslinux.cfg" <<'END'
+DEFAULT linux
+PROMPT 0
+TIMEOUT 1
+LABEL linux
+    KERNEL vmlinuz
+    INITRD initrd
+    APPEND console=ttyS0 quiet panic=1 no_timer_check
+END
+mcopy -i "$disk" "$out/vmlinuz" "$out/initrd" "$work/syslinux.cfg" ::
+syslinux --install "$disk"

@@ -54,6 +54,8 @@ pub struct MicroGuestImage {
     pub kernel: PathBuf,
     /// The initrd, which contains the whole system.
     pub initrd: PathBuf,
+    /// A raw disk that boots both from a BIOS: the image of a virtual machine.
+    pub disk: PathBuf,
 }
 
 impl MicroGuestImage {
@@ -63,7 +65,11 @@ impl MicroGuestImage {
     /// [`StartError::Unavailable`] if this machine cannot make it.
     pub fn find() -> Result<Self, StartError> {
         let folder = crate::built("guest")?;
-        Ok(Self { kernel: folder.join("vmlinuz"), initrd: folder.join("initrd") })
+        Ok(Self {
+            kernel: folder.join("vmlinuz"),
+            initrd: folder.join("initrd"),
+            disk: folder.join("disk.raw"),
+        })
     }
 
     /// Kernel command line for a guest with this host name.

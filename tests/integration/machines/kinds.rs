@@ -25,11 +25,16 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The kinds of the provider, on an API server.
 pub(super) struct Kinds {
     client: Client,
+    group: &'static str,
 }
 
 impl Kinds {
     pub(super) fn new(client: Client) -> Self {
-        Self { client }
+        Self::in_group(client, GROUP)
+    }
+
+    pub(super) fn in_group(client: Client, group: &'static str) -> Self {
+        Self { client, group }
     }
 
     /// Installs the definitions and waits until they are in force.
@@ -88,7 +93,7 @@ impl Kinds {
     }
 
     fn of(&self, kind: &str) -> kube::Api<DynamicObject> {
-        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(GROUP, "v1alpha1", kind));
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(self.group, "v1alpha1", kind));
         kube::Api::namespaced_with(self.client.clone(), "default", &resource)
     }
 
@@ -106,24 +111,24 @@ impl Kinds {
     ) -> Result<Value> {
         let params =
             PatchParams { field_validation: Some(ValidationDirective::Strict), force: true, ..params };
-        let done = self.of(kind).patch(name, &params, &Patch::Apply(whole(kind, name, fields))).await?;
+        let done = self.of(kind).patch(name, &params, &Patch::Apply(self.whole(kind, name, fields))).await?;
         Ok(serde_json::to_value(done)?)
+    }
+
+    fn whole(&self, kind: &str, name: &str, fields: &Value) -> Value {
+        let mut object = fields.clone();
+        object["apiVersion"] = format!("{}/v1alpha1", self.group).into();
+        object["kind"] = kind.into();
+        object["metadata"]["name"] = name.into();
+        object
     }
 
     pub(super) async fn apply_status(&self, kind: &str, name: &str, fields: &Value) -> Result<Value> {
         let params = PatchParams { force: true, ..PatchParams::apply("status") };
         let done =
-            self.of(kind).patch_status(name, &params, &Patch::Apply(whole(kind, name, fields))).await?;
+            self.of(kind).patch_status(name, &params, &Patch::Apply(self.whole(kind, name, fields))).await?;
         Ok(serde_json::to_value(done)?)
     }
-}
-
-fn whole(kind: &str, name: &str, fields: &Value) -> Value {
-    let mut object = fields.clone();
-    object["apiVersion"] = format!("{GROUP}/v1alpha1").into();
-    object["kind"] = kind.into();
-    object["metadata"]["name"] = name.into();
-    object
 }
 
 /// Tries until it succeeds.

@@ -14,7 +14,7 @@ use super::{
     xml::Element,
 };
 
-/// The fw_cfg entry in which Ignition looks for its configuration.
+/// The `fw_cfg` entry in which Ignition looks for its configuration.
 const IGNITION_ENTRY: &str = "opt/com.coreos/config";
 
 /// All that a domain is made from.
@@ -57,7 +57,7 @@ pub(crate) struct PlannedDisk {
 /// How the guest gets its bootstrap data: the path of a volume.
 #[derive(Clone, Debug)]
 pub(crate) enum PlannedBootstrap {
-    /// A disk for cloud-init's NoCloud.
+    /// A disk for cloud-init.
     Seed(String),
     /// A file for Ignition.
     Ignition(String),
@@ -132,8 +132,7 @@ impl DomainPlan<'_> {
         let has_kvm = self.capabilities.has_kvm;
         let mode = |mode: &str| Ok(Element::new("cpu").with("mode", mode));
         match &self.spec.cpu {
-            None if has_kvm => mode("host-passthrough"),
-            None => mode("maximum"),
+            None => mode(if has_kvm { "host-passthrough" } else { "maximum" }),
             Some(CpuSpec { mode: Some(CpuMode::HostPassthrough), model: None }) if !has_kvm => {
                 let words = "spec.cpu.mode: host-passthrough needs KVM, which the hypervisor does not have";
                 Err(Error::new(ErrorKind::Unsupported, words))

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The provider's part of the status of a LibvirtMachine.
+/// The provider's part of the status of a `LibvirtMachine`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct LibvirtMachineStatus {
@@ -18,6 +18,6 @@ pub(crate) struct LibvirtMachineStatus {
     pub(crate) is_bootstrap_data_removed: bool,
 }
 
-/// The provider's part of the status of a LibvirtCluster: nothing.
+/// The provider's part of the status of a `LibvirtCluster`: nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct LibvirtClusterStatus {}

@@ -50,6 +50,7 @@ mod fetch;
 mod header;
 mod images;
 mod leftovers;
+mod presence;
 mod removal;
 mod small;
 mod volume;
@@ -72,6 +73,7 @@ pub(crate) use self::{
     disks::Disk,
     fetch::Origin,
     images::{Base, Image},
+    presence::{has_any_volume, has_volume},
     removal::Removal,
     small::{MAX_SMALL, ensure_small},
     volume::Format,
@@ -118,6 +120,6 @@ impl fmt::Debug for MachineStorage {
 }
 
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;

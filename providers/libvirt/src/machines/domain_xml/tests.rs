@@ -246,6 +246,8 @@ fn libvirt_accepts_it() {
             assert_eq!(domain.uuid().expect("a UUID"), UID);
             let read = Domain::parse(&domain.xml_desc(0).expect("readable"), Err(String::new()));
             assert!(mark.owns(read.expect("a domain").mark()), "libvirt keeps the mark");
+            // The driver is shared with other tests.
+            domain.undefine().expect("it is off");
         }
     }
 }

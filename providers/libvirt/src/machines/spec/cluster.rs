@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// The spec of a LibvirtCluster. The failure domains of a cluster are the zones of its hypervisors; a hypervisor
+/// The spec of a `LibvirtCluster`. The failure domains of a cluster are the zones of its hypervisors; a hypervisor
 /// without a zone is a failure domain of its own, with its name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

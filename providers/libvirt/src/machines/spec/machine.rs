@@ -8,7 +8,7 @@ use super::{ImageSpec, InterfaceSpec};
 /// The storage pool of disks that name none.
 pub(crate) const DEFAULT_POOL: &str = "default";
 
-/// The spec of a LibvirtMachine: a virtual machine on one of the provider's hypervisors.
+/// The spec of a `LibvirtMachine`: a virtual machine on one of the provider's hypervisors.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct LibvirtMachineSpec {
@@ -53,8 +53,8 @@ pub(crate) struct LibvirtMachineSpec {
     /// Whether the machine starts when its hypervisor does. Default: true.
     #[serde(default = "yes")]
     pub(crate) autostart: bool,
-    /// Whether the output of the guest's serial console is kept on the hypervisor. Its end is shown while the
-    /// machine waits for an address. It is deleted with the machine. Default: true.
+    /// Whether the output of the guest's serial console is kept on the hypervisor.
+    /// It is deleted with the machine. Default: true.
     #[serde(default = "yes")]
     pub(crate) serial_log: bool,
     /// Whether the guest gets a channel for the QEMU guest agent. Default: true.

@@ -26,14 +26,14 @@ use super::{
 };
 use crate::calls::Failure;
 
-pub(super) use self::{
+pub(crate) use self::{
     fetch::{Body, FakeFetch},
     hypervisor::{FakeHypervisor, POOL},
 };
 
 /// When a daemon dies, as seen from one of its calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
+pub(crate) enum Side {
     /// The hypervisor never hears of the call.
     Before,
     /// In the middle of an upload; for other calls as `After`.
@@ -43,41 +43,41 @@ pub(super) enum Side {
 }
 
 /// All sides.
-pub(super) const SIDES: [Side; 3] = [Side::Before, Side::During, Side::After];
+pub(crate) const SIDES: [Side; 3] = [Side::Before, Side::During, Side::After];
 
 /// The calls of one daemon.
 #[derive(Debug)]
-pub(super) struct FakeCalls {
+pub(crate) struct FakeCalls {
     hypervisor: FakeHypervisor,
     /// Calls so far.
     made: AtomicUsize,
     /// At which call the daemon dies, counted from 0.
     dies: Option<(usize, Side)>,
     /// Told when it has died.
-    pub(super) died: Arc<Notify>,
+    pub(crate) died: Arc<Notify>,
     /// Milliseconds that calls take at most: with them, two daemons come in each other's way.
     jitter: u64,
 }
 
 impl FakeCalls {
     /// The calls of a daemon that lives.
-    pub(super) fn new(hypervisor: &FakeHypervisor) -> Self {
+    pub(crate) fn new(hypervisor: &FakeHypervisor) -> Self {
         let (made, died) = (AtomicUsize::new(0), Arc::default());
         Self { hypervisor: hypervisor.clone(), made, dies: None, died, jitter: 0 }
     }
 
     /// The calls of a daemon that dies at one of them.
-    pub(super) fn that_die(hypervisor: &FakeHypervisor, at: usize, side: Side) -> Self {
+    pub(crate) fn that_die(hypervisor: &FakeHypervisor, at: usize, side: Side) -> Self {
         Self { dies: Some((at, side)), ..Self::new(hypervisor) }
     }
 
     /// Calls that take different times.
-    pub(super) fn with_jitter(hypervisor: &FakeHypervisor, milliseconds: u64) -> Self {
+    pub(crate) fn with_jitter(hypervisor: &FakeHypervisor, milliseconds: u64) -> Self {
         Self { jitter: milliseconds, ..Self::new(hypervisor) }
     }
 
     /// How many calls there were.
-    pub(super) fn made(&self) -> usize {
+    pub(crate) fn made(&self) -> usize {
         self.made.load(Ordering::Relaxed)
     }
 
@@ -204,15 +204,15 @@ impl StorageCalls for FakeCalls {
 }
 
 /// A failure of libvirt.
-pub(super) fn unavailable(words: &str) -> Failure {
+pub(crate) fn unavailable(words: &str) -> Failure {
     let kind = cloudprovider::ErrorKind::Unavailable;
     Failure { kind, message: words.to_owned(), lost: false, code: None }
 }
 
 /// A daemon with one hypervisor. Dies when dropped.
-pub(super) struct Daemon {
-    pub(super) storage: MachineStorage,
-    pub(super) calls: Arc<dyn StorageCalls>,
+pub(crate) struct Daemon {
+    pub(crate) storage: MachineStorage,
+    pub(crate) calls: Arc<dyn StorageCalls>,
     fake: Arc<FakeCalls>,
     woken: mpsc::UnboundedReceiver<Vec<String>>,
     stop: CancellationToken,
@@ -225,7 +225,7 @@ impl Drop for Daemon {
 }
 
 impl Daemon {
-    pub(super) fn new(calls: FakeCalls, fetch: &FakeFetch) -> Self {
+    pub(crate) fn new(calls: FakeCalls, fetch: &FakeFetch) -> Self {
         let stop = CancellationToken::new();
         let (sender, woken) = mpsc::unbounded_channel();
         let wake = Arc::new(move |machines| drop(sender.send(machines)));
@@ -236,24 +236,24 @@ impl Daemon {
     }
 
     /// The number of calls so far.
-    pub(super) fn calls_made(&self) -> usize {
+    pub(crate) fn calls_made(&self) -> usize {
         self.fake.made()
     }
 
     /// Resolves when the daemon has died.
-    pub(super) fn death(&self) -> impl Future<Output = ()> + use<> {
+    pub(crate) fn death(&self) -> impl Future<Output = ()> + use<> {
         let died = Arc::clone(&self.fake.died);
         async move { died.notified().await }
     }
 
     /// The machines that were woken, as soon as there are any.
-    pub(super) async fn woken(&mut self) -> Vec<String> {
+    pub(crate) async fn woken(&mut self) -> Vec<String> {
         self.woken.recv().await.expect("the daemon lives")
     }
 }
 
 /// Bytes of an image, repeatable and not repeating.
-pub(super) fn noise(length: usize) -> Vec<u8> {
+pub(crate) fn noise(length: usize) -> Vec<u8> {
     let mut state = 0x2545_f491_4f6c_dd1du64;
     let next = || {
         state ^= state << 13;
@@ -265,7 +265,7 @@ pub(super) fn noise(length: usize) -> Vec<u8> {
 }
 
 /// A qcow2 image with a disk of this size.
-pub(super) fn qcow2(virtual_size: u64, length: usize) -> Bytes {
+pub(crate) fn qcow2(virtual_size: u64, length: usize) -> Bytes {
     let mut bytes = super::header::tests::qcow2_header(virtual_size);
     bytes.extend(noise(length.saturating_sub(bytes.len())));
     bytes.into()

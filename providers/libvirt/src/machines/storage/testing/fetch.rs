@@ -16,14 +16,14 @@ const BLOCK: usize = 10_000;
 
 /// What a server has.
 #[derive(Clone, Debug)]
-pub(in super::super) struct Body {
-    pub(in super::super) bytes: Bytes,
+pub(crate) struct Body {
+    pub(crate) bytes: Bytes,
     /// Whether the server says how long it is.
-    pub(in super::super) has_length: bool,
+    pub(crate) has_length: bool,
     /// The connection breaks after so many bytes.
-    pub(in super::super) breaks_after: Option<usize>,
+    pub(crate) breaks_after: Option<usize>,
     /// The time between two blocks.
-    pub(in super::super) pace: Duration,
+    pub(crate) pace: Duration,
 }
 
 impl From<Bytes> for Body {
@@ -34,7 +34,7 @@ impl From<Bytes> for Body {
 
 /// Servers.
 #[derive(Clone, Debug, Default)]
-pub(in super::super) struct FakeFetch(Arc<Mutex<Servers>>);
+pub(crate) struct FakeFetch(Arc<Mutex<Servers>>);
 
 #[derive(Debug, Default)]
 struct Servers {
@@ -44,12 +44,12 @@ struct Servers {
 
 impl FakeFetch {
     /// Sets what a server has.
-    pub(in super::super) fn serve(&self, origin: &Origin, body: impl Into<Body>) {
+    pub(crate) fn serve(&self, origin: &Origin, body: impl Into<Body>) {
         self.0.lock().expect("a lock").bodies.insert(origin.to_string(), body.into());
     }
 
     /// How many times something was fetched.
-    pub(in super::super) fn opened(&self) -> usize {
+    pub(crate) fn opened(&self) -> usize {
         self.0.lock().expect("a lock").opened
     }
 }

@@ -18,13 +18,13 @@ use super::{
 };
 
 /// The pool of most tests.
-pub(in super::super) const POOL: &str = "default";
+pub(crate) const POOL: &str = "default";
 /// How long a copy takes.
 const COPY_TIME: Duration = Duration::from_secs(20);
 
 /// A hypervisor. Clones are the same one.
 #[derive(Clone, Debug)]
-pub(in super::super) struct FakeHypervisor(Arc<Mutex<State>>);
+pub(crate) struct FakeHypervisor(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -55,37 +55,37 @@ struct File {
 
 impl FakeHypervisor {
     /// One with an empty pool [`POOL`].
-    pub(in super::super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let this = Self(Arc::default());
         this.add_pool(POOL, "dir");
         this
     }
 
-    pub(in super::super) fn add_pool(&self, name: &str, kind: &str) {
+    pub(crate) fn add_pool(&self, name: &str, kind: &str) {
         let pool = Pool { kind: kind.to_owned(), available: 1 << 40 };
         let pool = FakePool { pool, is_active: true, names: BTreeMap::new() };
         self.state().pools.insert(name.to_owned(), pool);
     }
 
-    pub(in super::super) fn set_active(&self, pool: &str, is_active: bool) {
+    pub(crate) fn set_active(&self, pool: &str, is_active: bool) {
         self.state().pools.get_mut(pool).expect("a pool").is_active = is_active;
     }
 
-    pub(in super::super) fn set_available(&self, pool: &str, bytes: u64) {
+    pub(crate) fn set_available(&self, pool: &str, bytes: u64) {
         self.state().pools.get_mut(pool).expect("a pool").pool.available = bytes;
     }
 
-    pub(in super::super) fn set_away(&self, is_away: bool) {
+    pub(crate) fn set_away(&self, is_away: bool) {
         self.state().is_away = is_away;
     }
 
     /// The names of the volumes of a pool.
-    pub(in super::super) fn names(&self, pool: &str) -> Vec<String> {
+    pub(crate) fn names(&self, pool: &str) -> Vec<String> {
         self.state().pools[pool].names.keys().cloned().collect()
     }
 
     /// Makes a volume, as somebody else would.
-    pub(in super::super) fn put(&self, pool: &str, name: &str, content: &[u8]) {
+    pub(crate) fn put(&self, pool: &str, name: &str, content: &[u8]) {
         let mut state = self.state();
         let id = state.add(content.to_vec());
         state.pools.get_mut(pool).expect("a pool").names.insert(name.to_owned(), id);
@@ -99,7 +99,7 @@ impl FakeHypervisor {
     }
 
     /// libvirtd dies and comes back: copies stay as they are.
-    pub(in super::super) fn restart(&self) {
+    pub(crate) fn restart(&self) {
         for file in self.state().files.values_mut().filter(|file| file.is_building) {
             file.is_building = false;
             let half = file.content.len() / 2;
@@ -117,16 +117,16 @@ impl FakeHypervisor {
         if state.is_away { Err(CallError::Failed(unavailable("no connection"))) } else { Ok(state) }
     }
 
-    pub(in super::super) fn pools(&self) -> CallResult<Vec<String>> {
+    pub(crate) fn pools(&self) -> CallResult<Vec<String>> {
         let state = self.asked()?;
         Ok(state.pools.iter().filter(|(_, pool)| pool.is_active).map(|(name, _)| name.clone()).collect())
     }
 
-    pub(in super::super) fn pool(&self, pool: &str) -> CallResult<Pool> {
+    pub(crate) fn pool(&self, pool: &str) -> CallResult<Pool> {
         Ok(self.asked()?.active(pool)?.pool.clone())
     }
 
-    pub(in super::super) fn refresh(&self, pool: &str) -> CallResult<()> {
+    pub(crate) fn refresh(&self, pool: &str) -> CallResult<()> {
         let mut state = self.asked()?;
         let state = &mut *state;
         state.active(pool)?;
@@ -138,11 +138,11 @@ impl FakeHypervisor {
         Ok(())
     }
 
-    pub(in super::super) fn list(&self, pool: &str) -> CallResult<Vec<String>> {
+    pub(crate) fn list(&self, pool: &str) -> CallResult<Vec<String>> {
         Ok(self.asked()?.active(pool)?.names.keys().cloned().collect())
     }
 
-    pub(in super::super) fn volume(&self, pool: &str, name: &str) -> CallResult<Volume> {
+    pub(crate) fn volume(&self, pool: &str, name: &str) -> CallResult<Volume> {
         let mut state = self.asked()?;
         let file = state.find(pool, name)?;
         let header = header::read(&file.content);
@@ -159,7 +159,7 @@ impl FakeHypervisor {
         })
     }
 
-    pub(in super::super) fn create(&self, pool: &str, volume: &NewVolume) -> CallResult<()> {
+    pub(crate) fn create(&self, pool: &str, volume: &NewVolume) -> CallResult<()> {
         let mut state = self.asked()?;
         if state.active(pool)?.names.contains_key(&volume.name) {
             return Err(CallError::Exists);
@@ -185,7 +185,7 @@ impl FakeHypervisor {
         Ok(())
     }
 
-    pub(in super::super) fn begin_copy(
+    pub(crate) fn begin_copy(
         &self,
         pool: &str,
         volume: &NewVolume,
@@ -218,7 +218,7 @@ impl FakeHypervisor {
         Ok(receiver)
     }
 
-    pub(in super::super) fn resize(&self, pool: &str, name: &str, capacity: u64) -> CallResult<()> {
+    pub(crate) fn resize(&self, pool: &str, name: &str, capacity: u64) -> CallResult<()> {
         let mut state = self.asked()?;
         let file = state.find(pool, name)?;
         if file.content.starts_with(b"QFI\xfb") {
@@ -229,7 +229,7 @@ impl FakeHypervisor {
         Ok(())
     }
 
-    pub(in super::super) fn delete(&self, pool: &str, name: &str) -> CallResult<()> {
+    pub(crate) fn delete(&self, pool: &str, name: &str) -> CallResult<()> {
         let mut state = self.asked()?;
         if state.find(pool, name)?.is_building {
             return Err(CallError::Busy(format!("volume '{name}' is still being allocated.")));
@@ -239,13 +239,13 @@ impl FakeHypervisor {
     }
 
     /// Opens a file. It stays open when it is deleted.
-    pub(in super::super) fn file(&self, pool: &str, name: &str) -> CallResult<u64> {
+    pub(crate) fn file(&self, pool: &str, name: &str) -> CallResult<u64> {
         let mut state = self.asked()?;
         state.find(pool, name)?;
         Ok(state.pools[pool].names[name])
     }
 
-    pub(in super::super) fn write(&self, file: u64, at: usize, bytes: &[u8]) -> CallResult<()> {
+    pub(crate) fn write(&self, file: u64, at: usize, bytes: &[u8]) -> CallResult<()> {
         let mut state = self.asked()?;
         let file = state.files.get_mut(&file).expect("files stay");
         let end = at + bytes.len();
@@ -258,7 +258,7 @@ impl FakeHypervisor {
     }
 
     /// The content of a volume.
-    pub(in super::super) fn content(&self, pool: &str, name: &str) -> CallResult<Vec<u8>> {
+    pub(crate) fn content(&self, pool: &str, name: &str) -> CallResult<Vec<u8>> {
         Ok(self.asked()?.find(pool, name)?.content.clone())
     }
 }

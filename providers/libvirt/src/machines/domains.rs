@@ -1,0 +1,226 @@
+//! The calls about the domains of machines at one hypervisor.
+
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use cloudprovider::{Error, ErrorKind, Result, machines::Mark};
+use uuid::Uuid;
+use virt::domain::Domain as Handle;
+use virt::error::ErrorNumber;
+
+use super::capabilities::Capabilities;
+use crate::{
+    calls::{Failure, Operation},
+    domain::Domain,
+    workers::{Link, Work, Workers},
+};
+
+/// Starting a domain takes seconds where the hypervisor is busy.
+const MIN_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The domains of machines at one hypervisor.
+#[derive(Debug)]
+pub(crate) struct Domains {
+    workers: Arc<Workers>,
+    capabilities: OnceLock<Capabilities>,
+}
+
+/// A domain that libvirt has now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) uuid: Uuid,
+    pub(crate) name: String,
+    pub(crate) mark: Option<Mark>,
+}
+
+impl Domains {
+    /// The domains of the hypervisor of these threads.
+    pub(crate) fn new(workers: Arc<Workers>) -> Self {
+        Self { workers, capabilities: OnceLock::new() }
+    }
+
+    fn hypervisor(&self) -> &str {
+        self.workers.hypervisor().name()
+    }
+
+    async fn run<T: Send + 'static>(
+        &self,
+        what: &str,
+        work: impl FnOnce(&mut Link) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T> {
+        let limit = self.workers.hypervisor().settings.call_timeout.max(MIN_TIMEOUT);
+        let answer = self.workers.run(Work::Short(limit), work).await;
+        answer.map_err(|failure| {
+            let words = format!("cannot {what} on hypervisor {:?}: {}", self.hypervisor(), failure.message);
+            let kind = match failure.code {
+                Some(ErrorNumber::NoNetwork) => ErrorKind::NotFound,
+                // Such as a firmware that is not installed. Trying again at once does not help.
+                Some(
+                    ErrorNumber::ConfigUnsupported
+                    | ErrorNumber::XmlDetail
+                    | ErrorNumber::XmlError
+                    | ErrorNumber::XmlInvalidSchema,
+                ) => ErrorKind::InvalidConfiguration,
+                // Whether a domain is missing is not said here: the callers ask for it.
+                Some(ErrorNumber::NoDomain) => ErrorKind::Unavailable,
+                _ => failure.kind,
+            };
+            Error::new(kind, words)
+        })
+    }
+
+    /// What the hypervisor can run. Asked once, since it can take seconds.
+    pub(crate) async fn capabilities(&self) -> Result<&Capabilities> {
+        if let Some(known) = self.capabilities.get() {
+            return Ok(known);
+        }
+        let what = "read the capabilities";
+        let xml = self
+            .run(what, |link| link.call(Operation::Capabilities, virt::connect::Connect::capabilities))
+            .await?;
+        let read = Capabilities::parse(&xml).map_err(|why| {
+            Error::new(ErrorKind::Internal, format!("hypervisor {:?}: {why}", self.hypervisor()))
+        })?;
+        Ok(self.capabilities.get_or_init(|| read))
+    }
+
+    /// What the hypervisor can run, if it was asked before.
+    pub(crate) fn known_capabilities(&self) -> Option<&Capabilities> {
+        self.capabilities.get()
+    }
+
+    /// The domain with this UUID, or else with this name, as libvirt has it now.
+    pub(crate) async fn find(&self, uuid: Uuid, name: Option<String>) -> Result<Option<Found>> {
+        self.run("look for the domain", move |link| {
+            let mut handle = find(link, uuid)?;
+            if let (None, Some(name)) = (&handle, &name) {
+                handle = absent(link.call(Operation::LookupDomain, |it| it.lookup_domain_by_name(name)))?;
+            }
+            let Some(handle) = handle else { return Ok(None) };
+            let xml = absent(link.call(Operation::DomainXml, |_| handle.xml_desc(0)))?;
+            let Some(xml) = xml else { return Ok(None) };
+            let domain = Domain::parse(&xml, Err(String::new()))
+                .map_err(|why| Failure::of_provider(ErrorKind::Internal, why))?;
+            Ok(Some(Found { uuid: domain.uuid, name: domain.name.clone(), mark: domain.mark().cloned() }))
+        })
+        .await
+    }
+
+    /// Defines a domain, and starts it.
+    pub(crate) async fn define(&self, xml: String, autostart: bool) -> Result<()> {
+        self.run("define the domain", move |link| {
+            let validate = virt_sys::VIR_DOMAIN_DEFINE_VALIDATE;
+            let defined = link.call(Operation::DefineDomain, |it| it.define_domain_xml_flags(&xml, validate));
+            let handle = match defined {
+                // libvirt's test driver cannot compare with the schema
+                Err(failure) if failure.code == Some(ErrorNumber::InvalidArg) => {
+                    link.call(Operation::DefineDomain, |it| it.define_domain_xml(&xml))
+                }
+                defined => defined,
+            };
+            start(link, &handle?, autostart)
+        })
+        .await
+    }
+
+    /// Starts a domain that is defined. Does nothing if it runs.
+    pub(crate) async fn start(&self, uuid: Uuid, autostart: bool) -> Result<()> {
+        self.run("start the domain", move |link| match find(link, uuid)? {
+            Some(handle) => start(link, &handle, autostart),
+            None => Ok(()),
+        })
+        .await
+    }
+
+    /// Asks the guest to shut down. Whether it does is seen by its state: a guest that still boots hears nothing.
+    pub(crate) async fn shut_down(&self, uuid: Uuid) -> Result<()> {
+        self.run("shut down the domain", move |link| {
+            let Some(handle) = find(link, uuid)? else { return Ok(()) };
+            match link.call(Operation::ShutdownDomain, |_| handle.shutdown()) {
+                Err(failure) if failure.lost => Err(failure),
+                Err(failure) => {
+                    tracing::debug!(domain = %uuid, reason = failure.message, "the guest was not asked to shut down");
+                    Ok(())
+                }
+                Ok(()) => Ok(()),
+            }
+        })
+        .await
+    }
+
+    /// Whether the domain is there and not off.
+    pub(crate) async fn is_active(&self, uuid: Uuid) -> Result<bool> {
+        self.run("look at the domain", move |link| match find(link, uuid)? {
+            Some(handle) => is_active(link, &handle),
+            None => Ok(false),
+        })
+        .await
+    }
+
+    /// Powers a domain off and removes its definition, with its NVRAM, snapshots and whatever else libvirt keeps of
+    /// it. Succeeds only if libvirt confirms that there is no such domain any more.
+    pub(crate) async fn remove(&self, uuid: Uuid) -> Result<()> {
+        self.run("remove the domain", move |link| {
+            let Some(handle) = find(link, uuid)? else { return Ok(()) };
+            if is_active(link, &handle)? {
+                let destroyed = link.call(Operation::DestroyDomain, |_| handle.destroy());
+                // It may have ended by itself.
+                if destroyed.is_err() && is_active(link, &handle)? {
+                    return destroyed;
+                }
+            }
+            let all = virt_sys::VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
+                | virt_sys::VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
+                | virt_sys::VIR_DOMAIN_UNDEFINE_CHECKPOINTS_METADATA
+                | virt_sys::VIR_DOMAIN_UNDEFINE_NVRAM;
+            // Drivers and old versions do not know all of the flags.
+            let mut undefined = Ok(());
+            for flags in [all, virt_sys::VIR_DOMAIN_UNDEFINE_MANAGED_SAVE, 0] {
+                undefined = link.call(Operation::UndefineDomain, |_| handle.undefine_flags(flags));
+                match &undefined {
+                    Err(failure) if failure.code == Some(ErrorNumber::InvalidArg) => {}
+                    _ => break,
+                }
+            }
+            match find(link, uuid)? {
+                None => Ok(()),
+                Some(_) => undefined
+                    .and(Err(Failure::of_provider(ErrorKind::Unavailable, "it is still there".into()))),
+            }
+        })
+        .await
+    }
+}
+
+/// The answer, or `None` if libvirt confirmed that there is no such domain.
+fn absent<T>(answer: Result<T, Failure>) -> Result<Option<T>, Failure> {
+    match answer {
+        Ok(found) => Ok(Some(found)),
+        Err(failure) if failure.is_no_domain() => Ok(None),
+        Err(failure) => Err(failure),
+    }
+}
+
+fn find(link: &mut Link, uuid: Uuid) -> Result<Option<Handle>, Failure> {
+    absent(link.call(Operation::LookupDomain, |connect| connect.lookup_domain_by_uuid(uuid)))
+}
+
+fn is_active(link: &mut Link, handle: &Handle) -> Result<bool, Failure> {
+    Ok(absent(link.call(Operation::DomainState, |_| handle.is_active()))?.unwrap_or(false))
+}
+
+fn start(link: &mut Link, handle: &Handle, autostart: bool) -> Result<(), Failure> {
+    // Before the start: afterwards nothing would tell that it is missing.
+    match link.call(Operation::SetAutostart, |_| handle.set_autostart(autostart)) {
+        Err(failure) if !failure.is_unsupported() => return Err(failure),
+        _ => {}
+    }
+    if is_active(link, handle)? {
+        return Ok(());
+    }
+    let started = link.call(Operation::StartDomain, |_| handle.create());
+    // Somebody else may have started it meanwhile.
+    if started.is_err() && is_active(link, handle)? { Ok(()) } else { started }
+}

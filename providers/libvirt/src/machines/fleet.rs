@@ -1,0 +1,209 @@
+//! What the steps of machines work with: the hypervisors, their storage, and what was chosen.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use cloudprovider::{
+    Error, ErrorKind, InstanceChange, InstanceLookup, InstanceRef, NodeIdentity, Result, machines::Mark,
+};
+use futures::future::join_all;
+use tokio::sync::broadcast;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use uuid::Uuid;
+
+use super::{
+    domains::Domains,
+    placement::Placer,
+    storage::{LibvirtStorage, MachineStorage, StorageCalls},
+};
+use crate::{
+    config::Config,
+    domain::Domain,
+    hypervisor::Hypervisor,
+    instances::{Answer, View},
+    key::Key,
+    provider_id::format_provider_id,
+    workers::{HELD, Workers},
+};
+
+/// How long a step waits for the end of a call that an earlier step of the same machine has left behind.
+const MAX_WAIT_FOR_CALL: Duration = Duration::from_secs(20);
+
+/// Makes the storage calls of a hypervisor. Tests have a storage of their own.
+pub(crate) type StorageOf = dyn Fn(&Arc<Workers>) -> Arc<dyn StorageCalls>;
+
+/// A hypervisor, as a place for machines.
+#[derive(Debug)]
+pub(crate) struct Host {
+    pub(crate) hypervisor: Arc<Hypervisor>,
+    pub(crate) domains: Domains,
+    pub(crate) storage: Arc<dyn StorageCalls>,
+    workers: Arc<Workers>,
+}
+
+impl Host {
+    pub(crate) fn name(&self) -> &str {
+        self.hypervisor.name()
+    }
+
+    /// The failure domain of machines on it.
+    pub(crate) fn failure_domain(&self) -> &str {
+        self.hypervisor.config.failure_domain()
+    }
+
+    /// An error unless its inventory is complete and live.
+    pub(crate) fn check_live(&self) -> Result<()> {
+        self.hypervisor.trouble(&self.hypervisor.state().status).map_or(Ok(()), Err)
+    }
+}
+
+/// All of it.
+#[derive(Debug)]
+pub(crate) struct Fleet {
+    pub(crate) config: Arc<Config>,
+    pub(crate) hypervisors: Vec<Arc<Hypervisor>>,
+    pub(crate) hosts: Vec<Host>,
+    pub(crate) storage: MachineStorage,
+    pub(crate) placer: Placer,
+    /// The hypervisors that this process has chosen for machines whose domain is not there yet.
+    chosen: Mutex<HashMap<Uuid, String>>,
+    /// One lock a machine, held by each of its calls.
+    calls: Mutex<HashMap<Uuid, Arc<tokio::sync::Mutex<()>>>>,
+}
+
+impl Fleet {
+    /// The storage that libvirt has.
+    pub(crate) fn storage_of(workers: &Arc<Workers>) -> Arc<dyn StorageCalls> {
+        Arc::new(LibvirtStorage::new(Arc::clone(workers)))
+    }
+
+    /// Nothing runs yet. Its work ends when `stop` is cancelled; `tasks` has its tasks.
+    pub(crate) fn new(
+        config: Arc<Config>,
+        hypervisors: &[Arc<Hypervisor>],
+        changes: broadcast::Sender<InstanceChange>,
+        stop: CancellationToken,
+        tasks: TaskTracker,
+        storage_of: &StorageOf,
+    ) -> Self {
+        let host = |hypervisor: &Arc<Hypervisor>| {
+            let workers = Arc::new(Workers::new(Arc::clone(hypervisor)));
+            let storage = storage_of(&workers);
+            let domains = Domains::new(Arc::clone(&workers));
+            Host { hypervisor: Arc::clone(hypervisor), domains, storage, workers }
+        };
+        let wake = Arc::new(move |uids: Vec<String>| {
+            let machine = |uid| InstanceRef { machine: Some(uid), ..InstanceRef::default() };
+            // An error means that nobody listens.
+            let _ = changes.send(InstanceChange::Changed(uids.into_iter().map(machine).collect()));
+        });
+        Self {
+            config,
+            hypervisors: hypervisors.to_vec(),
+            hosts: hypervisors.iter().map(host).collect(),
+            storage: MachineStorage::new(wake, stop, tasks),
+            placer: Placer::default(),
+            chosen: Mutex::default(),
+            calls: Mutex::default(),
+        }
+    }
+
+    /// Ends the threads, as soon as what they do has ended.
+    pub(crate) fn close(&self) {
+        for host in &self.hosts {
+            host.workers.close();
+        }
+    }
+
+    /// The hypervisor with this name in the configuration.
+    pub(crate) fn host(&self, name: &str) -> Option<&Host> {
+        self.hosts.iter().find(|host| host.name() == name)
+    }
+
+    /// The hypervisor that this process has chosen for the machine.
+    pub(crate) fn chosen(&self, uid: Uuid) -> Option<String> {
+        lock(&self.chosen).get(&uid).cloned()
+    }
+
+    /// Remembers the choice of a hypervisor.
+    pub(crate) fn choose(&self, uid: Uuid, host: &Host) {
+        lock(&self.chosen).insert(uid, host.name().to_owned());
+    }
+
+    /// Forgets the choice: the domain is there, or nothing of the machine is left.
+    pub(crate) fn forget(&self, uid: Uuid) {
+        lock(&self.chosen).remove(&uid);
+        self.placer.release(uid);
+    }
+
+    /// Runs a step of a machine, after the last call of an earlier one has ended. That can be one whose step was given
+    /// up: libvirt's calls cannot be broken off.
+    ///
+    /// # Errors
+    /// Those of the step, and [`ErrorKind::Timeout`] if an earlier call does not end.
+    pub(crate) async fn one_step<T>(&self, uid: Uuid, step: impl Future<Output = Result<T>>) -> Result<T> {
+        let of_machine = Arc::clone(lock(&self.calls).entry(uid).or_default());
+        let Ok(held) = tokio::time::timeout(MAX_WAIT_FOR_CALL, of_machine.lock_owned()).await else {
+            let words = "an earlier call of this machine to libvirt has not ended yet";
+            return Err(Error::new(ErrorKind::Timeout, words));
+        };
+        let answer = HELD.scope(Arc::new(held), step).await;
+        // Whoever waits for the lock, or still holds it, has a clone.
+        lock(&self.calls).retain(|_, one| Arc::strong_count(one) > 1);
+        answer
+    }
+
+    /// The domain with this UUID, as far as it is known, and its hypervisor.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Ambiguous`] if it is on two hypervisors.
+    pub(crate) fn find(&self, uuid: Uuid) -> Result<Option<(&Host, Domain)>> {
+        let known = |host: &Host| host.hypervisor.state().inventory.by_uuid(uuid).cloned();
+        let mut found = self.hosts.iter().filter_map(|host| Some((host, known(host)?)));
+        match (found.next(), found.next()) {
+            (Some((first, _)), Some((second, _))) => {
+                let words =
+                    format!("domain {uuid} is on the hypervisors {:?} and {:?}", first.name(), second.name());
+                Err(Error::new(ErrorKind::Ambiguous, words))
+            }
+            (first, _) => Ok(first),
+        }
+    }
+
+    /// What look-ups of the machine's Node say of it.
+    pub(crate) fn look_up(&self, uuid: Uuid, mark: &Mark) -> Result<InstanceLookup> {
+        let provider_id = Some(format_provider_id(uuid).as_str().to_owned());
+        let node = NodeIdentity { name: mark.name().to_owned(), provider_id, ..NodeIdentity::default() };
+        match View::new(&self.hypervisors, &self.config.addresses).look_up(&node) {
+            Answer::Settled(lookup) => Ok(lookup),
+            Answer::Starting(error) => Err(error),
+            Answer::Nowhere => Ok(InstanceLookup::Absent),
+        }
+    }
+
+    /// Succeeds if all of these hypervisors confirm that they have no domain with this UUID.
+    ///
+    /// # Errors
+    /// Why that is not sure. Also if one of them has the domain, which is seen by then.
+    pub(crate) async fn confirm_absent(&self, hosts: &[&Host], uuid: Uuid) -> Result<()> {
+        let answers = join_all(hosts.iter().map(|host| async move {
+            host.check_live()?;
+            let failed = |failure: crate::calls::Failure| {
+                let words = format!("hypervisor {:?}: {}", host.name(), failure.message);
+                Error::new(failure.kind, words)
+            };
+            host.hypervisor.confirm().await.map_err(failed)?;
+            let probed = host.hypervisor.probe(vec![vec![Key::Uuid(uuid)]]).await.map_err(failed)?;
+            probed.doubts.into_iter().flatten().next().map_or(Ok(()), |doubt| Err(failed(doubt)))
+        }));
+        answers.await.into_iter().collect()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // every change is whole, so what a panic leaves is still right
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

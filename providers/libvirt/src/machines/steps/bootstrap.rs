@@ -1,0 +1,73 @@
+//! The bootstrap data of a machine, on its hypervisor.
+
+use cloudprovider::{
+    Error, ErrorKind, Result,
+    machines::{BootstrapData, BootstrapFormat},
+};
+
+use super::{MachineRecord, Request};
+use crate::machines::{
+    domain_xml::PlannedBootstrap,
+    fleet::{Fleet, Host},
+    names::VolumeNames,
+    seed::{Seed, check_ignition},
+    storage::{ensure_small, has_volume},
+};
+
+/// What takes the place of user data that have served. cloud-init runs once for each instance ID, which stays.
+const NOTHING_FOR_CLOUD_INIT: &str = "#cloud-config\n";
+
+/// What takes the place of a configuration of Ignition, which runs at the first boot only.
+const NOTHING_FOR_IGNITION: &[u8] = br#"{"ignition":{"version":"3.0.0"}}"#;
+
+/// Puts the bootstrap data on the hypervisor. No domain uses them yet.
+pub(super) async fn upload(
+    host: &Host,
+    request: &Request,
+    names: &VolumeNames,
+    data: &BootstrapData,
+) -> Result<PlannedBootstrap> {
+    let pool = request.spec.pool();
+    match data.format() {
+        BootstrapFormat::CloudConfig => {
+            let seed = Seed::nocloud(&request.mark, data, None)?;
+            let path = ensure_small(&host.storage, pool, &names.seed(), seed.expose()).await?;
+            Ok(PlannedBootstrap::Seed(path))
+        }
+        BootstrapFormat::Ignition => {
+            check_ignition(data)?;
+            let path = ensure_small(&host.storage, pool, &names.ignition(), data.expose()).await?;
+            Ok(PlannedBootstrap::Ignition(path))
+        }
+        format => {
+            let words = format!("bootstrap data of the format {format} are not possible on libvirt");
+            Err(Error::new(ErrorKind::Unsupported, words))
+        }
+    }
+}
+
+impl Fleet {
+    /// Replaces bootstrap data that have served, if the spec asks for it. The volume stays, or the domain could not be
+    /// started again.
+    pub(super) async fn wipe_bootstrap_data(
+        &self,
+        host: &Host,
+        request: &Request,
+        record: &mut MachineRecord,
+    ) -> Result<()> {
+        let status = &mut record.status;
+        if !request.spec.remove_bootstrap_data || !request.has_node || status.is_bootstrap_data_removed {
+            return Ok(());
+        }
+        let (storage, pool, names) = (&host.storage, request.spec.pool(), VolumeNames::new(&request.mark));
+        if has_volume(storage, pool, &names.ignition()).await? {
+            ensure_small(storage, pool, &names.ignition(), NOTHING_FOR_IGNITION).await?;
+        } else {
+            let nothing = BootstrapData::new(BootstrapFormat::CloudConfig, NOTHING_FOR_CLOUD_INIT);
+            let seed = Seed::nocloud(&request.mark, &nothing, None)?;
+            ensure_small(storage, pool, &names.seed(), seed.expose()).await?;
+        }
+        status.is_bootstrap_data_removed = true;
+        Ok(())
+    }
+}

@@ -1,0 +1,270 @@
+//! The steps of a machine whose domain is not there yet.
+
+use std::time::{Duration, Instant};
+
+use cloudprovider::{
+    Error, ErrorKind, Result,
+    machines::{BootstrapData, MachineReport, Wait},
+};
+use uuid::Uuid;
+
+use super::{
+    MachineRecord, Request, bootstrap,
+    present::{conflict, starting},
+};
+use crate::{
+    machines::{
+        domain_xml::{DomainPlan, PlannedDisk},
+        fleet::{Fleet, Host},
+        names::VolumeNames,
+        placement::{Placement, Wanted, gather},
+        spec::{DiskFormat, DiskSpec, ImageFormat, ImageSource, RootDiskMode},
+        storage::{
+            Base, Checksum, Disk, Format, Image, Made, Origin, ensure_small, has_any_volume, has_volume,
+        },
+    },
+    size::Size,
+};
+
+/// How soon the next step comes that uses a choice: at once, when the choice is written.
+const CHOSEN_RETRY: Duration = Duration::from_millis(1);
+
+/// How soon a step looks again at a domain that libvirt has and the inventory has not.
+const UNSEEN_RETRY: Duration = Duration::from_secs(1);
+
+const GIB: u64 = 1 << 30;
+
+impl Fleet {
+    /// A step of a machine that no inventory has, and that never existed.
+    pub(super) async fn create(
+        &self,
+        uid: Uuid,
+        request: &Request,
+        record: &mut MachineRecord,
+    ) -> Result<MachineReport> {
+        let Some(bootstrap) = &request.bootstrap else {
+            return Ok(MachineReport::Creating(Wait::bootstrap_data()));
+        };
+        check(request)?;
+        let recorded = record.status.hypervisor.clone().filter(|name| self.host(name).is_some());
+        let known = recorded.or_else(|| self.chosen(uid));
+        let is_new = known.is_none();
+        let bound = match known {
+            Some(name) => Some(name),
+            None => self.search(uid, request).await?.map(|host| host.name().to_owned()),
+        };
+        let host = match self.place(uid, request, bound.as_deref())? {
+            Ok(host) => host,
+            Err(wait) => return Ok(MachineReport::Creating(wait)),
+        };
+        record.status.hypervisor = Some(host.name().to_owned());
+        self.choose(uid, host);
+        if is_new {
+            // Written before anything is made there.
+            let words = format!("hypervisor {:?} is chosen", host.name());
+            let wait = Wait::time(CHOSEN_RETRY, words).with_reason("HypervisorChosen");
+            return Ok(MachineReport::Creating(wait));
+        }
+        self.make(host, uid, request, bootstrap).await
+    }
+
+    /// The hypervisor that has the root disk of the machine, if there is one.
+    ///
+    /// # Errors
+    /// Also if a hypervisor that may have it cannot be asked.
+    async fn search(&self, uid: Uuid, request: &Request) -> Result<Option<&Host>> {
+        let names = VolumeNames::new(&request.mark);
+        let candidates = self.candidates(request);
+        self.confirm_absent(&candidates, uid).await?;
+        let mut found: Option<&Host> = None;
+        for host in candidates {
+            let (storage, pool) = (&host.storage, request.spec.pool());
+            let has_parts = match request.spec.root_disk_mode {
+                RootDiskMode::Overlay => {
+                    let root = request.spec.named_disks().next().map(|(name, _)| names.disk(&name));
+                    has_volume(storage, pool, &root.unwrap_or_default()).await?
+                }
+                // The names of copies are not known.
+                RootDiskMode::Copy => has_any_volume(storage, pool, &|volume| names.has(volume)).await?,
+            };
+            if !has_parts {
+                continue;
+            }
+            if let Some(other) = found.replace(host) {
+                let words = format!(
+                    "volumes of {} are on the hypervisors {:?} and {:?}",
+                    request.mark,
+                    other.name(),
+                    host.name()
+                );
+                return Err(Error::new(ErrorKind::Ambiguous, words));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Chooses the hypervisor of the machine, or stays with the one that has parts of it.
+    fn place(
+        &self,
+        uid: Uuid,
+        request: &Request,
+        bound: Option<&str>,
+    ) -> Result<std::result::Result<&Host, Wait>> {
+        let spec = &request.spec;
+        let of_cluster = &request.cluster.spec;
+        let of_role: &[String] =
+            if request.is_control_plane { &of_cluster.control_plane_failure_domains } else { &[] };
+        let wanted = Wanted {
+            domain: uid,
+            mark: &request.mark,
+            size: Size { cpus: spec.vcpus.into(), memory_mib: spec.memory_mib },
+            is_control_plane: request.is_control_plane,
+            hypervisor: spec.hypervisor.as_deref(),
+            failure_domain: request.failure_domain.as_deref(),
+            of_cluster: &of_cluster.hypervisors,
+            of_role,
+            bound,
+        };
+        let hosts = || gather(&self.hypervisors, &request.mark);
+        let name = match self.placer.place(hosts, &self.config.machines, &wanted, Instant::now())? {
+            Placement::On(name) => name,
+            Placement::Wait(wait) => return Ok(Err(wait)),
+        };
+        let host = self.host(&name);
+        host.map(Ok).ok_or_else(|| Error::new(ErrorKind::Internal, "an unknown hypervisor was chosen"))
+    }
+
+    /// Makes what is missing on the hypervisor, up to the domain.
+    async fn make(
+        &self,
+        host: &Host,
+        uid: Uuid,
+        request: &Request,
+        bootstrap: &BootstrapData,
+    ) -> Result<MachineReport> {
+        host.check_live()?;
+        let (mark, spec) = (&request.mark, &request.spec);
+        if let Some(found) = host.domains.find(uid, Some(mark.name().to_owned())).await? {
+            if !mark.owns(found.mark.as_ref()) {
+                return Err(conflict(host, &found.name, request, found.mark.as_ref()));
+            }
+            let wait = starting(&found.name, host).look_again_after(UNSEEN_RETRY);
+            return Ok(MachineReport::Creating(wait));
+        }
+        let base = match self.image(host, request).await? {
+            Made::Ready(base) => base,
+            Made::Working(wait) => return Ok(MachineReport::Creating(wait)),
+        };
+        let names = VolumeNames::new(mark);
+        let mut disks = Vec::new();
+        for (number, (name, disk)) in spec.named_disks().enumerate() {
+            let base = (number == 0).then_some(&base);
+            match self.disk(host, request, number, (&names.disk(&name), disk), base).await? {
+                Made::Ready(made) => disks.push(planned(name, disk, made)),
+                Made::Working(wait) => return Ok(MachineReport::Creating(wait)),
+            }
+        }
+        let storage = &host.storage;
+        let bootstrap = bootstrap::upload(host, request, &names, bootstrap).await?;
+        let console = if spec.serial_log {
+            Some(ensure_small(storage, spec.pool(), &names.console(), b"").await?)
+        } else {
+            None
+        };
+        let plan = DomainPlan {
+            mark,
+            uuid: uid,
+            spec,
+            is_control_plane: request.is_control_plane,
+            capabilities: host.domains.capabilities().await?,
+            disks,
+            bootstrap,
+            console,
+        };
+        host.domains.define(plan.xml()?, spec.autostart).await?;
+        Ok(MachineReport::Creating(starting(mark.name(), host)))
+    }
+
+    /// The image of the root disk.
+    async fn image(&self, host: &Host, request: &Request) -> Result<Made<Base>> {
+        let spec = &request.spec;
+        let (origin, checksum) = match spec.image.source()? {
+            ImageSource::Volume(volume) => {
+                let pool = volume.pool.as_deref().unwrap_or(spec.pool());
+                let field = "spec.image.volume";
+                let base = self.storage.existing_image(&host.storage, field, pool, &volume.name).await?;
+                return Ok(Made::Ready(base));
+            }
+            ImageSource::Url(url, checksum) => (Origin::url("spec.image.url", url)?, checksum),
+            ImageSource::File(file, checksum) => (Origin::file("spec.image.file", file)?, checksum),
+        };
+        let checksum = Checksum::parse("spec.image.checksum", checksum)?;
+        let format = match spec.image.format {
+            ImageFormat::Qcow2 => Format::Qcow2,
+            ImageFormat::Raw => Format::Raw,
+        };
+        let image = Image { origin, checksum, format };
+        self.storage.imported_image(&host.storage, spec.pool(), &image, &request.mark.uid).await
+    }
+
+    /// A disk: with what is in the image, or an empty one.
+    async fn disk(
+        &self,
+        host: &Host,
+        request: &Request,
+        number: usize,
+        (volume, disk): (&str, &DiskSpec),
+        base: Option<&Base>,
+    ) -> Result<Made<Disk>> {
+        let (storage, calls) = (&self.storage, &host.storage);
+        let field = format!("spec.disks[{number}].sizeGiB");
+        let size = (field.as_str(), disk.size_gib.saturating_mul(GIB));
+        let format = match disk.format {
+            DiskFormat::Qcow2 => Format::Qcow2,
+            DiskFormat::Raw => Format::Raw,
+        };
+        let pool = disk.pool();
+        match (base, request.spec.root_disk_mode) {
+            (None, _) => storage.blank(calls, pool, volume, format, size.1).await.map(Made::Ready),
+            (Some(base), RootDiskMode::Overlay) => {
+                storage.overlay(calls, pool, volume, size, base).await.map(Made::Ready)
+            }
+            (Some(base), RootDiskMode::Copy) => {
+                storage.copy(calls, pool, volume, format, size, base, &request.mark.uid).await
+            }
+        }
+    }
+}
+
+fn planned(name: String, disk: &DiskSpec, made: Disk) -> PlannedDisk {
+    let format = |format| match format {
+        Format::Qcow2 => ImageFormat::Qcow2,
+        Format::Raw => ImageFormat::Raw,
+    };
+    let backing = made.backing.map(|backing| (backing.path, format(backing.format)));
+    PlannedDisk { name, path: made.path, format: format(made.format), backing, bus: disk.bus }
+}
+
+/// Checks what the CRD cannot, before anything is made.
+fn check(request: &Request) -> Result<()> {
+    let spec = &request.spec;
+    let invalid = |words: String| Err(Error::new(ErrorKind::InvalidInput, words));
+    if spec.disks.is_empty() {
+        return invalid("spec.disks: is empty; give at least the root disk".to_owned());
+    }
+    spec.image.source()?;
+    let names: Vec<_> = spec.named_disks().map(|(name, _)| name).collect();
+    for (number, name) in names.iter().enumerate() {
+        if names[..number].contains(name) {
+            return invalid(format!("spec.disks[{number}].name: {name:?} is the name of another disk"));
+        }
+    }
+    for (number, interface) in spec.interfaces.iter().enumerate() {
+        interface.source(number)?;
+        if interface.reservation.is_some() {
+            let words = format!("spec.interfaces[{number}].reservation: is not possible yet");
+            return Err(Error::new(ErrorKind::Unsupported, words));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,6 @@
+//! The steps of machines on libvirt's test driver, with a storage in memory: the driver can neither upload nor download.
+
+mod conformance;
+mod crashes;
+mod single;
+mod support;

@@ -1,0 +1,168 @@
+//! A provider with hypervisors of the test driver, and a machine that is taken through its steps.
+
+use std::{fmt::Write as _, sync::Arc, time::Duration};
+
+use cloudprovider::{
+    CloudProvider, Machines, Result, StartContext,
+    machines::{
+        BootstrapData, BootstrapFormat, ClusterContext, Deletion, MachineReport, MachineRequest, Mark,
+        PresentMachine, Record,
+    },
+};
+use serde_json::{Value, json};
+use tempfile::NamedTempFile;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::{
+    Config, LibvirtProvider,
+    machines::{
+        steps::{MachineRecord, Request},
+        storage::{
+            StorageCalls,
+            testing::{FakeHypervisor, POOL},
+        },
+    },
+};
+
+/// How long anything may take.
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The pause between two steps.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// The image of all machines.
+pub(super) const IMAGE: &str = "debian-12.raw";
+
+/// User data that can be found again.
+pub(super) const USER_DATA: &str = "#cloud-config\n# the join token is hunter2hunter2\n";
+
+/// An empty storage, but for the image.
+pub(super) fn storage() -> FakeHypervisor {
+    let storage = FakeHypervisor::new();
+    storage.put(POOL, IMAGE, &[7; 4096]);
+    storage
+}
+
+/// A hypervisor of the test driver that has domains with this much memory in MiB.
+pub(super) fn hypervisor(domains: &[u64]) -> NamedTempFile {
+    let mut xml = String::from(
+        "<node><cpu><mhz>2000</mhz><model>x</model><active>16</active><nodes>1</nodes><sockets>1</sockets>
+         <cores>16</cores><threads>1</threads></cpu><memory>67108864</memory>
+         <network><name>default</name><forward/><bridge name='virbr0'/>
+         <ip address='192.168.122.1' netmask='255.255.255.0'>
+         <dhcp><range start='192.168.122.2' end='192.168.122.254'/></dhcp></ip></network>",
+    );
+    for (number, memory) in domains.iter().enumerate() {
+        let _ = write!(
+            xml,
+            "<domain type='test'><name>other-{number}</name><memory unit='MiB'>{memory}</memory>
+             <os><type>hvm</type></os></domain>"
+        );
+    }
+    xml += "</node>";
+    let file = NamedTempFile::new().expect("a temporary file");
+    std::fs::write(file.path(), xml).expect("writable");
+    file
+}
+
+/// A running provider. Stopped when dropped.
+pub(super) struct Daemon {
+    pub(super) provider: LibvirtProvider,
+    stop: CancellationToken,
+    _files: Vec<NamedTempFile>,
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+impl Daemon {
+    /// A provider with hypervisors `kvm1`, `kvm2` and so on, each with its storage, all live.
+    pub(super) async fn start(hypervisors: Vec<(NamedTempFile, Arc<dyn StorageCalls>)>) -> Self {
+        let mut config = "hypervisors:\n".to_owned();
+        for (number, (file, _)) in hypervisors.iter().enumerate() {
+            let _ =
+                writeln!(config, "- {{name: kvm{}, uri: 'test://{}'}}", number + 1, file.path().display());
+        }
+        let (files, storages): (Vec<_>, Vec<_>) = hypervisors.into_iter().unzip();
+        let config = Config::parse(&config, None).expect("valid");
+        let provider = LibvirtProvider::with_storage(config, &move |workers| {
+            let number: usize = workers.hypervisor().name()[3..].parse().expect("a number");
+            Arc::clone(&storages[number - 1])
+        });
+        let stop = CancellationToken::new();
+        provider.start(StartContext::new(stop.clone(), "kubernetes")).await.expect("starts");
+        let began = Instant::now();
+        while !provider.hypervisors().all(|one| one.is_live()) {
+            assert!(began.elapsed() < PATIENCE, "not live");
+            sleep(PAUSE).await;
+        }
+        Self { provider, stop, _files: files }
+    }
+}
+
+/// A machine's object, as the controller keeps it.
+#[derive(Clone)]
+pub(super) struct Object {
+    pub(super) request: Request,
+    pub(super) record: MachineRecord,
+}
+
+impl Object {
+    /// A worker with these fields beside the required ones.
+    pub(super) fn new(more: &Value) -> Self {
+        let mut spec = json!({
+            "vcpus": 1, "memoryMiB": 64, "image": { "volume": { "name": IMAGE } }, "disks": [{ "sizeGiB": 2 }],
+        });
+        for (name, field) in more.as_object().into_iter().flatten() {
+            spec[name] = field.clone();
+        }
+        let spec = serde_json::from_value(spec).expect("valid");
+        let mark = Mark::machine(Uuid::new_v4().to_string(), "default", "prod", "node-1");
+        let cluster = ClusterContext::new(serde_json::from_value(json!({})).expect("valid"));
+        let data = BootstrapData::new(BootstrapFormat::CloudConfig, USER_DATA);
+        let request = MachineRequest::new(mark, spec, cluster).with_bootstrap(data);
+        Self { request, record: Record::default() }
+    }
+
+    /// One step towards existing.
+    pub(super) async fn step(&mut self, daemon: &Daemon) -> Result<MachineReport> {
+        let report = daemon.provider.fleet().ensure_machine(&self.request, &mut self.record).await?;
+        if let MachineReport::Present(machine) = &report {
+            let id = machine.instance.provider_id.as_ref().expect("it has one");
+            self.request.provider_id = Some(id.as_str().to_owned());
+        }
+        self.request.is_provisioned |= report.is_done();
+        Ok(report)
+    }
+
+    /// Steps until nothing is left to do.
+    pub(super) async fn made(&mut self, daemon: &Daemon) -> PresentMachine {
+        let began = Instant::now();
+        loop {
+            let answer = self.step(daemon).await;
+            match answer {
+                Ok(MachineReport::Present(machine)) if machine.wait.is_none() => return *machine,
+                answer => assert!(began.elapsed() < PATIENCE, "it is not made: {answer:?}"),
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    /// Steps until it is gone.
+    pub(super) async fn removed(&mut self, daemon: &Daemon) {
+        let began = Instant::now();
+        loop {
+            let answer = daemon.provider.fleet().delete_machine(&self.request, &mut self.record).await;
+            match answer {
+                Ok(Deletion::Gone) => return,
+                answer => assert!(began.elapsed() < PATIENCE, "it is not gone: {answer:?}"),
+            }
+            sleep(PAUSE).await;
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! The kinds of the libvirt provider on the real API server, and one machine on a real libvirtd: from an image to nothing.
+
+use std::{fs, process::Command, time::Duration};
+
+use anyhow::{Context, Result, bail, ensure};
+use ccm::machines::crds::Definitions;
+use cloudprovider::{
+    CloudProvider, DynMachines, InstanceLookup, Instances, NodeIdentity, StartContext,
+    machines::{
+        BootstrapData, BootstrapFormat, ClusterContext, Deletion, MachineReport, MachineRequest, Mark,
+        PresentMachine, Record,
+    },
+};
+use cloudprovider_libvirt::{Config, LibvirtProvider};
+use libtest_mimic::Trial;
+use serde_json::{Value, json};
+use test_env::{Libvirtd, MicroGuestImage};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::kinds::{Kinds, refused};
+use crate::{
+    api::{Api, Target},
+    guest::GUEST_PATIENCE,
+    trial::{Outcome, on, runtime, trial},
+};
+
+const UID: &str = "5d0b0b0e-3c53-4c5c-9b5e-2f0f6c9a7a10";
+
+/// Only the guest could print this line: it is not in the user data.
+const USER_DATA: &str = "#!/bin/sh\necho \"GUEST says $(hostname) $((6 * 7))\"\n";
+const SAYS: &str = "GUEST says worker-1 42";
+
+/// How soon the next step comes if nothing tells that it is due.
+const INTERVAL: Duration = Duration::from_millis(300);
+
+pub(super) fn trials() -> Vec<Trial> {
+    let definitions = on(Target::ApiServer, "machines::libvirt::the_api_server_checks_specs", |api| {
+        Box::pin(definitions(api))
+    });
+    vec![definitions, trial("apiserver::qemu::a_machine_from_image_to_nothing", from_image_to_nothing)]
+}
+
+async fn definitions(api: &Api) -> Result<()> {
+    let config = Config::parse("hypervisors: [{name: a, uri: 'test:///default'}]", None)?;
+    let provider = LibvirtProvider::new(config);
+    let machines = provider.machines().context("libvirt has machines")?;
+    let definitions = Definitions::new("libvirt", &machines.kinds(), &machines.schemas())?;
+    let kinds = Kinds::in_group(api.client.clone(), machines.kinds().group);
+    kinds.establish(&definitions).await?;
+    let outcome = specs(&kinds).await;
+    kinds.remove(&definitions).await?;
+    outcome
+}
+
+/// A spec with these fields beside the required ones.
+fn machine(more: &Value) -> Value {
+    let mut spec = json!({
+        "vcpus": 2, "memoryMiB": 2048, "image": {"volume": {"name": "debian-12.qcow2"}}, "disks": [{"sizeGiB": 20}],
+    });
+    for (name, field) in more.as_object().into_iter().flatten() {
+        spec[name] = field.clone();
+    }
+    json!({ "spec": spec })
+}
+
+async fn specs(kinds: &Kinds) -> Result<()> {
+    let sum = format!("sha256:{}", "a".repeat(64));
+    let url = json!({"url": "https://example.org/a.qcow2", "checksum": sum});
+    for (name, more) in [
+        ("small", json!({})),
+        ("from-url", json!({"image": url, "cpu": {"mode": "host-model"}, "firmware": "uefi"})),
+        (
+            "interfaces",
+            json!({"interfaces": [
+                {"network": "default", "reservation": {}}, {"bridge": "br0"}, {"macvtap": {"device": "eth0"}},
+            ]}),
+        ),
+    ] {
+        kinds.apply("LibvirtMachine", name, &machine(&more)).await.with_context(|| name.to_owned())?;
+    }
+    let template = json!({"spec": {"template": machine(&json!({}))}});
+    kinds.apply("LibvirtMachineTemplate", "workers", &template).await?;
+    kinds.apply("LibvirtCluster", "prod", &json!({"spec": {"hypervisors": ["kvm1"]}})).await?;
+    for (more, words) in [
+        (json!({"vcpus": 0}), "spec.vcpus"),
+        (json!({"memory": 1}), "spec.memory"),
+        (json!({"disks": []}), "spec.disks"),
+        (json!({"image": {}}), "give one of volume, url and file"),
+        (json!({"image": {"url": "https://example.org/a"}}), "checksum is required with url and file"),
+        (json!({"image": {"url": "https://u:p@example.org/a", "checksum": sum}}), "spec.image.url"),
+        (json!({"interfaces": [{"network": "a", "bridge": "b"}]}), "give one of network, bridge and macvtap"),
+        (json!({"interfaces": [{"bridge": "b", "reservation": {}}]}), "reservation needs network"),
+        (json!({"cpu": {}}), "give either mode or model"),
+        (json!({"firmware": "efi"}), "spec.firmware"),
+    ] {
+        let answer = kinds.apply("LibvirtMachine", "wrong", &machine(&more)).await;
+        refused(&more.to_string(), answer, &[words])?;
+    }
+    let larger = kinds.apply("LibvirtMachine", "small", &machine(&json!({"vcpus": 4}))).await;
+    refused("another number of CPUs", larger, &["cannot change; make a new template"])
+}
+
+fn from_image_to_nothing() -> Outcome {
+    let libvirtd = Libvirtd::start()?;
+    let image = MicroGuestImage::find()?;
+    make_pool(&libvirtd)?;
+    runtime(false)?.block_on(async {
+        let text = format!(
+            "hypervisors: [{{name: kvm1, uri: '{}', zone: rack-1}}]\n\
+            machines: {{reservedMemoryMiB: 0}}\n",
+            libvirtd.uri()
+        );
+        let provider = LibvirtProvider::new(Config::parse(&text, None)?);
+        let stop = CancellationToken::new();
+        provider.start(StartContext::new(stop.clone(), "kubernetes")).await?;
+        let outcome = life(&provider, &libvirtd, &image).await;
+        stop.cancel();
+        provider.ended().await;
+        outcome
+    })?;
+    Ok(())
+}
+
+/// The pool `default`, empty.
+fn make_pool(libvirtd: &Libvirtd) -> Result<()> {
+    libvirtd.define_xml(
+        "pool-define",
+        "<pool type='dir'><name>default</name><target><path>/var/lib/libvirt/images</path></target></pool>",
+    )?;
+    fs::create_dir_all(libvirtd.data_folder().join("images"))?;
+    libvirtd.virsh_output(&["pool-start", "default"]).map(drop)
+}
+
+/// What there is on the hypervisor: domains, volumes, DHCP reservations and NVRAM.
+fn things(libvirtd: &Libvirtd) -> Result<Vec<String>> {
+    let domains = libvirtd.virsh_output(&["list", "--all", "--name"])?;
+    libvirtd.virsh_output(&["pool-refresh", "default"])?;
+    let volumes = libvirtd.virsh_output(&["vol-list", "default"])?;
+    let network = libvirtd.virsh_output(&["net-dumpxml", "default"])?;
+    let nvram = fs::read_dir(libvirtd.data_folder().join("qemu/nvram")).into_iter().flatten();
+    let mut all: Vec<String> = domains.split_whitespace().map(str::to_owned).collect();
+    all.extend(volumes.lines().skip(2).filter_map(|line| line.split_whitespace().next()).map(str::to_owned));
+    all.extend(network.lines().filter(|line| line.contains("<host ")).map(|line| line.trim().to_owned()));
+    all.extend(nvram.flatten().map(|file| file.path().display().to_string()));
+    // Images stay: they are shared.
+    all.retain(|one| !one.starts_with("ccm-image-"));
+    all.sort();
+    Ok(all)
+}
+
+fn sha256(path: &std::path::Path) -> Result<String> {
+    let output = Command::new("sha256sum").arg(path).output()?;
+    let text = String::from_utf8(output.stdout)?;
+    let digits = text.split_whitespace().next().context("sha256sum prints nothing")?;
+    Ok(format!("sha256:{digits}"))
+}
+
+async fn life(provider: &LibvirtProvider, libvirtd: &Libvirtd, image: &MicroGuestImage) -> Result<()> {
+    let machines = provider.machines().context("libvirt has machines")?;
+    let before = things(libvirtd)?;
+    let spec = json!({
+        "vcpus": 1, "memoryMiB": 256,
+        "image": { "file": image.disk, "checksum": sha256(&image.disk)?, "format": "raw" },
+        "disks": [{ "sizeGiB": 1 }, { "sizeGiB": 1, "name": "data" }],
+    });
+    let mark = Mark::machine(UID, "default", "prod", "worker-1");
+    let mut request = MachineRequest::new(mark, spec, ClusterContext::new(json!({})))
+        .with_bootstrap(BootstrapData::new(BootstrapFormat::CloudConfig, USER_DATA));
+    let mut record = Record::default();
+    let began = Instant::now();
+    let machine = made(machines, &mut request, &mut record).await.with_context(|| console(libvirtd))?;
+    println!("from nothing to an address: {:?}", began.elapsed());
+
+    let id = format!("libvirt:///{UID}");
+    ensure!(request.provider_id.as_ref() == Some(&id), "{:?}", request.provider_id);
+    ensure!(machine.failure_domain.as_deref() == Some("rack-1"), "{:?}", machine.failure_domain);
+    let node = NodeIdentity {
+        name: "worker-1".to_owned(),
+        system_uuid: Some(UID.to_owned()),
+        ..NodeIdentity::default()
+    };
+    match provider.lookup(&[&node]).await.pop() {
+        Some(InstanceLookup::Present(instance)) => {
+            ensure!(instance.provider_id.is_some_and(|found| found.as_str() == id), "another provider ID");
+        }
+        other => bail!("its Node is {other:?}"),
+    }
+    while !console(libvirtd).contains(SAYS) {
+        ensure!(began.elapsed() < GUEST_PATIENCE, "no user data: {}", console(libvirtd));
+        tokio::time::sleep(INTERVAL).await;
+    }
+    ensure!(things(libvirtd)?.len() == before.len() + 5, "{:?}", things(libvirtd)?);
+
+    request.bootstrap = None;
+    loop {
+        match machines.delete_machine(&request, &mut record).await? {
+            Deletion::Gone => break,
+            Deletion::Deleting(wait) => println!("{}", wait.message),
+        }
+        ensure!(began.elapsed() < GUEST_PATIENCE, "it is not deleted");
+        tokio::time::sleep(INTERVAL).await;
+    }
+    ensure!(things(libvirtd)? == before, "left: {:?}", things(libvirtd)?);
+    Ok(())
+}
+
+/// Steps until nothing is left to do.
+async fn made(
+    machines: &dyn DynMachines,
+    request: &mut MachineRequest<Value, Value>,
+    record: &mut Record<Value>,
+) -> Result<PresentMachine> {
+    let began = Instant::now();
+    let mut said = String::new();
+    loop {
+        let now = match machines.ensure_machine(request, record).await {
+            Ok(MachineReport::Present(machine)) => {
+                request.provider_id = machine.instance.provider_id.as_ref().map(|id| id.as_str().to_owned());
+                match &machine.wait {
+                    None => return Ok(*machine),
+                    Some(wait) => wait.message.to_string(),
+                }
+            }
+            Ok(MachineReport::Creating(wait)) => wait.message.to_string(),
+            Ok(MachineReport::Lost { message }) => bail!("lost: {message}"),
+            Err(error) if error.is_retryable() => error.report(),
+            Err(error) => bail!("{}", error.report()),
+        };
+        if said != now {
+            println!("{:?}: {now}", began.elapsed());
+            said = now;
+        }
+        ensure!(began.elapsed() < GUEST_PATIENCE, "it waits: {said}");
+        tokio::time::sleep(INTERVAL).await;
+    }
+}
+
+/// What the guest has printed.
+fn console(libvirtd: &Libvirtd) -> String {
+    let images = fs::read_dir(libvirtd.data_folder().join("images")).into_iter().flatten().flatten();
+    let log = images.map(|file| file.path()).find(|path| path.to_string_lossy().contains("console.log"));
+    let bytes = log.and_then(|log| fs::read(log).ok()).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
