@@ -264,7 +264,7 @@ async fn whole(tool: &Tool, source: &Installed, target: &Installed) -> anyhow::R
     let _kubelets = Kubelets::start(&nodes, &cloud);
 
     let daemon = source.daemon(&cloud).await?;
-    generate(tool, source, &workload).await?;
+    generate(tool, source, &workload)?;
     at_source.apply_secrets("prod", &workload).await?;
     at_source.control_plane_is_there("prod").await?;
     let machines = running(&at_source).await?;
@@ -329,7 +329,7 @@ async fn whole(tool: &Tool, source: &Installed, target: &Installed) -> anyhow::R
 }
 
 /// Makes a cluster from the template, and looks at another flavour.
-async fn generate(tool: &Tool, source: &Installed, workload: &ControlPlane) -> anyhow::Result<()> {
+fn generate(tool: &Tool, source: &Installed, workload: &ControlPlane) -> anyhow::Result<()> {
     let kubeconfig = source.control_plane.kubeconfig();
     let version = format!("--kubernetes-version={VERSION}");
     let arguments =

@@ -3,7 +3,7 @@
 //! Each connection has its own place for one request, and the number of connections is limited. More requests
 //! at the same time, which HTTP/2 permits, take additional places. Their number is limited for each source
 //! and in total, so that no client can block the requests of another one. A place is free again when the
-//! client has read the response.
+//! HTTP library has the whole response, or the client does not want it any more.
 
 use std::{
     collections::{BTreeMap, HashMap},

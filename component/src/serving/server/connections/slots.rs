@@ -108,7 +108,7 @@ struct Connection {
     is_done: bool,
     /// Whether data for the client is still to be sent.
     has_unsent: bool,
-    /// Requests in progress: the response is not ready, or the client has not read it.
+    /// Requests in progress: the response is not ready, or the HTTP library does not have all of it.
     requests: usize,
     /// The number of these whose response is not ready.
     owed: usize,
@@ -128,7 +128,8 @@ pub(super) struct Slot {
     evicted: CancellationToken,
 }
 
-/// A request in progress. Dropped when the whole response is written or the client does not want it any more.
+/// A request in progress. Dropped when the HTTP library has the whole response, or the client does not want it
+/// any more.
 #[derive(Debug)]
 pub(super) struct UnderWay {
     slot: Arc<Slot>,
@@ -389,6 +390,8 @@ impl Drop for UnderWay {
             one.requests -= 1;
             one.owed -= usize::from(is_owed);
             one.is_done = one.requests == 0;
+            // Its end is still to be sent. The flush that follows tells.
+            one.has_unsent |= !is_owed;
         });
     }
 }

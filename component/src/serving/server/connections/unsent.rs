@@ -2,6 +2,9 @@
 //!
 //! A response is complete for the HTTP library as soon as it is buffered. Until the client has taken it, the
 //! connection is not idle: if it were evicted then, the client would get a part of the response.
+//!
+//! With HTTP/2 the last few KiB of a response may wait for the client's window inside the library. That does
+//! not show here.
 
 use std::{
     io,

@@ -112,7 +112,7 @@ fn is_between_keys(one: char) -> bool {
 
 /// Long, and mixed as in Base64 or hexadecimal digits: a key or a hash, not the name of a function.
 fn looks_like_key(word: &str) -> bool {
-    let count = |is: fn(&u8) -> bool| word.bytes().filter(|b| is(b)).count();
+    let count = |is: fn(&u8) -> bool| word.bytes().filter(&is).count();
     let (digits, lower, upper) =
         (count(u8::is_ascii_digit), count(u8::is_ascii_lowercase), count(u8::is_ascii_uppercase));
     let is_mixed = digits >= 1 && lower >= 1 && upper >= 1;
