@@ -377,8 +377,7 @@ async fn an_event_that_cannot_be_read_is_the_last_one() {
         (event("ADDED", object("Node", node("n1"))), event("ADDED", object("Node", node("n2"))));
     let events = watched(vec![[first, event("ADDED", b"what?".to_vec()), last].concat()]).await;
     assert!(events[0].is_ok() && events.len() == 2, "{events:?}");
-    let error = events[1].as_ref().expect_err("an error");
-    assert!(component::api_client::describe(error).contains("does not begin as an object"), "{error}");
+    assert!(matches!(events[1], Err(kube::Error::SerdeError(_))), "{events:?}");
     // Longer than an event may be.
     let events = watched(vec![vec![0xff; 100]]).await;
     assert!(matches!(events[..], [Err(kube::Error::SerdeError(_))]), "{events:?}");

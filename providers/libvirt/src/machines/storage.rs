@@ -48,11 +48,13 @@ mod copies;
 mod disks;
 mod fetch;
 mod header;
+mod image;
 mod images;
 mod leftovers;
 mod presence;
 mod removal;
 mod small;
+mod sweeps;
 mod volume;
 mod work;
 
@@ -63,7 +65,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use self::{
     fetch::{Fetch, Fetcher},
-    leftovers::Sweeps,
+    sweeps::Sweeps,
     work::LongWork,
 };
 
@@ -72,7 +74,7 @@ pub(crate) use self::{
     checksum::Checksum,
     disks::Disk,
     fetch::Origin,
-    images::{Base, Image},
+    image::{Base, Image},
     presence::{has_any_volume, has_volume},
     removal::Removal,
     small::{MAX_SMALL, ensure_small},

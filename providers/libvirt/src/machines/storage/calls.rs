@@ -3,10 +3,10 @@
 
 mod libvirt;
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use bytes::Bytes;
-use cloudprovider::{Error, ErrorKind, async_trait};
+use cloudprovider::{Error, ErrorKind, Result, async_trait};
 use secrecy::zeroize::Zeroizing;
 use tokio::sync::mpsc;
 
@@ -110,4 +110,10 @@ pub(crate) trait StorageCalls: fmt::Debug + Send + Sync {
 
     /// Reads a volume from its beginning: at most this many bytes.
     async fn download(&self, pool: &str, name: &str, most: usize) -> CallResult<Zeroizing<Vec<u8>>>;
+}
+
+/// The names of all volumes of a pool.
+pub(super) async fn list(calls: &Arc<dyn StorageCalls>, pool: &str) -> Result<Vec<String>> {
+    let place = Place { hypervisor: calls.hypervisor(), pool };
+    calls.list(pool).await.map_err(|error| error.into_error("cannot list the volumes", &place))
 }

@@ -7,9 +7,9 @@ use cloudprovider::{Error, ErrorKind, Result};
 use super::{
     MachineStorage, Made,
     attempts::{Attempts, marker, new_attempt},
-    calls::{CallError, Place, StorageCalls},
+    calls::{CallError, Place, StorageCalls, list},
     disks::{Disk, check_shape, check_size, rounded},
-    images::{Base, list},
+    image::Base,
     volume::{Format, NewVolume},
     work::{Progress, Standing, WorkKey},
 };

@@ -7,7 +7,7 @@ use cloudprovider::{Error, ErrorKind, Result};
 use super::{
     MachineStorage,
     calls::{CallError, CallResult, Place, StorageCalls},
-    images::Base,
+    image::Base,
     volume::{Backing, Format, NewVolume, SIZE_UNIT, Volume, size_text},
 };
 

@@ -1,4 +1,4 @@
-//! Images: volumes that are there already, and imports.
+//! Finds the image that a machine asks for, or has it imported.
 
 mod import;
 
@@ -8,49 +8,11 @@ use cloudprovider::{Error, ErrorKind, Result};
 
 use super::{
     MachineStorage, Made,
-    attempts::Attempts,
-    calls::{CallError, Place, StorageCalls},
-    checksum::Checksum,
-    fetch::Origin,
-    volume::{Format, Volume},
+    calls::{CallError, Place, StorageCalls, list},
+    image::{Base, Image, complete},
+    volume::Format,
     work::{Progress, Standing, WorkKey},
 };
-
-/// The beginning of the names of all imported images, and of no other volume.
-pub(super) const IMAGE_PREFIX: &str = "ccm-image-";
-
-/// An image that a root disk is made from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Base {
-    /// The pool that it is in.
-    pub(crate) pool: String,
-    /// The name of its volume.
-    pub(crate) volume: String,
-    /// Its path on the hypervisor.
-    pub(crate) path: String,
-    /// Its format.
-    pub(crate) format: Format,
-    /// The size of the disk in it, in bytes.
-    pub(crate) capacity: u64,
-}
-
-/// An image to import.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Image {
-    /// Where it comes from.
-    pub(crate) origin: Origin,
-    /// The checksum of its bytes.
-    pub(crate) checksum: Checksum,
-    /// The format that it is said to have.
-    pub(crate) format: Format,
-}
-
-impl Image {
-    /// What the names of its volumes begin with. Wherever it comes from, equal images are one.
-    fn base_name(&self) -> String {
-        format!("{IMAGE_PREFIX}{}-{}", self.checksum.joined('-'), self.format.as_str())
-    }
-}
 
 impl MachineStorage {
     /// A volume that somebody else has made. `field` names the field of the spec in messages.
@@ -81,7 +43,7 @@ impl MachineStorage {
             );
             Error::new(ErrorKind::InvalidInput, words)
         })?;
-        Ok(base(pool, name, volume, format))
+        Ok(Base::new(pool, name, volume, format))
     }
 
     /// An image in this pool, which is imported if it is not there. `waiter` is the identity (UID) of the machine that
@@ -131,51 +93,4 @@ impl MachineStorage {
             Standing::Idle => Err(Error::new(ErrorKind::Internal, "the import has not begun")),
         }
     }
-}
-
-fn base(pool: &str, name: &str, volume: Volume, format: Format) -> Base {
-    let capacity = match format {
-        Format::Qcow2 => volume.capacity,
-        // libvirt looks into raw images too, and may take something in them for another format
-        Format::Raw => volume.length.max(volume.capacity),
-    };
-    Base { pool: pool.to_owned(), volume: name.to_owned(), path: volume.path, format, capacity }
-}
-
-/// The names of all volumes of a pool.
-pub(super) async fn list(calls: &Arc<dyn StorageCalls>, pool: &str) -> Result<Vec<String>> {
-    let place = Place { hypervisor: calls.hypervisor(), pool };
-    calls.list(pool).await.map_err(|error| error.into_error("cannot list the volumes", &place))
-}
-
-/// The complete image among these names, if there is one.
-async fn complete(
-    calls: &Arc<dyn StorageCalls>,
-    pool: &str,
-    base_name: &str,
-    format: Format,
-    names: &[String],
-) -> Result<Option<Base>> {
-    let place = Place { hypervisor: calls.hypervisor(), pool };
-    for (name, length) in Attempts::of(base_name, names.iter().map(String::as_str)).complete {
-        let volume = match calls.volume(pool, &name).await {
-            Ok(volume) => volume,
-            Err(CallError::NoVolume) => continue,
-            Err(error) => return Err(error.into_error(format!("cannot look at image {name:?}"), &place)),
-        };
-        let is_whole = volume.length >= length;
-        if is_whole && (format == Format::Raw || volume.format == format.as_str()) {
-            return Ok(Some(base(pool, &name, volume, format)));
-        }
-        tracing::warn!(
-            hypervisor = place.hypervisor,
-            pool,
-            volume = name,
-            length = volume.length,
-            wanted = length,
-            format = volume.format,
-            "an image is damaged and is not used; delete it when no disk is an overlay on it"
-        );
-    }
-    Ok(None)
 }

@@ -6,7 +6,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
@@ -14,28 +14,13 @@ use super::{
     MachineStorage,
     attempts::{Attempts, parse},
     calls::{CallError, CallResult, StorageCalls},
-    images::IMAGE_PREFIX,
+    image::IMAGE_PREFIX,
     volume::Volume,
     work::WorkKey,
 };
 
 /// The time between the two looks.
 pub(super) const STALL: Duration = Duration::from_secs(300);
-
-/// The pools that somebody watches: hypervisor and pool.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Sweeps(Arc<Mutex<HashSet<(String, String)>>>);
-
-impl Sweeps {
-    /// Whether nobody watches the pool yet. If so, the caller does from now on.
-    fn begin(&self, pool: &(String, String)) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(pool.clone())
-    }
-
-    fn end(&self, pool: &(String, String)) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(pool);
-    }
-}
 
 /// What is left over of images, among these names of a pool.
 fn leftovers(names: &[String]) -> Attempts {

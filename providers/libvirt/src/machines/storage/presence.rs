@@ -4,10 +4,7 @@ use std::sync::Arc;
 
 use cloudprovider::Result;
 
-use super::{
-    calls::{CallError, CallResult, Place, StorageCalls},
-    images::list,
-};
+use super::calls::{CallError, CallResult, Place, StorageCalls, list};
 
 /// Whether the pool has a volume of this name. A pool that the hypervisor does not have has none.
 ///

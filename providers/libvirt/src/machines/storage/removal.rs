@@ -7,8 +7,7 @@ use cloudprovider::{Result, machines::Wait};
 use super::{
     MachineStorage,
     attempts::parse,
-    calls::{CallError, Place, StorageCalls},
-    images::list,
+    calls::{CallError, Place, StorageCalls, list},
 };
 
 /// How soon a step looks again at a volume that is still being copied to.

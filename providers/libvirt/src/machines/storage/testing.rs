@@ -20,7 +20,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::{
     MachineStorage,
     calls::{CallError, CallResult, Part, StorageCalls},
-    leftovers::Sweeps,
+    sweeps::Sweeps,
     volume::{NewVolume, Pool, Volume},
     work::LongWork,
 };

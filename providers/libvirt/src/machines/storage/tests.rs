@@ -15,7 +15,7 @@ use cloudprovider::{Error, Result};
 use super::{
     Base, Checksum, Disk, Format, Image, Made, Origin,
     attempts::Attempts,
-    images::IMAGE_PREFIX,
+    image::IMAGE_PREFIX,
     testing::{Daemon, FakeCalls, FakeFetch, FakeHypervisor, POOL, SIDES, Side, noise, qcow2},
 };
 

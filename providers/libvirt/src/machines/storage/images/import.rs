@@ -6,12 +6,12 @@ use bytes::Bytes;
 use cloudprovider::{Error, ErrorKind, Result};
 use tokio::sync::mpsc;
 
-use super::{Image, complete, list};
 use crate::machines::storage::{
     attempts::{marker, new_attempt},
-    calls::{Part, Place, StorageCalls},
+    calls::{Part, Place, StorageCalls, list},
     fetch::{Fetch, MAX_LENGTH, Source},
     header,
+    image::{Image, complete},
     volume::{NewVolume, size_text},
     work::Progress,
 };

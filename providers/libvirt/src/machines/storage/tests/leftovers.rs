@@ -1,5 +1,5 @@
 use super::*;
-use crate::machines::storage::{images::Base, volume::Format};
+use crate::machines::storage::{image::Base, volume::Format};
 
 /// An attempt that nobody has finished.
 const DEAD: &str = "ccm-image-sha256-00-qcow2.0123456789abcdef";
