@@ -86,8 +86,8 @@
 //!
 //! | Kind | Here it means | Reason of `Ready` | The next try |
 //! |---|---|---|---|
-//! | `InvalidInput` | terminal: the spec is wrong. The message names the field | `InvalidSpec` | when the object changes |
-//! | `Unsupported`, `ImplementedElsewhere` | terminal: the spec asks for what this cloud cannot do | `Unsupported` | when the object changes |
+//! | `InvalidInput` | terminal: the spec is wrong. The message names the field | `InvalidSpec` | when the object changes, or with a resync |
+//! | `Unsupported`, `ImplementedElsewhere` | terminal: the spec asks for what this cloud cannot do | `Unsupported` | when the object changes, or with a resync |
 //! | `NotFound` | something that the spec names is missing, such as an image or a network | `DependencyNotFound` | after 60 s |
 //! | `Conflict` | something foreign is in the way, which the message names | `ForeignObject` | after 60 s |
 //! | `Ambiguous` | two machines carry the same mark. Nothing is done to either | `MachineAmbiguous` | after 60 s |

@@ -253,9 +253,11 @@ impl FakeCloud {
         self.lock().faults.add_nodes(Arc::new(is_concerned), fault.into());
     }
 
-    /// Removes every fault.
+    /// Removes every fault, those of tasks too.
     pub fn mend(&self) {
-        self.lock().faults.clear();
+        let mut state = self.lock();
+        state.faults.clear();
+        state.machines.failures.clear();
     }
 
     /// Delays every call except `start` and `ended`. Look-ups and zones use the instances as they are at the

@@ -46,6 +46,14 @@ const MAX_AT_ONCE: usize = 2_000;
 /// How long steps may go on when the controller is told to stop. The daemon waits a little longer for its controllers.
 const STOP_GRACE: Duration = Duration::from_secs(5);
 
+/// How soon an object is looked at again of which the watch shows an old version. The watch says nothing of a newer version with the
+/// same content.
+const OLD_INTERVAL: Duration = Duration::from_secs(2);
+
+/// How long the watch may be behind. Then what it shows counts again: the versions of an API server that was restored from a
+/// backup can be lower.
+const OLD_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// The flags of this controller.
 #[derive(Clone, Debug)]
 pub struct MachineControllerOptions {
@@ -69,8 +77,8 @@ pub struct MachineController {
     index: Index,
     queue: WorkQueue,
     memories: HashMap<Subject, Memory>,
-    /// The version of the last write of each object.
-    written: HashMap<Subject, WrittenVersion>,
+    /// The newest version of each object that is known from a write or a read, and since when.
+    written: HashMap<Subject, (WrittenVersion, Instant)>,
     /// How often in a row the API server did not do what it was asked for.
     tries: HashMap<Subject, u32>,
     /// Objects at work about which something changed meanwhile.
@@ -160,8 +168,10 @@ impl MachineController {
         self.provider = *replaced.borrow_and_update();
         let mut pushed = self.shared.cloud.changes();
         let stores = self.stores.clone();
-        if stop.run_until_cancelled(inspection.beside(stores.synced())).await.is_none() {
-            return;
+        tokio::select! {
+            () = stop.cancelled() => return,
+            _ = watches.join_next() => return,
+            () = inspection.beside(stores.synced()) => {}
         }
         // Who has which identity has to be known before the first step.
         let mut machines = stores.machines.subscribe();
@@ -175,6 +185,8 @@ impl MachineController {
             self.start_tasks();
             tokio::select! {
                 () = stop.cancelled() => {}
+                // A cache without its watch would stay as it is for ever.
+                Some(_) = watches.join_next() => break,
                 keys = machines.next() => self.changed(SubjectKind::Machine, keys),
                 keys = clusters.next() => self.changed(SubjectKind::Cluster, keys),
                 keys = templates.next() => self.changed(SubjectKind::Template, keys),
@@ -291,10 +303,9 @@ impl MachineController {
             let Some(template) = self.stores.templates.get(&subject.key) else { return Turn::Gone };
             let inputs = Inputs::of_template(&template, self.provider);
             return match memory.filter(|memory| memory.inputs == inputs).map(|memory| memory.due) {
-                _ if self.shared.ignores(&template)
-                    || self.is_old(subject, |version| template.is_older_than(version)) =>
-                {
-                    Turn::Rest
+                _ if self.shared.ignores(&template) => Turn::Rest,
+                _ if self.is_old(subject, |version| template.is_older_than(version)) => {
+                    Turn::At(Instant::now() + OLD_INTERVAL)
                 }
                 Some(Due::At(at)) if at > Instant::now() => Turn::At(at),
                 None | Some(Due::Now | Due::At(_)) => Turn::Now,
@@ -305,7 +316,7 @@ impl MachineController {
             return Turn::Gone;
         };
         if self.is_old(subject, |version| view.is_older_than(version)) {
-            return Turn::Rest;
+            return Turn::At(Instant::now() + OLD_INTERVAL);
         }
         match view.next(&view.object, &view.unread(), &self.shared.scope(self.provider)) {
             Next::Ignore | Next::Rest => Turn::Rest,
@@ -316,7 +327,8 @@ impl MachineController {
 
     /// Whether the watch does not show our last write yet. What it shows is no ground for a decision then.
     fn is_old(&self, subject: &Subject, is_older: impl FnOnce(&str) -> bool) -> bool {
-        self.written.get(subject).is_some_and(|version| is_older(version))
+        let known = self.written.get(subject).filter(|(_, since)| since.elapsed() < OLD_TIMEOUT);
+        known.is_some_and(|(version, _)| is_older(version))
     }
 
     /// Puts an object into the queue if something is due for it, now or later. One at work is looked at again when its work

@@ -42,9 +42,10 @@ pub const PAUSED: &str = "Paused";
 /// The reason of [`READY`] that is true.
 pub const READY_REASON: &str = "Ready";
 
-/// Reasons of [`PAUSED`].
+/// The reason of [`PAUSED`] that is true.
 pub const PAUSED_REASON: &str = "Paused";
-/// The other one.
+
+/// The reason of [`PAUSED`] that is false.
 pub const NOT_PAUSED_REASON: &str = "NotPaused";
 
 /// The infrastructure of the cluster comes first.
@@ -64,6 +65,9 @@ pub const MACHINE_LOST: &str = "MachineLost";
 
 /// Another object has the same identity, and the better claim to it.
 pub const IDENTITY_IN_USE: &str = "IdentityInUse";
+
+/// Somebody removed the annotation with the identity of an object that has been made.
+pub const IDENTITY_MISSING: &str = "IdentityMissing";
 
 /// A fault of the provider.
 pub const PROVIDER_ERROR: &str = "ProviderError";

@@ -11,7 +11,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::names::{
-    CLUSTER_NAME_LABEL, CORE_GROUP, MANAGED_BY, PAUSED_ANNOTATION, WATCH_FILTER_LABEL, identity_annotation,
+    BLOCK_MOVE_ANNOTATION, BLOCK_MOVE_VALUE, CLUSTER_NAME_LABEL, CORE_GROUP, MANAGED_BY, PAUSED_ANNOTATION,
+    WATCH_FILTER_LABEL, identity_annotation,
 };
 use crate::cache::CachedObject;
 
@@ -55,6 +56,11 @@ impl InfraObject {
     /// An annotation.
     pub fn annotation(&self, name: &str) -> Option<&str> {
         self.metadata.annotations.as_ref()?.get(name).map(String::as_str)
+    }
+
+    /// Whether it carries the annotation with which this controller holds `clusterctl move`.
+    pub fn holds_move(&self) -> bool {
+        self.annotation(BLOCK_MOVE_ANNOTATION) == Some(BLOCK_MOVE_VALUE)
     }
 
     /// A label.

@@ -42,6 +42,8 @@ pub struct Outcome {
     pub endpoint: Option<ControlPlaneEndpoint>,
     /// Whether `clusterctl move` must wait. `None` leaves it as it is.
     pub blocks_move: Option<bool>,
+    /// Whether the cloud works on a task for it.
+    pub has_task: bool,
     /// Whether nothing is left of it, so that the finalizer goes.
     pub is_gone: bool,
     /// Whether it failed.
@@ -68,6 +70,7 @@ impl Outcome {
             provider_id: None,
             endpoint: None,
             blocks_move: None,
+            has_task: false,
             is_gone: false,
             has_failed: false,
             due,
@@ -85,7 +88,8 @@ impl Outcome {
             Ok(MachineReport::Creating(wait)) => {
                 let outcome = Self::of(not_ready(&wait.reason, &wait.message), due_after(Some(wait), now));
                 // Until the provider ID is written, only the mark in the cloud says that there is something.
-                Self { blocks_move: Some(object.provider_id().is_none() || is_task(Some(wait))), ..outcome }
+                let has_task = is_task(Some(wait));
+                Self { blocks_move: Some(object.provider_id().is_none() || has_task), has_task, ..outcome }
             }
             Ok(MachineReport::Present(machine)) => Self::of_present(object, machine, now),
             Ok(MachineReport::Lost { message }) => {
@@ -122,7 +126,8 @@ impl Outcome {
         outcome.told.addresses =
             (instance.incomplete.is_none() && !addresses.is_empty()).then(|| addresses.clone());
         outcome.told.failure_domain.clone_from(failure_domain);
-        outcome.blocks_move = Some(is_task(wait.as_ref()));
+        outcome.has_task = is_task(wait.as_ref());
+        outcome.blocks_move = Some(outcome.has_task);
         outcome.provider_id = reported.filter(|_| object.provider_id().is_none());
         outcome
     }
@@ -149,7 +154,8 @@ impl Outcome {
         let mut outcome = Self::of(ready_after(wait), due_after(wait, now));
         outcome.told.is_done = wait.is_none();
         outcome.told.failure_domains = Some(report.failure_domains.clone());
-        outcome.blocks_move = Some(is_task(wait));
+        outcome.has_task = is_task(wait);
+        outcome.blocks_move = Some(outcome.has_task);
         outcome.endpoint = report.control_plane_endpoint.clone().filter(|_| object.endpoint().is_none());
         outcome
     }
@@ -159,7 +165,8 @@ impl Outcome {
         match answer {
             Ok(Deletion::Deleting(wait)) => {
                 let outcome = Self::of(not_ready(DELETING, &wait.message), due_after(Some(wait), now));
-                Self { blocks_move: Some(is_task(Some(wait))), ..outcome }
+                let has_task = is_task(Some(wait));
+                Self { blocks_move: Some(has_task), has_task, ..outcome }
             }
             Ok(Deletion::Gone) => {
                 let outcome = Self::of(not_ready(DELETING, "nothing is left"), Due::WhenChanged);
@@ -173,6 +180,12 @@ impl Outcome {
         let due = due_after_error(error, failures, now);
         let ready = not_ready(reason_of(error.kind()), &error.report());
         Self { has_failed: true, ..Self::of(ready, due) }
+    }
+
+    /// The same while the object is paused: a move waits for a task alone. Everything else is found again by the mark.
+    #[must_use]
+    pub fn while_paused(self) -> Self {
+        Self { blocks_move: Some(self.has_task), ..self }
     }
 
     /// The event about it: one for each change of the status or the reason of `Ready`.
@@ -228,6 +241,12 @@ pub fn adoption(object: &InfraObject, kinds: &Kinds, kind: &Kind) -> Value {
         annotations[BLOCK_MOVE_ANNOTATION] = json!(BLOCK_MOVE_VALUE);
     }
     guarded(object, json!({"metadata": {"finalizers": finalizers, "annotations": annotations}}))
+}
+
+/// The write that lets an object move, if this controller holds it.
+pub(super) fn unblock(object: &InfraObject) -> Option<Value> {
+    let patch = || json!({"metadata": {"annotations": {BLOCK_MOVE_ANNOTATION: null}}});
+    object.holds_move().then(|| guarded(object, patch()))
 }
 
 /// The write that lets an object go for which nothing was made.

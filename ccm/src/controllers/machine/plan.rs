@@ -11,8 +11,9 @@ use tokio::time::Instant;
 use super::{
     conditions::{is_told, not_paused, paused},
     names::{
-        CLUSTER_NAME_LABEL, DELETING, IDENTITY_IN_USE, PAUSED, READY, WAITING_FOR_BOOTSTRAP_DATA,
-        WAITING_FOR_CLUSTER_INFRASTRUCTURE, WAITING_FOR_MACHINES, finalizer, identity_annotation,
+        CLUSTER_NAME_LABEL, DELETING, IDENTITY_IN_USE, IDENTITY_MISSING, PAUSED, READY,
+        WAITING_FOR_BOOTSTRAP_DATA, WAITING_FOR_CLUSTER_INFRASTRUCTURE, WAITING_FOR_MACHINES, finalizer,
+        identity_annotation,
     },
     object::InfraObject,
     surroundings::{Bootstrap, Cluster, Machine},
@@ -27,7 +28,7 @@ pub enum Next {
     Rest,
     /// Nothing, until this time or until something changes.
     At(Instant),
-    /// Say that it is paused, and do nothing.
+    /// Say that it is paused, let it move, and do nothing.
     SayPaused,
     /// Say what it waits for: the condition `Ready`.
     Say(Condition),
@@ -143,10 +144,13 @@ impl MachineSituation<'_> {
             return Next::Ignore;
         }
         if object.is_paused() || self.cluster.is_some_and(|cluster| cluster.is_paused) {
-            return say_paused(object);
+            return self.next_while_paused(scope);
         }
         if let Some(rival) = self.rival {
             return yield_to(rival, object, scope.kinds);
+        }
+        if is_without_identity(object, &finalizer, scope.kinds) {
+            return say(object, IDENTITY_MISSING, about_identity(scope.kinds));
         }
         if object.is_deleting() {
             // Without this name nobody can tell what is its own, and everything would look like somebody else's.
@@ -182,6 +186,22 @@ impl MachineSituation<'_> {
             return Next::Adopt;
         }
         due(Next::Ensure, self.memory, &self.inputs(scope), self.object, scope.now)
+    }
+
+    /// `clusterctl move` pauses, and then waits for the annotation. So a step that is under way comes to its end first.
+    fn next_while_paused(&self, scope: &Scope<'_>) -> Next {
+        let Self { object, .. } = self;
+        let surroundings = (self.machine, self.cluster, self.infra_cluster, self.rival);
+        if !object.holds_move()
+            || object.is_deleting()
+            || !matches!(surroundings, (Some(_), Some(_), Some(_), None))
+        {
+            return say_paused(object);
+        }
+        if matches!(self.bootstrap, Bootstrap::Unread) && needs_bootstrap(object) {
+            return due(Next::ReadBootstrap, self.memory, &self.inputs(scope), object, scope.now);
+        }
+        due(Next::Ensure, self.memory, &self.inputs(scope), object, scope.now)
     }
 
     fn about_bootstrap(&self, machine: &Machine) -> Cow<'static, str> {
@@ -242,10 +262,17 @@ impl ClusterSituation<'_> {
             return Next::Ignore;
         }
         if object.is_paused() || self.cluster.is_some_and(|cluster| cluster.is_paused) {
+            if object.holds_move() && !object.is_deleting() && self.cluster.is_some() && self.rival.is_none()
+            {
+                return due(Next::Ensure, self.memory, &self.inputs(scope), object, scope.now);
+            }
             return say_paused(object);
         }
         if let Some(rival) = self.rival {
             return yield_to(rival, object, scope.kinds);
+        }
+        if is_without_identity(object, &finalizer, scope.kinds) {
+            return say(object, IDENTITY_MISSING, about_identity(scope.kinds));
         }
         if object.is_deleting() {
             if self.machines > 0 {
@@ -290,10 +317,24 @@ fn needs_bootstrap(object: &InfraObject) -> bool {
     !object.is_deleting() && !object.is_provisioned()
 }
 
-/// Two objects with one identity would work on one machine, so only one of them may. The other one never had a step, so nothing
-/// was made for it.
+/// Whether somebody removed the annotation that says what is its own in the cloud. With another identity nothing would be found,
+/// and what is there would be left over.
+fn is_without_identity(object: &InfraObject, finalizer: &str, kinds: &Kinds) -> bool {
+    object.has_finalizer(finalizer) && object.identity(kinds).is_none()
+}
+
+fn about_identity(kinds: &Kinds) -> String {
+    let annotation = identity_annotation(kinds);
+    format!(
+        "the annotation {annotation} is missing: write it again, with the UID that names what was made in the cloud; if nothing was \
+         made, with any UUID"
+    )
+}
+
+/// Two objects with one identity would work on one machine, so only one of them may. For one without a provider ID nothing was
+/// made.
 fn yield_to(rival: &str, object: &InfraObject, kinds: &Kinds) -> Next {
-    if object.is_deleting() {
+    if object.is_deleting() && object.provider_id().is_none() {
         return Next::Release;
     }
     let annotation = identity_annotation(kinds);
@@ -305,7 +346,7 @@ fn yield_to(rival: &str, object: &InfraObject, kinds: &Kinds) -> Next {
 }
 
 fn say_paused(object: &InfraObject) -> Next {
-    if is_told(object, &paused()) { Next::Rest } else { Next::SayPaused }
+    if is_told(object, &paused()) && !object.holds_move() { Next::Rest } else { Next::SayPaused }
 }
 
 fn say(object: &InfraObject, reason: &'static str, message: impl Into<Cow<'static, str>>) -> Next {

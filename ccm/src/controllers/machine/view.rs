@@ -91,6 +91,11 @@ impl View {
         self.object.is_older_than(version)
     }
 
+    /// Whether nothing new is to be begun about it.
+    pub(super) fn is_paused(&self, object: &InfraObject) -> bool {
+        object.is_paused() || self.cluster.as_ref().is_some_and(|cluster| cluster.is_paused)
+    }
+
     /// What is to be done about it next.
     pub fn next(&self, object: &InfraObject, bootstrap: &Bootstrap, scope: &Scope<'_>) -> Next {
         match self.subject.kind {

@@ -97,7 +97,18 @@ impl Watches {
                 Err(_) => interval = MISSING_INTERVAL,
             }
             self.known.set(Some(found));
-            let _ = stop.run_until_cancelled(sleep(interval)).await;
+            let ended = async {
+                match &mut watching {
+                    Some((_, tasks)) => drop(tasks.join_next().await),
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = sleep(interval) => {}
+                // Only after a panic.
+                () = ended => break,
+            }
         }
         self.known.set(None);
     }

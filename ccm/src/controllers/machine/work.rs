@@ -19,7 +19,7 @@ use super::{
     conditions::{is_news, not_paused, paused},
     metrics::MachineMetrics,
     object::InfraObject,
-    outcome::{Happening, adoption, release},
+    outcome::{Happening, adoption, release, unblock},
     plan::{Due, Memory, Next, Scope},
     status::with_conditions,
     subject::Subject,
@@ -168,7 +168,7 @@ impl Work<'_> {
                     }
                     Err(error) => Err(self.not_written("bootstrap data not read", error)),
                 },
-                Next::SayPaused => match self.say(&[paused()]).await {
+                Next::SayPaused => match self.stand_still().await {
                     Ok(()) => return self.end(None, Then::WhenChanged),
                     Err(error) => Err(error),
                 },
@@ -244,6 +244,14 @@ impl Work<'_> {
         }
     }
 
+    /// Says that it is paused. It may move from now on.
+    async fn stand_still(&mut self) -> Result<(), NotWritten> {
+        if let Some(body) = unblock(&self.object) {
+            self.patch(&body).await?;
+        }
+        self.say(&[paused()]).await
+    }
+
     /// Says these conditions in the status. An event tells of a new reason of `Ready`.
     async fn say(&mut self, wanted: &[Condition]) -> Result<(), NotWritten> {
         let Some(status) = with_conditions(&self.object, wanted, Timestamp::now()) else { return Ok(()) };
@@ -306,6 +314,8 @@ impl Work<'_> {
     pub(super) async fn read_again(&mut self) -> Result<(), NotWritten> {
         match self.shared.writer.read(self.view.subject.kind, &self.object).await {
             Ok(found) => {
+                // What the cache shows until then is older.
+                self.version.clone_from(&found.metadata.resource_version);
                 self.object = found;
                 Ok(())
             }

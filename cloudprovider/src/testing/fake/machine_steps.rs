@@ -77,9 +77,13 @@ impl FakeProvider {
             return;
         }
         let (cloud, uid, stopped) = (self.cloud.clone(), mark.uid.clone(), self.stopped.clone());
+        let (followed, what) = (self.followed.clone(), what.to_owned());
         self.tasks.spawn(async move {
             tokio::select! {
-                () = sleep_until(at) => cloud.push_instance(&uid),
+                () = sleep_until(at) => {
+                    followed.lock().unwrap_or_else(PoisonError::into_inner).remove(&what);
+                    cloud.push_instance(&uid);
+                }
                 () = stopped.cancelled() => {}
             }
         });

@@ -23,7 +23,7 @@ pub(super) struct FakeProvider {
     pub(super) stopped: CancellationToken,
     pub(super) tasks: TaskTracker,
     /// The work of the cloud whose end this provider tells.
-    pub(super) followed: Mutex<BTreeSet<String>>,
+    pub(super) followed: Arc<Mutex<BTreeSet<String>>>,
 }
 
 impl fmt::Debug for FakeProvider {
@@ -57,7 +57,7 @@ impl FakeProvider {
             form,
             stopped: CancellationToken::new(),
             tasks: TaskTracker::new(),
-            followed: Mutex::default(),
+            followed: Arc::default(),
         }
     }
 

@@ -354,6 +354,8 @@ impl History<'_> {
         faults(self.world.api)?.clear();
         self.world.cloud.mend();
         self.world.cloud.set_latency(Duration::ZERO);
+        self.world.cloud.set_task_time(Duration::ZERO);
+        self.world.cloud.set_address_time(Duration::ZERO);
         for daemon in self.daemons.iter_mut().flatten() {
             daemon.gate.set_open(true);
             daemon.is_cut_until = None;

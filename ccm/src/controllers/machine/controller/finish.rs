@@ -24,7 +24,7 @@ impl MachineController {
         self.queue.done(&name);
         let Ended { version, memory, then } = ended;
         if let Some(version) = version {
-            self.written.insert(subject.clone(), version);
+            self.written.insert(subject.clone(), (version, Instant::now()));
         }
         let is_woken = self.woken.remove(subject);
         if let Some(memory) = memory {

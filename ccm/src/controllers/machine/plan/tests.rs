@@ -178,7 +178,7 @@ async fn the_order_of_the_contract() {
             waits("WaitingForBootstrapData", "the Secret \"one-data\" has no bootstrap data: why"),
         ),
         ("no finalizer", world(json!({"metadata": {"finalizers": null}})), Next::Adopt),
-        ("no identity", world(json!({"metadata": {"annotations": null}})), Next::Adopt),
+        ("no identity", world(json!({"metadata": {"finalizers": null, "annotations": null}})), Next::Adopt),
         (
             "nothing is written before everything is there",
             world(json!({"metadata": {"finalizers": null}}))
@@ -247,6 +247,35 @@ async fn a_pause_stops_everything_and_is_said_once() {
     told["metadata"] = json!({});
     let resumed = World::new(machine_object(told)).remembering(Due::WhenChanged);
     assert_eq!(resumed.next(), Next::Ensure);
+}
+
+#[tokio::test]
+async fn what_holds_a_move_comes_to_its_end_in_a_pause() {
+    let held = |paused: Value| {
+        let mut object = json!({"metadata": {"annotations": {
+            "cluster.x-k8s.io/paused": "",
+            "clusterctl.cluster.x-k8s.io/block-move": "machine-controller",
+        }}});
+        merge(&mut object, paused);
+        World::new(machine_object(object))
+    };
+    assert_eq!(held(json!({})).next(), Next::Ensure);
+    assert_eq!(held(json!({})).remembering(Due::WhenChanged).next(), Next::Rest, "the cloud tells");
+    assert_eq!(held(deleting()).next(), Next::SayPaused);
+    assert_eq!(held(json!({})).with(|world| world.machine = None).next(), Next::SayPaused);
+    let foreign = json!({"metadata": {"annotations": {"clusterctl.cluster.x-k8s.io/block-move": "me"}}});
+    assert_eq!(held(foreign).next(), Next::SayPaused);
+}
+
+#[tokio::test]
+async fn without_its_identity_nothing_is_made_or_deleted() {
+    for change in [json!({}), deleting()] {
+        let mut object = json!({"metadata": {"annotations": null}});
+        merge(&mut object, change);
+        let Next::Say(told) = World::new(machine_object(object)).next() else { panic!("it is not told") };
+        assert_eq!(told.reason, IDENTITY_MISSING);
+        assert!(told.message.contains("infrastructure.cluster.x-k8s.io/uid"), "{}", told.message);
+    }
 }
 
 #[tokio::test]
@@ -448,6 +477,9 @@ async fn of_two_objects_with_one_identity_one_is_told_and_left_alone() {
     assert_eq!((&*told.reason, told.status), ("IdentityInUse", ConditionStatus::False));
     assert!(told.message.contains("\"default/two\" has the same identity"), "{}", told.message);
     assert_eq!(copy(deleting()).next(), Next::Release);
+    // Something was made for it, before somebody gave it the identity of another one.
+    let made = json!({"metadata": deleting()["metadata"], "spec": {"providerID": "my:///1"}});
+    assert!(matches!(copy(made).next(), Next::Say(ready) if ready.reason == IDENTITY_IN_USE));
     let object = cluster_object(deleting());
     let situation = ClusterSituation {
         object: &object,

@@ -116,7 +116,10 @@ impl Work<'_> {
         let mut written = Written::All;
         let mut reads = 0;
         loop {
-            let outcome = answer.outcome(&self.object, failures, Instant::now());
+            let mut outcome = answer.outcome(&self.object, failures, Instant::now());
+            if self.view.is_paused(&self.object) {
+                outcome = outcome.while_paused();
+            }
             match self.write_outcome(&outcome, record, &kind).await {
                 Ok(()) => return (outcome, written),
                 Err(NotWritten::Early(then)) => return (outcome, Written::Not(then)),
