@@ -55,6 +55,8 @@ pub(crate) struct Holds {
     state: Mutex<State>,
     /// Told when an earlier generation has handed over.
     taken_over: Notify,
+    /// Locked while everything is released, so that who comes second knows what came of it.
+    releasing: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug, Default)]
@@ -67,6 +69,8 @@ struct State {
     addresses: HashMap<String, BTreeMap<IpAddr, Hold>>,
     /// Those that could not be held, and are to be, each with the interface that was asked for.
     failed: HashMap<String, BTreeMap<IpAddr, Option<String>>>,
+    /// Those that were to be released with the end of a term, and are not yet, or could not be: they may still be on this host.
+    leaving: BTreeSet<(String, IpAddr)>,
     /// How many tries to hold an address there were.
     tries: u64,
 }
@@ -189,6 +193,7 @@ impl Holds {
             generation: generations.last,
             state: Mutex::default(),
             taken_over: Notify::new(),
+            releasing: tokio::sync::Mutex::default(),
         });
         generations.alive.retain(|one| one.strong_count() > 0);
         generations.alive.push(Arc::downgrade(&holds));
@@ -239,7 +244,8 @@ impl Holds {
         {
             successor.take_over(term, &addresses).await;
         }
-        self.release_all().await;
+        // Each address that stays was logged. At the end of the term it is known.
+        let _ = self.release_all().await;
     }
 
     /// Holds also what an earlier generation holds.
@@ -398,20 +404,40 @@ impl Holds {
     }
 
     /// Releases everything: the term has ended.
-    pub(crate) async fn release_all(&self) {
-        let addresses = {
+    ///
+    /// # Errors
+    /// An address may still be on this host.
+    pub(crate) async fn release_all(&self) -> Result<()> {
+        let held: Vec<(String, IpAddr)> = {
             let mut state = self.state();
             state.term += 1;
             state.failed.clear();
-            std::mem::take(&mut state.addresses)
+            let addresses = std::mem::take(&mut state.addresses).into_iter();
+            let held = addresses.flat_map(|(uid, held)| held.into_keys().map(move |one| (uid.clone(), one)));
+            let held: Vec<_> = held.collect();
+            state.leaving.extend(held.iter().cloned());
+            held
         };
-        let held = addresses.iter().flat_map(|(uid, held)| held.keys().map(move |address| (uid, *address)));
-        join_all(held.map(|(uid, address)| async move {
-            if let Err(error) = self.announcer.release(&self.holder(uid), address).await {
-                tracing::warn!(%address, error = error.report(), "cannot give up an announced address");
+        let _releasing = self.releasing.lock().await;
+        join_all(held.into_iter().map(|one| async move {
+            let (uid, address) = &one;
+            match self.announcer.release(&self.holder(uid), *address).await {
+                Ok(()) => {
+                    self.state().leaving.remove(&one);
+                }
+                Err(error) => {
+                    tracing::warn!(%address, error = error.report(), "cannot give up an announced address");
+                }
             }
         }))
         .await;
+        let leaving: BTreeSet<String> =
+            self.state().leaving.iter().map(|(_, address)| address.to_string()).collect();
+        if leaving.is_empty() {
+            return Ok(());
+        }
+        let addresses = leaving.into_iter().collect::<Vec<_>>().join(", ");
+        Err(Error::new(ErrorKind::Unavailable, format!("this host may still answer for {addresses}")))
     }
 }
 

@@ -132,7 +132,8 @@ impl PooledLoadBalancer {
             if let Some(holds) = &inner.holds {
                 holds.stop().await;
             }
-            inner.give_up().await;
+            // Each address that stays was logged, and nobody is to be told here.
+            let _ = inner.give_up().await;
         });
         Ok(())
     }
@@ -213,22 +214,26 @@ impl Inner {
     }
 
     /// Ends what only a leader does.
-    async fn give_up(&self) {
+    ///
+    /// # Errors
+    /// An address may still be on this host.
+    async fn give_up(&self) -> Result<()> {
         if let Some(ledger) = self.ledger.get() {
             ledger.forget();
         }
         self.local.clear();
         self.warnings.clear();
-        if let Some(holds) = &self.holds {
-            holds.release_all().await;
+        match &self.holds {
+            Some(holds) => holds.release_all().await,
+            None => Ok(()),
         }
     }
 }
 
 #[async_trait]
 impl EndOfTerm for Inner {
-    async fn stand_down(&self) {
-        self.give_up().await;
+    async fn stand_down(&self) -> Result<()> {
+        self.give_up().await
     }
 }
 

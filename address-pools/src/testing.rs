@@ -4,7 +4,10 @@ use std::{
     cell::Cell,
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -118,6 +121,10 @@ pub(crate) struct FakeAnnouncer {
     held: Mutex<BTreeMap<IpAddr, (String, BTreeSet<String>)>>,
     /// Addresses that cannot be held.
     pub(crate) broken: Mutex<BTreeSet<IpAddr>>,
+    /// Addresses that cannot be released.
+    pub(crate) fail_release: Mutex<BTreeSet<IpAddr>>,
+    /// Whether no release returns.
+    pub(crate) hang_release: AtomicBool,
     /// Addresses that are held, and that no interface has.
     pub(crate) lost: Mutex<BTreeSet<IpAddr>>,
     /// Says how long addresses may stay.
@@ -188,6 +195,12 @@ impl Announce for FakeAnnouncer {
     }
 
     async fn release(&self, holder: &str, address: IpAddr) -> Result<()> {
+        if self.hang_release.load(Ordering::Relaxed) {
+            std::future::pending::<()>().await;
+        }
+        if self.fail_release.lock().unwrap_or_else(PoisonError::into_inner).contains(&address) {
+            return Err(Error::new(ErrorKind::Unavailable, "the kernel does not answer"));
+        }
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, holders)) = held.get_mut(&address) {
             holders.remove(holder);

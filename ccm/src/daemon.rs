@@ -23,7 +23,7 @@ use component::{
 };
 use kube::Client;
 use serde_json::{Value, json};
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub use crate::metrics::new_metrics;
@@ -210,7 +210,7 @@ struct Support {
 struct Work {
     /// Whether they ended because one of them ended by itself.
     ended_early: bool,
-    /// Whether all of them ended, with nothing under way.
+    /// Whether all of them ended, and nothing of what they did goes on. Only then another leader may begin.
     all_ended: bool,
 }
 
@@ -322,14 +322,22 @@ impl Base {
     ) -> anyhow::Result<Work> {
         let mut controllers =
             self.controllers(flags, |name| flags.enables(name) && runs(name), clients, stop)?;
+        let mut all_ended = true;
         let ended_early = tokio::select! {
             () = stop.cancelled() => false,
-            Some(_) = controllers.join_next() => !stop.is_cancelled(),
+            Some(ended) = controllers.join_next() => {
+                all_ended &= nothing_goes_on(ended);
+                !stop.is_cancelled()
+            }
         };
         stop.cancel();
-        let drained = async { while controllers.join_next().await.is_some() {} };
-        let all_ended = tokio::time::timeout(DRAIN_TIMEOUT, drained).await.is_ok();
-        if !all_ended {
+        let drained = async {
+            while let Some(ended) = controllers.join_next().await {
+                all_ended &= nothing_goes_on(ended);
+            }
+        };
+        if tokio::time::timeout(DRAIN_TIMEOUT, drained).await.is_err() {
+            all_ended = false;
             tracing::warn!("writes under way did not end within {DRAIN_TIMEOUT:?}");
         }
         // The controllers' events are written with the same clients, which end with the term.
@@ -343,7 +351,7 @@ impl Base {
         runs: impl Fn(&str) -> bool,
         clients: &TermClients,
         stop: &CancellationToken,
-    ) -> anyhow::Result<JoinSet<()>> {
+    ) -> anyhow::Result<JoinSet<cloudprovider::Result<()>>> {
         let mut controllers = JoinSet::new();
         let enabled = || self.table.iter().filter(|controller| runs(controller.names.name));
         for capability in Capability::ALL.into_iter().filter(|capability| !capability.is_of(&self.cloud)) {
@@ -379,8 +387,9 @@ impl Base {
                 let runs = running.runs(alias);
                 tracing::info!(controller = name, "started");
                 async move {
-                    run(stop, inspection).await;
+                    let ended = run(stop, inspection).await;
                     drop(runs);
+                    ended
                 }
             };
             let stop = stop.clone();
@@ -390,15 +399,29 @@ impl Base {
                 // Upstream pauses after each start, so the pauses add up.
                 pause = pause.saturating_add(start_pause(flags));
                 controllers.spawn(async move {
-                    if stop.run_until_cancelled(tokio::time::sleep(pause)).await.is_some() {
-                        // The health check is registered only here: a controller that does not run yet would
-                        // not answer it and would count as hanging.
-                        begin(stop).await;
+                    if stop.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
+                        return Ok(());
                     }
+                    // The health check is registered only here: a controller that does not run yet would
+                    // not answer it and would count as hanging.
+                    begin(stop).await
                 });
             }
         }
         Ok(controllers)
+    }
+}
+
+/// Whether nothing goes on of what a controller did that ended like this.
+fn nothing_goes_on(ended: Result<cloudprovider::Result<()>, JoinError>) -> bool {
+    match ended {
+        Ok(Ok(())) => true,
+        Ok(Err(error)) => {
+            tracing::warn!(error = error.report(), "what only a leader does may go on for some seconds");
+            false
+        }
+        // After a panic nobody has ended what it did.
+        Err(_) => false,
     }
 }
 

@@ -90,9 +90,12 @@ pub type ConfigMapStream = BoxStream<'static, Result<Option<BTreeMap<String, Str
 /// What ends with a term of leadership.
 #[async_trait]
 pub trait EndOfTerm: Send + Sync {
-    /// Ends what only a leader does, such as answering for addresses. Another leader may begin as soon as this returns, and
-    /// after a few seconds even if it does not.
-    async fn stand_down(&self);
+    /// Ends what only a leader does, such as answering for addresses. Another leader may begin as soon as this has succeeded.
+    ///
+    /// # Errors
+    /// Something goes on until it ends [by itself](ServiceAccess::alone_for). The Lease is not given back then, and another
+    /// leader begins when it expires. The same is done if this takes longer than two seconds.
+    async fn stand_down(&self) -> Result<()>;
 }
 
 /// Names a Service.

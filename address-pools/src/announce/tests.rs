@@ -34,7 +34,7 @@ async fn a_term_that_has_ended_holds_nothing() {
     let announcer = FakeAnnouncer::new();
     let holds = holds(&announcer);
     let term = holds.term();
-    holds.release_all().await;
+    holds.release_all().await.expect("released");
     assert!(holds.hold(term, "a", &[held("10.0.0.1")]).await.is_err());
     assert_eq!(announcer.addresses(), []);
 }
@@ -70,8 +70,42 @@ async fn nothing_is_handed_over_after_the_term() {
     let announcer = FakeAnnouncer::new();
     let (old, new) = (holds(&announcer), holds(&announcer));
     old.hold(old.term(), "a", &[held("10.0.0.1")]).await.expect("held");
-    futures::join!(old.stop(), old.release_all(), new.release_all());
+    let ((), old, new) = futures::join!(old.stop(), old.release_all(), new.release_all());
+    old.and(new).expect("released, by whoever was first");
     assert_eq!(announcer.addresses(), []);
+}
+
+#[tokio::test]
+async fn the_end_of_a_term_says_what_could_not_be_released() {
+    let announcer = FakeAnnouncer::new();
+    let holds = holds(&announcer);
+    holds.hold(0, "a", &[held("10.0.0.1"), held("10.0.0.2")]).await.expect("held");
+    announcer.fail_release.lock().expect("no panic").insert(ip("10.0.0.1"));
+    // The provider was stopped before. That nobody holds anything any more does not mean that the host has nothing.
+    holds.stop().await;
+    for _ in 0..2 {
+        let error = holds.release_all().await.expect_err("one stays");
+        assert_eq!(error.to_string(), "this host may still answer for 10.0.0.1");
+    }
+    assert_eq!(announcer.addresses().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_term_waits_for_a_release_under_way() {
+    let announcer = FakeAnnouncer::new();
+    let holds = holds(&announcer);
+    holds.hold(0, "a", &[held("10.0.0.1")]).await.expect("held");
+    announcer.hang_release.store(true, Ordering::Relaxed);
+    let stopping = tokio::spawn({
+        let holds = Arc::clone(&holds);
+        async move { holds.stop().await }
+    });
+    tokio::task::yield_now().await;
+    let soon = std::time::Duration::from_secs(2);
+    tokio::time::timeout(soon, holds.release_all()).await.expect_err("it hangs");
+    stopping.abort();
+    stopping.await.expect_err("aborted");
+    holds.release_all().await.expect_err("it was never released");
 }
 
 #[tokio::test]
@@ -102,7 +136,7 @@ async fn what_is_not_wanted_any_more_is_not_tried_again() {
     announcer.broken.lock().expect("no panic").clear();
     assert!(holds.retry().await);
     assert_eq!(announcer.held().len(), 2);
-    holds.release_all().await;
+    holds.release_all().await.expect("released");
     assert!(!holds.retry().await);
     assert_eq!(announcer.addresses(), []);
 }

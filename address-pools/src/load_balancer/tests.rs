@@ -331,7 +331,7 @@ async fn a_new_term_reads_the_claims_again() {
     let cluster = cluster(&["a"]);
     let daemon = Daemon::start(&cluster, SMALL);
     daemon.addresses(&service("a")).await;
-    cluster.end_term().await;
+    cluster.end_term().await.expect("all released");
     cluster.set_claims(vec![claim("10.0.0.2", "a"), claim("10.0.0.1", "b")]);
     assert_eq!(daemon.addresses(&service("a")).await, ips(&["10.0.0.2"]));
 }

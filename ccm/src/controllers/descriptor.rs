@@ -48,8 +48,10 @@ impl ControllerDescriptor {
     }
 }
 
-/// Runs a controller until the token is cancelled. Writes that have begun are finished.
-pub(crate) type Run = Box<dyn FnOnce(CancellationToken, Inspection) -> BoxFuture<'static, ()> + Send>;
+/// Runs a controller until the token is cancelled. Writes that have begun are finished. An error: something that only a leader
+/// does may go on, so the Lease must not be given back.
+pub(crate) type Run =
+    Box<dyn FnOnce(CancellationToken, Inspection) -> BoxFuture<'static, cloudprovider::Result<()>> + Send>;
 
 /// A capability that a cloud provider may lack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

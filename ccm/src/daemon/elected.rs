@@ -170,7 +170,8 @@ async fn give_back(leadership: Leadership, work: Work) {
         leadership.release().await;
     } else {
         tracing::warn!(
-            "the lease is not given back: a write may be on its way; others wait until it expires"
+            "the lease is not given back: a write may be on its way, or an address still on this host; others wait until \
+             it expires"
         );
     }
 }

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use cloudprovider::testing::FakeCloud;
+use cloudprovider::{Error, ErrorKind, testing::FakeCloud};
 use component::events::{EventObject, EventRecorder, EventType};
 use k8s_openapi::api::{
     coordination::v1::Lease,
@@ -71,13 +71,25 @@ async fn write(client: &Client, name: &str) -> kube::Result<Namespace> {
     Api::<Namespace>::all(client.clone()).create(&PostParams::default(), &namespace(name)).await
 }
 
+/// Who holds the Lease; empty if it was given back.
+async fn holder(sandbox: &Sandbox) -> String {
+    let leases: Api<Lease> = Api::namespaced(sandbox.client(), "kube-system");
+    let lease = leases.get("cloud-controller-manager").await.expect("a lease");
+    lease.spec.and_then(|spec| spec.holder_identity).unwrap_or_default()
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_controller_that_nobody_wired_cannot_write_after_the_term() {
     static TAKEN: Taken = Mutex::new(None);
     const TABLE: &[ControllerDescriptor] = &[controller(|context| {
         let taken = (context.clients.client, context.clients.unthrottled, context.events);
         *TAKEN.lock().unwrap_or_else(PoisonError::into_inner) = Some(taken);
-        Ok(Box::new(|stop, _| Box::pin(async move { stop.cancelled().await })))
+        Ok(Box::new(|stop, _| {
+            Box::pin(async move {
+                stop.cancelled().await;
+                Ok(())
+            })
+        }))
     })];
     let sandbox = Sandbox::new();
     let (daemon, _stop) = start(&sandbox, TABLE);
@@ -132,6 +144,7 @@ async fn events_of_the_last_moment_arrive_before_the_lease_is_given_back() {
                     let object = EventObject::lease("default", &format!("lease-{number}"), "");
                     context.events.record(object, EventType::Normal, "LastWords", "what happened");
                 }
+                Ok(())
             })
         }))
     })];
@@ -141,7 +154,34 @@ async fn events_of_the_last_moment_arrive_before_the_lease_is_given_back() {
     stop.cancel();
     daemon.await.expect("no panic").expect("a graceful end");
     assert_eq!(events(&sandbox, "LastWords").await.len(), 100);
-    let leases: Api<Lease> = Api::namespaced(sandbox.client(), "kube-system");
-    let lease = leases.get("cloud-controller-manager").await.expect("a lease");
-    assert_eq!(lease.spec.and_then(|spec| spec.holder_identity).unwrap_or_default(), "");
+    assert_eq!(holder(&sandbox).await, "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_lease_is_not_given_back_while_something_of_the_leader_goes_on() {
+    const GOES_ON: &[ControllerDescriptor] = &[controller(|_| {
+        Ok(Box::new(|stop, _| {
+            Box::pin(async move {
+                stop.cancelled().await;
+                Err(Error::new(ErrorKind::Unavailable, "an address stays"))
+            })
+        }))
+    })];
+    const PANICS: &[ControllerDescriptor] = &[controller(|_| {
+        Ok(Box::new(|stop, _| {
+            Box::pin(async move {
+                stop.cancelled().await;
+                assert!(!stop.is_cancelled(), "as this test wants it");
+                Ok(())
+            })
+        }))
+    })];
+    for table in [GOES_ON, PANICS] {
+        let sandbox = Sandbox::new();
+        let (daemon, stop) = start(&sandbox, table);
+        sleep(Duration::from_secs(5)).await;
+        stop.cancel();
+        daemon.await.expect("no panic").expect("a graceful end");
+        assert_ne!(holder(&sandbox).await, "");
+    }
 }

@@ -27,7 +27,7 @@ use tokio::time::timeout;
 use super::{Service, ServiceStore, activity::ProviderActivity, claims, wire::WireService};
 use crate::{api_errors::api_error, clients::TermFence, followed::follow};
 
-/// How long what ends with a term may take. Then the Lease is given back anyway.
+/// How long what ends with a term may take. If it takes longer, the Lease is not given back.
 const END_OF_TERM_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Deadline of one request.
@@ -108,16 +108,21 @@ fn conflict(claim: &AddressClaim) -> Error {
 
 impl AccessTerm {
     /// Ends what only a leader does, for two seconds at most, and then the term.
-    pub async fn end(self) {
+    ///
+    /// # Errors
+    /// Something that only a leader does may go on for some seconds, so the Lease must not be given back.
+    pub async fn end(self) -> Result<()> {
         let ends: Vec<Arc<dyn EndOfTerm>> = {
             let mut ends = lock(&self.0.ends);
             ends.retain(|end| end.strong_count() > 0);
             ends.iter().filter_map(Weak::upgrade).collect()
         };
         let all = join_all(ends.iter().map(|end| end.stand_down()));
-        if timeout(END_OF_TERM_TIMEOUT, all).await.is_err() {
-            tracing::warn!("the cloud provider did not stand down within {END_OF_TERM_TIMEOUT:?}");
-        }
+        let Ok(outcomes) = timeout(END_OF_TERM_TIMEOUT, all).await else {
+            let words = format!("the cloud provider did not stand down within {END_OF_TERM_TIMEOUT:?}");
+            return Err(Error::new(ErrorKind::Timeout, words));
+        };
+        outcomes.into_iter().collect()
     }
 }
 

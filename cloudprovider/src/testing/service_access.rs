@@ -185,9 +185,12 @@ impl FakeServiceAccess {
     }
 
     /// Ends the term of leadership of all who asked to be told.
-    pub async fn end_term(&self) {
+    ///
+    /// # Errors
+    /// One of them could not stand down.
+    pub async fn end_term(&self) -> Result<()> {
         let all: Vec<_> = self.state().at_end.iter().filter_map(Weak::upgrade).collect();
-        join_all(all.iter().map(|one| one.stand_down())).await;
+        join_all(all.iter().map(|one| one.stand_down())).await.into_iter().collect()
     }
 
     /// Makes a call: it may fail, and otherwise has an effect.

@@ -80,13 +80,23 @@ async fn addresses_are_held_until_the_service_or_the_term_ends() {
     assert_eq!(announcer.addresses(), on_eth1(&["10.0.0.2", "10.0.0.3"]));
     daemon.delete(&service("b")).await.expect("deleted");
     assert_eq!(announcer.addresses(), on_eth1(&["10.0.0.3"]));
-    cluster.end_term().await;
+    cluster.end_term().await.expect("all released");
     assert_eq!(announcer.addresses(), []);
     // The next term begins like a new process.
     daemon.addresses(&service("a")).await;
     assert_eq!(announcer.addresses(), on_eth1(&["10.0.0.3"]));
     daemon.end().await;
     assert_eq!(announcer.addresses(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_cannot_release_an_address_does_not_stand_down() {
+    let (cluster, announcer) = (cluster(&["a"]), FakeAnnouncer::new());
+    let daemon = announcing(&cluster, &announcer);
+    daemon.addresses(&service("a")).await;
+    announcer.fail_release.lock().expect("no panic").insert(ip("10.0.0.1"));
+    let error = cluster.end_term().await.expect_err("the address stays");
+    assert_eq!(error.to_string(), "this host may still answer for 10.0.0.1");
 }
 
 #[tokio::test(start_paused = true)]
@@ -124,14 +134,14 @@ async fn an_address_is_announced_only_when_it_is_claimed_and_not_after_the_term(
         for _ in 0..steps {
             let _ = futures::poll!(ensuring.as_mut());
         }
-        cluster.end_term().await;
+        cluster.end_term().await.expect("all released");
         if !ensuring.is_terminated() {
             let _ = ensuring.await;
         }
         // Either the call saw the end, or it began again in the next term; then that has to be ended too.
         if !announcer.addresses().is_empty() {
             assert!(daemon.balancer.inner.ledger.get().is_some_and(Ledger::is_known), "{steps}");
-            cluster.end_term().await;
+            cluster.end_term().await.expect("all released");
         }
         assert_eq!(announcer.addresses(), [], "{steps}");
     }

@@ -149,7 +149,7 @@ impl History {
                 self.model.remove(&number);
             }
             Step::Restart => self.daemon = Daemon::start(&self.cluster, self.pools),
-            Step::EndTerm => self.cluster.end_term().await,
+            Step::EndTerm => self.cluster.end_term().await.expect("all released"),
             Step::Force(number) => self.gone(number),
             Step::Sweep => {
                 self.daemon.get(&service("none")).await;

@@ -1,6 +1,7 @@
 //! The controller's row in the table of controllers.
 
 use component::work_queue::WorkQueueMetrics;
+use futures::FutureExt as _;
 
 use super::{MachineController, MachineControllerOptions, MachineMetrics, names::COMPONENT};
 use crate::{
@@ -54,5 +55,5 @@ fn build(context: ControllerContext<'_>) -> anyhow::Result<Run> {
         health,
         options,
     );
-    Ok(Box::new(|stop, inspection| Box::pin(controller.run(stop, inspection))))
+    Ok(Box::new(|stop, inspection| Box::pin(controller.run(stop, inspection).map(Ok))))
 }

@@ -1,6 +1,7 @@
 //! The controller's row in the table of controllers.
 
 use component::work_queue::WorkQueueMetrics;
+use futures::FutureExt as _;
 
 use super::{COMPONENT, NodeController, NodeControllerOptions, NodeMetrics, plan};
 use crate::{
@@ -38,5 +39,5 @@ fn build(context: ControllerContext<'_>) -> anyhow::Result<Run> {
     // Upstream's name of this queue.
     let queue = metrics.get::<WorkQueueMetrics>()?.named("Nodes");
     let controller = NodeController::new(nodes, cloud, writer, events, metrics.get()?, queue, options);
-    Ok(Box::new(|stop, inspection| Box::pin(controller.run(stop, inspection))))
+    Ok(Box::new(|stop, inspection| Box::pin(controller.run(stop, inspection).map(Ok))))
 }

@@ -1,5 +1,7 @@
 //! The controller's row in the table of controllers.
 
+use futures::FutureExt as _;
+
 use super::{
     BreakerLimits, COMPONENT, NodeLifecycleController, NodeLifecycleMetrics, NodeLifecycleOptions,
     explain::plan,
@@ -64,5 +66,5 @@ fn build(context: ControllerContext<'_>) -> anyhow::Result<Run> {
     let (client, leases) = (clients.client, clients.unthrottled);
     let controller =
         NodeLifecycleController::new(nodes, cloud, client, leases, events, metrics.get()?, options);
-    Ok(Box::new(|stop, inspection| Box::pin(controller.run(stop, inspection))))
+    Ok(Box::new(|stop, inspection| Box::pin(controller.run(stop, inspection).map(Ok))))
 }

@@ -1,5 +1,7 @@
 //! The controller's row in the table of controllers.
 
+use futures::FutureExt as _;
+
 use super::{COMPONENT, ClusterCidrs, RouteController, RouteControllerOptions, RouteMetrics, explain};
 use crate::{
     controllers::{
@@ -39,5 +41,5 @@ fn build(context: ControllerContext<'_>) -> anyhow::Result<Run> {
     };
     let writer = NodeWriter::new(clients.client);
     let controller = RouteController::new(nodes, (cloud, fence), writer, events, metrics.get()?, options);
-    Ok(Box::new(|stop, inspection| Box::pin(controller.run(stop, inspection))))
+    Ok(Box::new(|stop, inspection| Box::pin(controller.run(stop, inspection).map(Ok))))
 }

@@ -59,7 +59,7 @@ fn build(context: ControllerContext<'_>) -> anyhow::Result<Run> {
             let term = access.begin_term(client, fence, events);
             controller.run(stop, inspection).await;
             // After the last call of the cloud, and before the Lease is given back.
-            term.end().await;
+            term.end().await
         })
     }))
 }

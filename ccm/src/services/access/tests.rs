@@ -289,15 +289,17 @@ async fn a_config_map_is_followed() {
 struct Ending {
     ended: AtomicUsize,
     hangs: bool,
+    fails: bool,
 }
 
 #[async_trait]
 impl EndOfTerm for Ending {
-    async fn stand_down(&self) {
+    async fn stand_down(&self) -> Result<()> {
         self.ended.fetch_add(1, Ordering::SeqCst);
         if self.hangs {
             std::future::pending::<()>().await;
         }
+        if self.fails { Err(Error::new(ErrorKind::Unavailable, "an address stays")) } else { Ok(()) }
     }
 }
 
@@ -314,9 +316,25 @@ async fn the_end_of_a_term_is_told_and_not_waited_for_too_long() {
     drop(gone);
     for turn in 1..=2 {
         let began = tokio::time::Instant::now();
-        world.begin_term().end().await;
-        assert_eq!(began.elapsed(), END_OF_TERM_TIMEOUT);
+        let error = world.begin_term().end().await.expect_err("it hangs");
+        assert_eq!((began.elapsed(), error.kind()), (END_OF_TERM_TIMEOUT, ErrorKind::Timeout));
         assert_eq!((quick.ended.load(Ordering::SeqCst), hanging.ended.load(Ordering::SeqCst)), (turn, turn));
         assert!(world.services.term().is_err());
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_term_says_whether_something_goes_on() {
+    let world = World::new();
+    let good = Arc::new(Ending::default());
+    let weak = Arc::downgrade(&good);
+    world.services.at_end_of_term(weak);
+    world.begin_term().end().await.expect("nothing goes on");
+    let failing = Arc::new(Ending { fails: true, ..Ending::default() });
+    let weak = Arc::downgrade(&failing);
+    world.services.at_end_of_term(weak);
+    let error = world.begin_term().end().await.expect_err("something goes on");
+    assert_eq!(error.to_string(), "an address stays");
+    assert_eq!(good.ended.load(Ordering::SeqCst), 2);
+    assert!(world.services.term().is_err());
 }
