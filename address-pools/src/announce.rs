@@ -17,8 +17,8 @@ use crate::allocate::Held;
 /// that follow each other.
 #[async_trait]
 pub trait Announce: fmt::Debug + Send + Sync {
-    /// From now on, no address stays on its interface for longer than this daemon [leads alone](ServiceAccess::alone_for), even
-    /// if it is killed.
+    /// From now on, each address is off its interface before another daemon [can lead](ServiceAccess::alone_for), even if this
+    /// one is killed.
     fn limit(&self, services: Arc<dyn ServiceAccess>);
 
     /// Holds an address until this holder releases it. Several may hold one address. Holding it again changes nothing.
@@ -220,8 +220,8 @@ impl Holds {
         later.rfind(|other| Arc::ptr_eq(&other.announcer, &self.announcer) && other.state().is_running)
     }
 
-    /// From now on it takes over what an earlier generation holds when that one stops. `services` says how long this daemon
-    /// leads.
+    /// From now on it takes over what an earlier generation holds when that one stops. `services` says how long no other
+    /// daemon can lead.
     pub(crate) fn start(&self, services: Arc<dyn ServiceAccess>) {
         self.announcer.limit(services);
         self.state().is_running = true;

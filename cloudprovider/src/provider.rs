@@ -97,8 +97,8 @@ pub struct StartContext {
     /// Claims addresses for Services and writes to Services, for load balancers that no cloud runs.
     pub services: Arc<dyn ServiceAccess>,
     /// How long after the death of a leading daemon another one leads at the earliest: `--leader-elect-lease-duration` less
-    /// `--leader-elect-retry-period`. `None` without an election. It holds for a daemon whose renewals of the Lease work. What
-    /// is left at each moment, also when they fail, says [`ServiceAccess::alone_for`].
+    /// `--leader-elect-retry-period`. `None` without an election. It holds for a daemon whose renewals of the Lease work.
+    /// [`ServiceAccess::alone_for`] returns the time that is left at each moment, also while renewals fail.
     pub takeover_after: Option<Duration>,
 }
 

@@ -96,7 +96,8 @@ impl LeaderElectionFlags {
     /// its Lease a retry period ago. `None` without an election.
     ///
     /// A leader whose renewals fail leads on for the renew deadline and a retry period. If it dies at the end of that, another
-    /// one leads sooner: 3 s later with the defaults. [`Fence::alone_for`](component::leader_election::Fence::alone_for) knows.
+    /// one leads sooner: 3 s later with the defaults. [`Fence::alone_for`](component::leader_election::Fence::alone_for) returns
+    /// the time that is left at each moment, also while renewals fail.
     pub fn takeover_after(&self) -> Option<Duration> {
         self.enabled.then(|| self.lease_duration.saturating_sub(self.retry_period))
     }
