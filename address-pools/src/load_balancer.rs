@@ -95,16 +95,17 @@ impl PooledLoadBalancer {
     /// load balancer holds, unless there is a later one in this process, which takes it over.
     ///
     /// # Errors
-    /// It was started already; or it is to announce addresses, and another daemon may lead before those of a dead one are gone.
+    /// It was started already; or it is to announce addresses, and the Lease is so short that they would live too short to
+    /// survive a failed renewal.
     pub fn start(&self, context: &StartContext, tasks: &TaskTracker) -> Result<()> {
         if let Some(after) = context.takeover_after.filter(|after| self.announces() && *after < LIFETIME) {
-            let (stay, after) = (LIFETIME.as_secs(), after.as_secs_f64());
+            let (life, after) = (LIFETIME.as_secs(), after.as_secs_f64());
             return Err(Error::new(
                 ErrorKind::InvalidConfiguration,
                 format!(
-                    "{}.announce: the addresses of a daemon that was killed stay on its host for {stay} s, and another daemon \
-                     may lead after {after} s already; make --leader-elect-lease-duration at least {stay}s longer than \
-                     --leader-elect-retry-period",
+                    "{}.announce: another daemon may lead {after} s after this one was killed, and addresses must be gone by \
+                     then, so they would live too short to survive a failed renewal of the Lease; make \
+                     --leader-elect-lease-duration at least {life}s longer than --leader-elect-retry-period",
                     Config::KEY
                 ),
             ));

@@ -23,7 +23,7 @@ impl LocalEndpoints for Endpoints {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_is_shorter_than_the_life_of_an_address_is_refused() {
+async fn a_lease_that_is_too_short_for_the_life_of_an_address_is_refused() {
     let start = |json: &str, takeover_after: Option<u64>| {
         let balancer = PooledLoadBalancer::with_parts(
             config(json),
@@ -42,8 +42,8 @@ async fn a_lease_that_is_shorter_than_the_life_of_an_address_is_refused() {
     assert_eq!(error.kind(), ErrorKind::InvalidConfiguration);
     assert_eq!(
         error.to_string(),
-        "addressPools.announce: the addresses of a daemon that was killed stay on its host for 9 s, and another daemon may lead \
-         after 8 s already; make --leader-elect-lease-duration at least 9s longer than --leader-elect-retry-period"
+        "addressPools.announce: another daemon may lead 8 s after this one was killed, and addresses must be gone by then, so \
+         they would live too short to survive a failed renewal of the Lease; make --leader-elect-lease-duration at least 9s longer than --leader-elect-retry-period"
     );
 }
 
