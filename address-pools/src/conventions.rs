@@ -124,6 +124,7 @@ impl Announcer {
         match self {
             Self::Itself | Self::Nobody => {}
             Self::KubeVip => {
+                change.remove_label(CILIUM_LABEL);
                 change.addresses(KUBE_VIP_IPS, outcome.addresses);
                 // kube-vip before it knew the annotation reads this field. A Service whose address a person wrote into the
                 // annotation alone keeps the field as it is.
@@ -136,6 +137,7 @@ impl Announcer {
                 change.interface(outcome.interface);
             }
             Self::MetalLb => {
+                change.remove_label(CILIUM_LABEL);
                 // MetalLB refuses a Service that has both this annotation and spec.loadBalancerIP.
                 let is_asked_by_field = outcome.addresses.len() == 1
                     && parsed(service.load_balancer_ip.as_deref()) == outcome.addresses.first().copied();

@@ -134,6 +134,18 @@ fn cilium_serves_what_has_the_label() {
 }
 
 #[test]
+fn another_announcer_takes_the_label_of_cilium_back() {
+    let addresses = ips(&["10.0.0.1"]);
+    let of_cilium = changed(&service("a"), &Announcer::Cilium.change(&service("a"), &outcome(&addresses)));
+    assert!(of_cilium.labels.contains_key(CILIUM_LABEL.0));
+    for announcer in [Announcer::KubeVip, Announcer::MetalLb] {
+        let written = changed(&of_cilium, &announcer.change(&of_cilium, &outcome(&addresses)));
+        assert!(!written.labels.contains_key(CILIUM_LABEL.0), "{announcer:?}");
+        assert!(announcer.change(&written, &outcome(&addresses)).is_empty(), "{announcer:?}");
+    }
+}
+
+#[test]
 fn cilium_is_told_of_sharing_over_namespaces() {
     let addresses = ips(&["10.0.0.1"]);
     let shared = Outcome { sharing_key: Some("web"), ..outcome(&addresses) };
