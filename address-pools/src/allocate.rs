@@ -32,10 +32,16 @@ pub(crate) struct Plan {
     /// Whether the address comes from a DHCP server.
     pub(crate) dhcp: bool,
     /// The families that the Service prefers and does not get, and why.
-    pub(crate) left_out: Vec<(Family, String)>,
+    pub(crate) left_out: Vec<(Family, Refusal)>,
 }
 
 impl Plan {
+    /// The families that are left out because no address of them is free.
+    pub(crate) fn lacking(&self) -> Vec<Family> {
+        let full = self.left_out.iter().filter(|(_, why)| matches!(why, Refusal::Exhausted(_)));
+        full.map(|(family, _)| *family).collect()
+    }
+
     /// Gives back what the Service has beside these addresses. What its status shows is given back later: whoever writes the
     /// status, the controller asks again when it shows the address no longer.
     fn give_back_others(&mut self, index: &Index, request: &Request) {
@@ -188,8 +194,7 @@ impl Planner<'_> {
             return Err(worst(refusals.into_iter().map(|(_, refusal)| refusal).collect()));
         }
         if self.request.need == Need::Some {
-            plan.left_out =
-                refusals.into_iter().map(|(family, refusal)| (family, refusal.to_string())).collect();
+            plan.left_out = refusals;
         }
         plan.give_back_others(self.index, self.request);
         plan.claims = plan.held.iter().filter_map(|held| self.claim(held)).collect();

@@ -1,7 +1,7 @@
 //! The claims in the cluster, and their copy in memory.
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -14,7 +14,11 @@ use tokio::{
     time::Instant,
 };
 
-use crate::index::{Index, is_same};
+use crate::{
+    allocate::{Plan, Refusal},
+    index::{Index, is_same},
+    range::Family,
+};
 
 /// How often a claim that others change at the same time is tried.
 pub(crate) const ATTEMPTS: usize = 16;
@@ -37,6 +41,8 @@ pub(crate) struct Ledger {
     sharing: tokio::sync::Mutex<()>,
     /// Told when the claims were read.
     was_read: Notify,
+    /// Told when an address became free that a Service lacks.
+    was_freed: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -48,6 +54,8 @@ struct Known {
     /// UIDs of Services that were there since the last sweep.
     seen: HashSet<String>,
     last_sweep: Option<Instant>,
+    /// The families of which Services would like an address and found none free, by UID.
+    lacking: HashMap<String, Vec<Family>>,
 }
 
 /// Whether a claim was written.
@@ -68,6 +76,7 @@ impl Ledger {
             known: Mutex::default(),
             sharing: tokio::sync::Mutex::default(),
             was_read: Notify::new(),
+            was_freed: Notify::new(),
         }
     }
 
@@ -84,6 +93,23 @@ impl Ledger {
         let mut known = self.known();
         let index = known.index.as_mut();
         index.map(work).ok_or_else(ended)
+    }
+
+    /// Plans for a Service. What it lacks is noted in the same moment, so that nothing becomes free unnoticed in between.
+    pub(crate) fn plan(
+        &self,
+        uid: &str,
+        work: impl FnOnce(&mut Index) -> std::result::Result<Plan, Refusal>,
+    ) -> Result<std::result::Result<Plan, Refusal>> {
+        let mut known = self.known();
+        let decided = work(known.index.as_mut().ok_or_else(ended)?);
+        let lacking = decided.as_ref().map(Plan::lacking).unwrap_or_default();
+        if lacking.is_empty() {
+            known.lacking.remove(uid);
+        } else {
+            known.lacking.insert(uid.to_owned(), lacking);
+        }
+        Ok(decided)
     }
 
     /// Waits until the claims are known, and keeps them from being read anew as long as the guard lives.
@@ -114,6 +140,11 @@ impl Ledger {
     /// Waits until the claims were read once more.
     pub(crate) async fn was_read(&self) {
         self.was_read.notified().await;
+    }
+
+    /// Waits until an address became free that a Service lacks.
+    pub(crate) async fn was_freed(&self) {
+        self.was_freed.notified().await;
     }
 
     /// Keeps all others from working with the copy as long as the guard lives.
@@ -214,7 +245,14 @@ impl Ledger {
                 None => self.services.delete_claim(&claim).await.map(|()| AddressUse::Free),
             };
             match done {
-                Ok(left) => return self.with(|index| index.learn(address, left)),
+                Ok(left) => {
+                    self.with(|index| index.learn(address, left))?;
+                    let family = Family::of(address);
+                    if self.known().lacking.values().any(|lacking| lacking.contains(&family)) {
+                        self.was_freed.notify_one();
+                    }
+                    return Ok(());
+                }
                 Err(error) if error.kind() == ErrorKind::Conflict => {
                     let found = self.services.use_of(address).await?;
                     self.with(|index| index.learn(address, found))?;
@@ -234,7 +272,9 @@ impl Ledger {
             self.release(service, address).await?;
         }
         self.with(|index| index.end_reservations(&service.uid))?;
-        self.known().seen.remove(&service.uid);
+        let mut known = self.known();
+        known.seen.remove(&service.uid);
+        known.lacking.remove(&service.uid);
         Ok(())
     }
 
@@ -254,7 +294,8 @@ impl Ledger {
         self.gone(false).await.map(Some)
     }
 
-    fn is_swept(&self) -> bool {
+    /// Whether services that are gone were looked for a moment ago.
+    pub(crate) fn is_swept(&self) -> bool {
         self.known().last_sweep.is_some_and(|last| last.elapsed() < SWEEP_MIN_INTERVAL)
     }
 

@@ -125,7 +125,8 @@ impl PooledLoadBalancer {
                 let endpoints = inner.local.check_regularly(&*services);
                 let pools = inner.pools.follow(&*services);
                 let upkeep = async {
-                    tokio::join!(inner.sweep_regularly(), inner.announce_claims_only(), inner.watch_faults())
+                    let sweeps = async { tokio::join!(inner.sweep_regularly(), inner.retry_when_freed()) };
+                    tokio::join!(sweeps, inner.announce_claims_only(), inner.watch_faults())
                 };
                 tokio::join!(pools, upkeep, endpoints);
             };

@@ -52,22 +52,23 @@ impl Inner {
         request.may_ask_outside = self.announcer == Announcer::KubeVip && self.pools.config_map().is_some();
         let pools = self.pools.get().await?;
         let ledger = self.ledger()?;
-        let open = ledger.open().await?;
+        let mut open = ledger.open().await?;
         ledger.see(&request.service.uid);
-        let plan = match self.claim(ledger, &pools, &request).await? {
-            Err(Refusal::Exhausted(words)) => {
-                drop(open);
-                let gone = ledger.make_room().await?;
-                let Some(gone) = gone else { return Err(Refusal::Exhausted(words).into()) };
-                self.release_gone(ledger, gone).await;
-                let _open = ledger.open().await?;
-                let plan = self.claim(ledger, &pools, &request).await??;
-                let claimed = Claimed { request: &request, pools: &pools, plan };
-                return self.apply(ledger, service, claimed, term, is_held).await;
-            }
-            decided => decided?,
+        let mut decided = self.claim(ledger, &pools, &request).await?;
+        let needs_room = match &decided {
+            Ok(plan) => !plan.lacking().is_empty(),
+            Err(refusal) => matches!(refusal, Refusal::Exhausted(_)),
         };
-        let claimed = Claimed { request: &request, pools: &pools, plan };
+        if needs_room && !ledger.is_swept() {
+            drop(open);
+            if let Some(gone) = ledger.make_room().await? {
+                self.release_gone(ledger, gone).await;
+            }
+            open = ledger.open().await?;
+            decided = self.claim(ledger, &pools, &request).await?;
+        }
+        let _open = open;
+        let claimed = Claimed { request: &request, pools: &pools, plan: decided? };
         self.apply(ledger, service, claimed, term, is_held).await
     }
 
@@ -98,7 +99,7 @@ impl Inner {
         ledger.look_again(&request.asked).await?;
         let mut races = 0;
         while races < ATTEMPTS {
-            let decided = ledger.with(|index| {
+            let decided = ledger.plan(uid, |index| {
                 let decided = plan(pools, index, request);
                 for claim in decided.iter().flat_map(|plan| &plan.claims) {
                     index.begin(uid, claim.address);

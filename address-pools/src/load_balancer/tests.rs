@@ -3,6 +3,7 @@
 mod announcing;
 mod conformance;
 mod crashes;
+mod families;
 mod histories;
 mod many;
 mod two_leaders;
@@ -448,43 +449,6 @@ async fn with_kube_vips_pools_and_kube_vip_any_address_may_be_asked_for() {
     assert_eq!(daemon.ensure(&by_field).await.expect_err("held").kind(), ErrorKind::Conflict);
     daemon.delete(&asking).await.expect("deleted");
     daemon.told_elsewhere(&by_field).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_preferred_family_that_is_left_out_is_told_once() {
-    let cluster = cluster(&["a"]);
-    let daemon = Daemon::start(&cluster, r#"{"pools": [{"name": "main", "addresses": ["10.0.0.1"]}]}"#);
-    let both = dual_stack("a", cloudprovider::IpFamilyPolicy::PreferDualStack);
-    for _ in 0..2 {
-        assert_eq!(daemon.addresses(&both).await, ips(&["10.0.0.1"]));
-    }
-    let warnings = cluster.warnings();
-    let [(_, reason, message)] = &warnings[..] else { panic!("{warnings:?}") };
-    assert_eq!(*reason, "LoadBalancerFamilyLeftOut");
-    assert!(message.contains("no pool gives IPv6 addresses to the namespace default"), "{message}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_service_that_lacks_a_family_waits_for_it() {
-    let cluster = cluster(&["a", "b"]);
-    let name =
-        cloudprovider::ConfigMapName { namespace: "kube-system".to_owned(), name: "kubevip".to_owned() };
-    let set = |addresses: &str| {
-        cluster.set_config_map(&name, Some([("cidr-global".to_owned(), addresses.to_owned())].into()));
-    };
-    set("10.1.0.0/24");
-    let daemon = Daemon::start(&cluster, r#"{"kubeVipConfigMap": {}, "announcedBy": "none"}"#);
-    let both = dual_stack("a", cloudprovider::IpFamilyPolicy::PreferDualStack);
-    daemon.addresses(&service("b")).await;
-    assert_eq!(cluster.waiting_for_more(), [], "it has what it asks for");
-    assert_eq!(daemon.addresses(&both).await, ips(&["10.1.0.2"]));
-    assert_eq!(cluster.waiting_for_more(), [service_ref("a")]);
-    let retries = cluster.retries();
-    set("10.1.0.0/24,fd00::/120");
-    sleep(Duration::from_millis(1)).await;
-    assert_eq!(cluster.retries(), retries + 1);
-    assert_eq!(daemon.addresses(&both).await, ips(&["10.1.0.2", "fd00::"]));
-    assert_eq!(cluster.waiting_for_more().len(), 1, "nothing is left to wait for");
 }
 
 #[tokio::test(start_paused = true)]

@@ -23,7 +23,20 @@ const RELEASE_CONCURRENCY: usize = 8;
 /// How often all claims are read anew, and those of Services that are gone are given up.
 pub(super) const SWEEP_INTERVAL: Duration = Duration::from_secs(3600);
 
+/// How long after Services that lack an address were tried again the next try begins, however many addresses become free.
+pub(super) const RETRY_INTERVAL: Duration = Duration::from_secs(5);
+
 impl Inner {
+    /// When an address becomes free that a Service lacks, has the Services tried again that wait.
+    pub(super) async fn retry_when_freed(&self) {
+        let Ok(ledger) = self.ledger() else { return };
+        loop {
+            ledger.was_freed().await;
+            ledger.services().retry_waiting();
+            sleep(RETRY_INTERVAL).await;
+        }
+    }
+
     pub(super) async fn sweep_regularly(&self) {
         loop {
             sleep(SWEEP_INTERVAL).await;
