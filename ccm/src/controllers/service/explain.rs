@@ -1,6 +1,8 @@
 //! Explains what this controller would do about one Service now. Pure functions.
 
-use cloudprovider::{Error, ErrorKind, LoadBalancerStatus};
+use std::net::IpAddr;
+
+use cloudprovider::{Error, ErrorKind, IpFamilyPolicy, LoadBalancerStatus};
 use serde::Serialize;
 
 use super::{
@@ -91,10 +93,14 @@ fn towards_it(
     match cloud {
         Ok(Some(status)) if same_status(status, &service.content.status) => {
             if next.is_empty() {
-                next.push(
-                    "nothing, once it has ensured the load balancer after its start: the Service is right"
-                        .to_owned(),
-                );
+                let lacks = lacking_family(service);
+                let lacks = lacks.map(|family| {
+                    format!("; it has no {family} address, which PreferDualStack would like to have")
+                });
+                next.push(format!(
+                    "nothing, once it has ensured the load balancer after its start: the Service is right{}",
+                    lacks.unwrap_or_default()
+                ));
             }
         }
         Ok(Some(status)) => {
@@ -113,6 +119,18 @@ fn towards_it(
         }),
     }
     next
+}
+
+/// The family of `spec.ipFamilies` of which a Service that prefers both has no address. `None` also where the status has no
+/// address at all: a name may stand for both families.
+fn lacking_family(service: &Service) -> Option<&str> {
+    let content = &service.content;
+    let ips = content.status.ingress.iter().filter_map(|ingress| ingress.ip.as_deref()?.parse().ok());
+    let has: Vec<&str> = ips.map(|ip: IpAddr| if ip.is_ipv4() { "IPv4" } else { "IPv6" }).collect();
+    if has.is_empty() || content.ip_family_policy != Some(IpFamilyPolicy::PreferDualStack) {
+        return None;
+    }
+    content.ip_families.iter().map(String::as_str).find(|family| !has.contains(family))
 }
 
 fn away_from_it(service: &Service, cloud: &Result<Option<LoadBalancerStatus>, Error>) -> Vec<String> {
@@ -202,6 +220,23 @@ mod tests {
             let plan = plan(&service, &nodes, &cloud);
             assert_eq!(plan.wanted, wanted, "{service:?}");
             assert!(plan.next.last().is_some_and(|step| step.starts_with(last)), "{last} in {plan:?}");
+        }
+    }
+
+    #[test]
+    fn a_preferred_family_without_an_address_is_told() {
+        for (families, policy, lacks) in [
+            (&["IPv4", "IPv6"][..], "PreferDualStack", true),
+            (&["IPv4"][..], "PreferDualStack", false),
+            (&["IPv4", "IPv6"][..], "RequireDualStack", false),
+        ] {
+            let spec = json!({"type": "LoadBalancer", "ipFamilies": families, "ipFamilyPolicy": policy});
+            let service = service(spec, true, false);
+            let cloud = Ok(Some(service.content.status.clone()));
+            let plan = plan(&service, &[Node::from_json(json!({"metadata": {"name": "n"}}))], &cloud);
+            let words =
+                "the Service is right; it has no IPv6 address, which PreferDualStack would like to have";
+            assert_eq!(plan.next.iter().any(|step| step.ends_with(words)), lacks, "{plan:?}");
         }
     }
 

@@ -160,6 +160,7 @@ impl Memory {
         json!({
             "uid": self.told.uid(),
             "standing": standing,
+            "waitsForMore": self.waits_for_more,
             "address": address,
             "toldVersion": self.told.resource_version,
             "nodes": self.nodes.as_ref().map(|nodes| nodes.len()),
@@ -167,5 +168,21 @@ impl Memory {
             "lastError": self.last_error,
             "verifiedInSeconds": self.verify_at.map(seconds_from_now),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_state_says_what_waits_for_more() {
+        let service = Service::from_json(
+            json!({"metadata": {"namespace": "a", "name": "b"}, "spec": {}, "status": {}}),
+        );
+        for waits_for_more in [false, true] {
+            let memory = Memory { waits_for_more, ..Memory::new(&Arc::new(service.clone()), 0) };
+            assert_eq!(memory.to_json()["waitsForMore"], waits_for_more);
+        }
     }
 }
