@@ -1,10 +1,16 @@
 //! Listings, page by page.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeSet, HashSet},
+    time::Duration,
+};
 
 use cloudprovider::{Error, ErrorKind, Result};
 use reqwest::Url;
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::{
+    Deserialize, Deserializer,
+    de::{DeserializeOwned, Error as _},
+};
 use serde_json::Value;
 
 use super::{client::Client, reply::unavailable};
@@ -43,8 +49,43 @@ pub(crate) struct Pagination {
     pub(crate) total: Option<Value>,
 }
 
+/// An object of a page, and its ID if it has one.
+struct Entry<T> {
+    id: Option<String>,
+    object: T,
+}
+
+impl<'de, T: DeserializeOwned> Deserialize<'de> for Entry<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(from)?;
+        let id = value.get("id").and_then(Value::as_str).map(str::to_owned);
+        Ok(Self { id, object: serde_json::from_value(value).map_err(D::Error::custom)? })
+    }
+}
+
+/// The objects of the pages so far, each once. If the first object of a page is deleted before the page is read, the server begins
+/// anew, without a word.
+struct Objects<T> {
+    all: Vec<T>,
+    ids: HashSet<String>,
+}
+
+impl<T> Objects<T> {
+    fn new() -> Self {
+        Self { all: Vec::new(), ids: HashSet::new() }
+    }
+
+    fn add(&mut self, page: Vec<Entry<T>>) {
+        for Entry { id, object } in page {
+            if id.is_none_or(|id| self.ids.insert(id)) {
+                self.all.push(object);
+            }
+        }
+    }
+}
+
 impl Client {
-    /// All objects of a collection, from all pages. The server ignores filters that it does not know, so the
+    /// All objects of a collection, from all pages, each once. The server ignores filters that it does not know, so the
     /// caller has to look at each object.
     ///
     /// # Errors
@@ -75,15 +116,15 @@ impl Client {
     async fn list_pages<T: DeserializeOwned>(&self, mut url: Url, operation: &str) -> Result<Vec<T>> {
         url.query_pairs_mut().append_pair("limit", &self.page_size.to_string());
         let operation = |page: usize| format!("{operation} (page {page})");
-        let (mut objects, mut seen) = (Vec::new(), BTreeSet::new());
+        let (mut objects, mut seen) = (Objects::new(), BTreeSet::new());
         for page in 1..=MAX_PAGES {
-            let answer: Collection<T> =
+            let answer: Collection<Entry<T>> =
                 self.get(url.clone()).await.map_err(|error| error.with_operation(operation(page)))?;
             if answer.kind != "collection" {
                 return Err(unavailable("the answer is no collection").with_operation(operation(page)));
             }
-            objects.extend(answer.data);
-            if objects.len() > MAX_OBJECTS {
+            objects.add(answer.data);
+            if objects.all.len() > MAX_OBJECTS {
                 let error = unavailable(format!("there are more than {MAX_OBJECTS} objects"));
                 return Err(error.with_operation(operation(page)));
             }
@@ -99,12 +140,12 @@ impl Client {
                     return Err(error.with_operation(operation(page)));
                 }
                 let total = pagination.total.as_ref().and_then(Value::as_u64);
-                if let Some(total) = total.filter(|total| (objects.len() as u64) < *total) {
-                    let error =
-                        unavailable(format!("{} objects came, and the server has {total}", objects.len()));
+                if let Some(total) = total.filter(|total| (objects.all.len() as u64) < *total) {
+                    let came = objects.all.len();
+                    let error = unavailable(format!("{came} objects came, and the server has {total}"));
                     return Err(error.with_operation(operation(page)));
                 }
-                return Ok(objects);
+                return Ok(objects.all);
             };
             seen.insert(url.to_string());
             url = self.same_server(&next).map_err(|error| error.with_operation(operation(page)))?;
@@ -113,5 +154,25 @@ impl Client {
             }
         }
         Err(unavailable("there are too many pages").with_operation(operation(MAX_PAGES)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_that_comes_twice_counts_once() {
+        let mut objects: Objects<Value> = Objects::new();
+        for page in [
+            r#"{"type": "collection", "data": [{"id": "c-1", "name": "a"}, {"id": "c-2", "name": "b"}, {"name": "c"}]}"#,
+            r#"{"type": "collection", "data": [{"id": "c-1", "name": "a"}, {"id": "c-3", "name": "a"}, {"name": "c"}]}"#,
+        ] {
+            let page: Collection<Entry<Value>> = serde_json::from_str(page).expect("a page");
+            objects.add(page.data);
+        }
+        let names: Vec<_> =
+            objects.all.iter().map(|object| object["name"].as_str().unwrap_or_default()).collect();
+        assert_eq!(names, ["a", "b", "c", "a", "c"], "only what has an ID can be known");
     }
 }

@@ -45,6 +45,17 @@ async fn all_pages_are_read() {
     assert_eq!(server.calls(), 3, "three pages");
 }
 
+/// The first cluster of the next page is gone before the page is read: the server begins anew, without a word.
+#[tokio::test]
+async fn a_cluster_that_leaves_between_two_pages_makes_no_other_one_ambiguous() {
+    let server = server().await;
+    let provider = provider(&server.config("c-1", "pageSize: 2\n")).expect("a provider");
+    server.server().leaves = Some(("/v3/clusters", 2, "c-2".to_owned()));
+    let endpoint = clusters(&provider).control_plane_endpoint("prod").await.expect("one cluster");
+    assert_eq!(endpoint.expect("an endpoint").to_string(), "[fd00::1]:6443");
+    assert_eq!(server.calls(), 3, "the first page twice, and the last one");
+}
+
 #[tokio::test]
 async fn a_cluster_that_was_connected_has_an_endpoint() {
     let server = server().await;

@@ -95,7 +95,7 @@ async fn a_page_that_fails_spoils_the_listing() {
 #[tokio::test]
 async fn a_node_that_leaves_between_two_pages_hides_no_other_one() {
     let rancher = with_nodes().await;
-    rancher.server().leaves = Some((2, "c-abcde:machine-0000a".to_owned()));
+    rancher.server().leaves = Some(("/v3/nodes", 2, "c-abcde:machine-0000a".to_owned()));
     let running = start(&rancher.config("c-abcde", "pageSize: 10\npollInterval: 1h\n")).await;
     running.until(&node("node-1"), "present").await;
     let calls = rancher.server().calls["nodes"];

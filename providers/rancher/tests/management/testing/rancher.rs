@@ -68,8 +68,8 @@ pub(crate) struct Server {
     pub(crate) fault: Option<(&'static str, Fault)>,
     /// The answer to the page of this number, from 1, of a listing of nodes.
     pub(crate) bad_page: Option<(usize, Fault)>,
-    /// The node with this ID is removed right before the request for nodes of this number, from 1.
-    pub(crate) leaves: Option<(usize, String)>,
+    /// The object with this ID is removed right before the request of this number, from 1, for objects of this path.
+    pub(crate) leaves: Option<(&'static str, usize, String)>,
     /// New connections are closed at once.
     pub(crate) is_away: bool,
 }

@@ -48,10 +48,10 @@ pub(super) fn admit(server: &mut Server, request: &Request) -> Result<Rights, Fa
     };
     let number = server.calls.entry(what).or_default();
     *number += 1;
-    if request.path == "/v3/nodes"
-        && let Some((_, id)) = server.leaves.take_if(|(at, _)| at == number)
-    {
+    let number = *number;
+    if let Some((_, _, id)) = server.leaves.take_if(|(path, at, _)| request.path == *path && *at == number) {
         server.nodes.retain(|node| node["id"] != id);
+        server.clusters.retain(|cluster| cluster["id"] != id);
     }
     if let Some((_, fault)) = server.fault.as_ref().filter(|(begin, _)| request.path.starts_with(begin)) {
         return Err(fault.clone());
