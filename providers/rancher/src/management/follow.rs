@@ -129,7 +129,7 @@ impl Session<'_> {
         }
     }
 
-    /// Watches the server's nodes until the next listing is due. Where they cannot be watched, they are listed.
+    /// Watches the server's nodes until the next listing is due. Where they cannot be watched, they are only listed, once.
     async fn mirror(&mut self, cluster: &Cluster) -> Result<()> {
         let source = self.source;
         let mirror = mirror::Mirror {
@@ -142,15 +142,21 @@ impl Session<'_> {
         };
         match mirror.watch(self.troubles).await? {
             Mirrored::Due => Ok(()),
-            Mirrored::NotWatched(why) => {
+            Mirrored::NotWatched { why, is_listed } => {
                 self.troubles.mirror(Some(&why));
-                self.poll(cluster).await
+                if is_listed {
+                    self.machines.note_unwatched(self.began);
+                } else {
+                    self.list_nodes(cluster).await?;
+                }
+                self.until_next_poll().await;
+                Ok(())
             }
         }
     }
 
-    /// Lists the server's nodes once by `/v3`, and waits until the next listing is due.
-    async fn poll(&mut self, cluster: &Cluster) -> Result<()> {
+    /// Lists the server's nodes by `/v3`.
+    async fn list_nodes(&mut self, cluster: &Cluster) -> Result<()> {
         let listed = nodes::list(&self.source.client, &cluster.id).await?;
         self.troubles.listed(listed.machines.len());
         self.troubles.unreadable(listed.unreadable.as_deref());
@@ -162,11 +168,15 @@ impl Session<'_> {
             ..Listing::default()
         };
         self.machines.replace(listing, self.began);
+        Ok(())
+    }
+
+    /// Waits until the next listing of what cannot be watched is due.
+    async fn until_next_poll(&self) {
         tokio::select! {
             () = sleep_until(self.began + self.source.poll_interval) => {}
             () = self.machines.listing_wanted() => {}
         }
-        Ok(())
     }
 
     /// Lists the Machines and what belongs to them, and watches them until the next listing is due.
@@ -244,6 +254,7 @@ impl Session<'_> {
                 let listing = Listing {
                     cluster: cluster.id.clone(),
                     truth: Truth::Machines,
+                    is_watched: true,
                     origin: Some(origin.clone()),
                     is_active: cluster.is_active(),
                     machines,

@@ -30,7 +30,7 @@ const GONE_KEPT: usize = 10_000;
 /// For how long it is remembered that there is no machine for a name: while the machines are watched, and while they are not.
 /// Each listing confirms it again.
 const ABSENCES_LAST_WATCHED: Duration = Duration::from_secs(5 * 60);
-const ABSENCES_LAST: Duration = Duration::from_secs(30);
+const ABSENCES_LAST_UNWATCHED: Duration = Duration::from_secs(30);
 
 /// The machines of a cluster.
 #[derive(Debug, Default)]
@@ -215,6 +215,8 @@ impl State {
 pub(super) struct Listing {
     pub(super) cluster: String,
     pub(super) truth: Truth,
+    /// Whether a watch says what changes after it.
+    pub(super) is_watched: bool,
     /// Of Machines.
     pub(super) origin: Option<Origin>,
     pub(super) is_active: bool,
@@ -310,10 +312,8 @@ impl Machines {
                 state.gone.clear();
             }
             state.absences.keep(|name| inventory.lacks(name));
-            let absences_last = match listing.truth {
-                Truth::Machines => ABSENCES_LAST_WATCHED,
-                Truth::Mirror => ABSENCES_LAST,
-            };
+            let absences_last =
+                if listing.is_watched { ABSENCES_LAST_WATCHED } else { ABSENCES_LAST_UNWATCHED };
             state.absences.count_until(began + absences_last);
             state.cluster = listing.cluster;
             state.truth = listing.truth;
@@ -324,6 +324,12 @@ impl Machines {
             state.trouble = None;
             references
         });
+    }
+
+    /// Notes that nothing is watched after the listing that began at this time.
+    pub(super) fn note_unwatched(&self, began: Instant) {
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        state.absences.count_until(began + ABSENCES_LAST_UNWATCHED);
     }
 
     /// Takes over a change of one machine.

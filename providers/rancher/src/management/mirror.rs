@@ -36,8 +36,12 @@ pub(super) struct Mirror<'a> {
 pub(super) enum Mirrored {
     /// The next listing is due.
     Due,
-    /// The nodes cannot be watched, and may be listed another way.
-    NotWatched(Error),
+    /// The nodes cannot be watched.
+    NotWatched {
+        why: Error,
+        /// Whether they were listed before that. If not, they may be listed another way.
+        is_listed: bool,
+    },
 }
 
 impl Mirror<'_> {
@@ -56,16 +60,26 @@ impl Mirror<'_> {
             let next = tokio::select! {
                 next = events.next() => next,
                 () = self.machines.listing_wanted(), if is_listed => return Ok(Mirrored::Due),
-                () = sleep_until(self.began + self.refresh_interval), if is_listed => return Ok(Mirrored::Due),
+                () = sleep_until(self.began + self.refresh_interval), if is_listed => {
+                    troubles.mirror(None);
+                    return Ok(Mirrored::Due);
+                }
             };
             let step = match next {
                 None => return Err(unavailable("the watch of nodes ended")),
                 Some(Ok(event)) => Step::of(event, |object, is_there| self.change(object, is_there)),
                 Some(Err(fault)) if cannot_be_watched(&fault) => {
-                    return Ok(Mirrored::NotWatched(needs_rights(watch_error(&fault), &kind, namespace)));
+                    let why = needs_rights(watch_error(&fault), &kind, namespace);
+                    // All else may be an object that cannot be read.
+                    let is_listed = matches!(fault, watcher::Error::WatchStartFailed(_));
+                    return Ok(Mirrored::NotWatched { why, is_listed });
                 }
                 Some(Err(fault)) => ended(&fault, &kind, namespace)?,
             };
+            // A listing does not show that the watch after it works.
+            if is_listed && matches!(step, Step::Changed(_)) {
+                troubles.mirror(None);
+            }
             match (step, &mut listed) {
                 // What is known stays, until the next listing replaces it at once.
                 (Step::Expired, None) => return Ok(Mirrored::Due),
@@ -91,11 +105,11 @@ impl Mirror<'_> {
     }
 
     fn replace(&self, machines: Vec<Machine>, troubles: &mut Troubles) {
-        troubles.mirror(None);
         troubles.listed(machines.len());
         let listing = Listing {
             cluster: self.cluster.id.clone(),
             truth: Truth::Mirror,
+            is_watched: true,
             is_active: self.cluster.is_active(),
             machines,
             ..Listing::default()

@@ -1,6 +1,12 @@
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+};
+
 use cloudprovider::{Error, FactoryInput};
 use futures::future::{BoxFuture, pending};
 use serde_json::{Value, json};
+use tracing::{Event as LogEvent, Level, Metadata, Subscriber, span};
 
 use super::super::testing::{GROUPS, NO_GROUPS, RESOURCES, serving};
 use super::*;
@@ -42,12 +48,12 @@ fn server(answer: impl Fn(&str) -> Option<Answer> + Send + 'static) -> kube::Cli
     })
 }
 
-/// How a watch ends, and what is known then.
-async fn watched(kubernetes: &kube::Client) -> (Result<()>, Machines) {
+/// A server below whose `/v3` nobody answers.
+fn source() -> Source {
     let text = "url: http://127.0.0.1:1\ntoken: token-abcde:secret\nclusterID: c-m-abcdefgh\n";
     let config = Config::read(&FactoryInput::new(text), &Environment::default()).expect("a configuration");
     let url = config.server.url.clone();
-    let source = Source {
+    Source {
         client: Client::new(&config.server, &format!("{url}/v3")).expect("a client"),
         url,
         config: ManagementConfig {
@@ -58,7 +64,12 @@ async fn watched(kubernetes: &kube::Client) -> (Result<()>, Machines) {
         page_size: 1000,
         refresh_interval: Duration::from_secs(300),
         poll_interval: Duration::from_secs(30),
-    };
+    }
+}
+
+/// How a watch ends, and what is known then.
+async fn watched(kubernetes: &kube::Client) -> (Result<()>, Machines) {
+    let source = source();
     let machines = Machines::new();
     let cluster = Cluster { id: "c-m-abcdefgh".to_owned(), ..Cluster::default() };
     let (mut followed, mut troubles) = (None, Troubles::default());
@@ -143,4 +154,72 @@ async fn only_a_discovery_says_that_a_kind_is_missing() {
         ended.expect("until the next listing is due");
         assert!(is_listed(&machines));
     }
+}
+
+/// The levels of what the log tells of troubles.
+#[derive(Clone, Default)]
+struct Levels(Arc<Mutex<Vec<Level>>>);
+
+impl Subscriber for Levels {
+    fn enabled(&self, about: &Metadata<'_>) -> bool {
+        about.target().ends_with("troubles") && *about.level() <= Level::INFO
+    }
+
+    fn event(&self, event: &LogEvent<'_>) {
+        self.0.lock().expect("no panic").push(*event.metadata().level());
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+    fn enter(&self, _: &span::Id) {}
+    fn exit(&self, _: &span::Id) {}
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_right_to_watch_nodes_they_are_listed_once_a_round_and_the_log_says_so_once() {
+    let (may_watch, listings) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let (allowed, counted) = (may_watch.clone(), listings.clone());
+    let kubernetes = server(move |path| {
+        if !path.contains("/nodes?") {
+            return None;
+        }
+        if path.contains("watch=true") {
+            return (!allowed.load(Relaxed)).then(refused);
+        }
+        counted.fetch_add(1, Relaxed);
+        None
+    });
+    let levels = Levels::default();
+    let _guard = tracing::subscriber::set_default(levels.clone());
+    let (source, machines) = (source(), Machines::new());
+    let cluster = Cluster { id: "c-abcde".to_owned(), ..Cluster::default() };
+    let (mut followed, mut troubles) = (None, Troubles::default());
+    for (round, is_watched, told) in [
+        (1, false, &[Level::WARN][..]),
+        (2, false, &[Level::WARN]),
+        (3, true, &[Level::WARN, Level::INFO]),
+        (4, true, &[Level::WARN, Level::INFO]),
+    ] {
+        may_watch.store(is_watched, Relaxed);
+        let began = Instant::now();
+        let mut session = Session {
+            source: &source,
+            machines: &machines,
+            kubernetes: &kubernetes,
+            began,
+            followed: &mut followed,
+            troubles: &mut troubles,
+        };
+        // A listing by `/v3` would fail.
+        session.mirror(&cluster).await.expect("until the next listing is due");
+        assert_eq!(listings.load(Relaxed), round, "a listing in each round");
+        let interval = if is_watched { source.refresh_interval } else { source.poll_interval };
+        assert!(began.elapsed() >= interval && began.elapsed() < 2 * interval, "round {round}");
+        assert_eq!(*levels.0.lock().expect("no panic"), told, "round {round}");
+    }
+    assert!(is_listed(&machines));
 }

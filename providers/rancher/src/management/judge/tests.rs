@@ -48,6 +48,7 @@ fn list(machines: &Machines, origin: Origin, listed: &[Machine]) {
     let listing = Listing {
         cluster: "c-m-abcdefgh".to_owned(),
         truth: Truth::Machines,
+        is_watched: true,
         origin: Some(origin),
         is_active: true,
         machines: listed.to_vec(),
@@ -167,6 +168,37 @@ async fn a_name_without_a_machine_is_remembered_until_one_comes_or_the_listing_i
     machines.note_absences(name());
     machines.apply(Change::Remove(OTHER.to_owned()));
     is(&nobody, &machines.state(), "nowhere node-2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_absence_counts_for_longer_while_the_machines_are_watched() {
+    let nobody = node("node-2");
+    let seconds = async |truth, is_watched, note_unwatched: bool| {
+        let machines = Machines::new();
+        let listing = Listing {
+            truth,
+            is_watched,
+            is_active: true,
+            machines: vec![machine(UID, "node-1")],
+            ..Listing::default()
+        };
+        let began = Instant::now();
+        machines.replace(listing, began);
+        if note_unwatched {
+            machines.note_unwatched(began);
+        }
+        machines.note_absences(vec![Missing::Name("node-2".to_owned())]);
+        while matches!(look_up(&nobody, &machines.state(), &Rules::default()), Answer::Settled(_)) {
+            advance(Duration::from_secs(1)).await;
+        }
+        began.elapsed().as_secs()
+    };
+    for truth in [Truth::Machines, Truth::Mirror] {
+        assert_eq!(seconds(truth, true, false).await, 300, "{truth:?}");
+        assert_eq!(seconds(truth, false, false).await, 30, "{truth:?}");
+        // The right to watch may be missing.
+        assert_eq!(seconds(truth, true, true).await, 30, "{truth:?}");
+    }
 }
 
 #[test]
