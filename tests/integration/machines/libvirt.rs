@@ -160,7 +160,7 @@ async fn life(provider: &LibvirtProvider, libvirtd: &Libvirtd, image: &MicroGues
     let machines = provider.machines().context("libvirt has machines")?;
     let before = things(libvirtd)?;
     let spec = json!({
-        "vcpus": 1, "memoryMiB": 256,
+        "vcpus": 1, "memoryMiB": 256, "domainType": "qemu",
         "image": { "file": image.disk, "checksum": sha256(&image.disk)?, "format": "raw" },
         "disks": [{ "sizeGiB": 1 }, { "sizeGiB": 1, "name": "data" }],
     });

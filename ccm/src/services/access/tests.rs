@@ -131,7 +131,7 @@ async fn outside_of_a_term_nothing_is_written() {
         assert_eq!(kind(services.delete_claim(&claim).await).0, ErrorKind::Unavailable);
         assert_eq!(kind(services.change_service(&service, &change).await).0, ErrorKind::Unavailable);
         assert!(services.claims().await.expect("read").is_empty());
-        world.begin_term().end().await;
+        world.begin_term().end().await.expect("everything has ended");
     }
 }
 
@@ -142,7 +142,7 @@ async fn a_daemon_leads_alone_in_its_term_only() {
     assert_eq!(services.alone_for(), Duration::ZERO);
     let term = world.begin_term();
     assert_eq!(services.alone_for(), Duration::MAX, "without an election");
-    term.end().await;
+    term.end().await.expect("everything has ended");
     assert_eq!(services.alone_for(), Duration::ZERO);
     let closed = TermFence::from(component::leader_election::Fence::default());
     let _term = world.begin_term_behind(closed);

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::{
     capabilities::Capabilities,
     metadata::metadata,
-    spec::{CpuMode, CpuSpec, DiskBus, Firmware, ImageFormat, LibvirtMachineSpec},
+    spec::{CpuMode, CpuSpec, DiskBus, DomainType, Firmware, ImageFormat, LibvirtMachineSpec},
     xml::Element,
 };
 
@@ -70,7 +70,7 @@ impl DomainPlan<'_> {
     /// What the spec asks for and the hypervisor cannot do, with the field's name.
     pub(crate) fn xml(&self) -> Result<String> {
         let spec = self.spec;
-        let kind = if self.capabilities.has_kvm { "kvm" } else { "qemu" };
+        let kind = if self.has_kvm()? { "kvm" } else { "qemu" };
         let memory = |name| Element::text(name, spec.memory_mib).with("unit", "MiB");
         let mut domain = Element::new("domain").with("type", kind).children([
             Element::text("name", self.mark.name()),
@@ -93,6 +93,18 @@ impl DomainPlan<'_> {
             self.devices()?,
         ]);
         Ok(domain.to_string())
+    }
+
+    /// Whether the guest runs with KVM.
+    fn has_kvm(&self) -> Result<bool> {
+        match self.spec.domain_type {
+            Some(DomainType::Kvm) if !self.capabilities.has_kvm => {
+                let words = "spec.domainType: the hypervisor does not have KVM";
+                Err(Error::new(ErrorKind::Unsupported, words))
+            }
+            Some(DomainType::Qemu) => Ok(false),
+            Some(DomainType::Kvm) | None => Ok(self.capabilities.has_kvm),
+        }
     }
 
     fn os(&self) -> Element {
@@ -129,12 +141,12 @@ impl DomainPlan<'_> {
     }
 
     fn cpu(&self) -> Result<Element> {
-        let has_kvm = self.capabilities.has_kvm;
+        let has_kvm = self.has_kvm()?;
         let mode = |mode: &str| Ok(Element::new("cpu").with("mode", mode));
         match &self.spec.cpu {
             None => mode(if has_kvm { "host-passthrough" } else { "maximum" }),
             Some(CpuSpec { mode: Some(CpuMode::HostPassthrough), model: None }) if !has_kvm => {
-                let words = "spec.cpu.mode: host-passthrough needs KVM, which the hypervisor does not have";
+                let words = "spec.cpu.mode: host-passthrough needs KVM, with which the guest does not run";
                 Err(Error::new(ErrorKind::Unsupported, words))
             }
             Some(CpuSpec { mode: Some(CpuMode::HostPassthrough), model: None }) => mode("host-passthrough"),

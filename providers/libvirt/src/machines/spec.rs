@@ -13,8 +13,8 @@ pub(crate) use self::{
     image::{ImageFormat, ImageSource, ImageSpec, VolumeSpec},
     interface::{InterfaceModel, InterfaceSource, InterfaceSpec, MacvtapMode, MacvtapSpec, ReservationSpec},
     machine::{
-        CpuMode, CpuSpec, DEFAULT_POOL, DiskBus, DiskFormat, DiskSpec, Firmware, LibvirtMachineSpec,
-        PowerOffMode, RootDiskMode,
+        CpuMode, CpuSpec, DEFAULT_POOL, DiskBus, DiskFormat, DiskSpec, DomainType, Firmware,
+        LibvirtMachineSpec, PowerOffMode, RootDiskMode,
     },
 };
 

@@ -224,6 +224,16 @@ fn the_cpu_is_what_the_hypervisor_can_do() {
 }
 
 #[test]
+fn a_guest_is_emulated_where_that_is_asked_for() {
+    let (mark, with, without) = (mark(), host(true), host(false));
+    let emulated = spec(&json!({ "domainType": "qemu" }));
+    let xml = plan(&mark, &emulated, &with).xml().expect("XML");
+    assert!(xml.contains("<domain type='qemu'>") && xml.contains("<cpu mode='maximum'/>"), "{xml}");
+    let error = plan(&mark, &spec(&json!({ "domainType": "kvm" })), &without).xml().expect_err("no KVM");
+    assert_eq!((error.kind(), error.report().starts_with("spec.domainType")), (ErrorKind::Unsupported, true));
+}
+
+#[test]
 fn a_wrong_mac_address_is_named() {
     let spec = spec(&json!({ "interfaces": [{ "network": "default", "mac": "nonsense" }] }));
     let (mark, host) = (mark(), host(true));

@@ -21,6 +21,9 @@ pub(crate) struct LibvirtMachineSpec {
     #[schemars(range(min = 64, max = 67_108_864))]
     #[schemars(extend("x-kubernetes-validations" = [{"rule": "self == oldSelf", "message": "cannot change; make a new template"}]))]
     pub(crate) memory_mib: u64,
+    /// Whether the guest runs with KVM or is emulated. Default: with KVM where the hypervisor has it.
+    #[serde(default)]
+    pub(crate) domain_type: Option<DomainType>,
     /// The CPU that the guest sees. Default: the host's own with KVM, and everything that QEMU can emulate
     /// without.
     #[serde(default)]
@@ -71,6 +74,16 @@ pub(crate) struct LibvirtMachineSpec {
     /// false.
     #[serde(default)]
     pub(crate) remove_bootstrap_data: bool,
+}
+
+/// What runs a guest: libvirt's type of a domain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum DomainType {
+    /// The hypervisor's CPUs.
+    Kvm,
+    /// QEMU alone, which is many times slower. For hypervisors whose KVM does not work.
+    Qemu,
 }
 
 /// The CPU that a guest sees. Give `mode` or `model`.
