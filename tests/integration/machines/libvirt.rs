@@ -140,7 +140,7 @@ fn things(libvirtd: &Libvirtd) -> Result<Vec<String>> {
     let network = libvirtd.virsh_output(&["net-dumpxml", "default"])?;
     let nvram = fs::read_dir(libvirtd.data_folder().join("qemu/nvram")).into_iter().flatten();
     let mut all: Vec<String> = domains.split_whitespace().map(str::to_owned).collect();
-    all.extend(volumes.lines().skip(2).filter_map(|line| line.split_whitespace().next()).map(str::to_owned));
+    all.extend(volumes.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned));
     all.extend(network.lines().filter(|line| line.contains("<host ")).map(|line| line.trim().to_owned()));
     all.extend(nvram.flatten().map(|file| file.path().display().to_string()));
     // Images stay: they are shared.
