@@ -21,7 +21,10 @@ fn registry() -> cloudprovider::Result<Registry> {
     let mut registry = Registry::new();
     registry.log_crate(env!("CARGO_CRATE_NAME"));
     #[cfg(feature = "libvirt")]
-    registry.register(cloudprovider_libvirt::NAME, cloudprovider_libvirt::factory)?;
+    {
+        registry.register(cloudprovider_libvirt::NAME, cloudprovider_libvirt::factory)?;
+        registry.register_machines(cloudprovider_libvirt::NAME, cloudprovider_libvirt::machine_types())?;
+    }
     #[cfg(feature = "rancher")]
     registry.register(cloudprovider_rancher::NAME, cloudprovider_rancher::factory)?;
     #[cfg(feature = "vsphere")]

@@ -62,6 +62,7 @@ pub use config::{Auth, Config, Credential, HypervisorConfig, Keepalive, MachineL
 pub use domain::METADATA_NAMESPACE;
 pub use hypervisor::HypervisorHandle;
 pub use kernel_routes::ROUTE_PROTOCOL;
+pub use machines::machine_types;
 pub use provider::{LibvirtProvider, factory};
 pub use provider_id::{DomainId, format_provider_id, parse_provider_id};
 /// The libvirt bindings of [`HypervisorHandle::with_connection`], in the version that this crate uses.

@@ -32,7 +32,14 @@ mod xml;
 #[cfg(test)]
 mod tests;
 
+use cloudprovider::MachineTypes;
+
 pub(crate) use self::{
     fleet::{Fleet, StorageOf},
     storage::size_in_header as image_size_in_header,
 };
+
+/// The kinds of this provider's machines, for [`Registry::register_machines`](cloudprovider::Registry::register_machines).
+pub fn machine_types() -> MachineTypes {
+    MachineTypes::of::<Fleet>()
+}

@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use super::kinds::{Kinds, refused};
 use crate::{
     api::{Api, Target},
+    daemon::binary,
     guest::GUEST_PATIENCE,
     trial::{Outcome, on, runtime, trial},
 };
@@ -42,6 +43,13 @@ pub(super) fn trials() -> Vec<Trial> {
 }
 
 async fn definitions(api: &Api) -> Result<()> {
+    let printed = Command::new(binary()?)
+        .args(["manifests", "--provider=libvirt", "--machines", "--only-definitions"])
+        .output()?;
+    let printed = String::from_utf8(printed.stdout)?;
+    for kind in ["LibvirtMachine", "LibvirtMachineTemplate", "LibvirtCluster", "LibvirtClusterTemplate"] {
+        ensure!(printed.contains(&format!("kind: {kind}\n")), "no {kind} in {printed}");
+    }
     let config = Config::parse("hypervisors: [{name: a, uri: 'test:///default'}]", None)?;
     let provider = LibvirtProvider::new(config);
     let machines = provider.machines().context("libvirt has machines")?;
