@@ -1,7 +1,7 @@
 //! Which objects the controller works on, and what it does where kinds are missing.
 
 use anyhow::{Context, ensure};
-use ccm::daemon::Parts;
+use ccm::{cloud::machine_kinds_of, controllers::machine::explain::explain, daemon::Parts};
 use cloudprovider::{
     Error, ErrorKind,
     testing::{Fault, Operation},
@@ -24,6 +24,7 @@ pub(super) fn trials() -> Vec<Trial> {
         ("machines::a_cluster_that_others_manage_is_left_alone", |api| managed_elsewhere(api).boxed_local()),
         ("machines::templates_say_what_a_machine_will_have", |api| templates(api).boxed_local()),
         ("machines::a_dry_run_changes_nothing", |api| dry_run(api).boxed_local()),
+        ("machines::explain_says_what_a_machine_waits_for", |api| explained(api).boxed_local()),
         ("machines::an_infrastructure_cluster_goes_after_its_machines", |api| {
             machines_first(api).boxed_local()
         }),
@@ -118,6 +119,39 @@ async fn dry_run(api: &Api) -> anyhow::Result<()> {
         Operation::DeleteCluster,
     ];
     ensure!(steps.iter().all(|step| world.cloud.count(*step) == 0), "{:?}", world.cloud.calls());
+    daemon.stop().await
+}
+
+async fn explained(api: &Api) -> anyhow::Result<()> {
+    let world = World::new(api).await?;
+    let provider = world.cloud.provider();
+    let kinds = machine_kinds_of(&*provider).context("machines")?;
+    let next = async |name: &str| {
+        let plan = explain(&api.client, &kinds, None, (NAMESPACE, name)).await.map_err(anyhow::Error::msg)?;
+        anyhow::Ok(plan.map(|plan| plan.next))
+    };
+    ensure!(next("one").await?.is_none());
+    world.add_cluster("prod").await?;
+    world.add_machine_without_data("one").await?;
+    let waits = async |words: &str| {
+        let next = next("one").await?.unwrap_or_default();
+        ensure!(next.contains(words), "{next:?} has no {words:?}");
+        anyhow::Ok(())
+    };
+    waits("say in its status what it waits for: WaitingForClusterInfrastructureReady").await?;
+    world
+        .change_status("Cluster", "prod", json!({"initialization": {"infrastructureProvisioned": true}}))
+        .await?;
+    waits("WaitingForBootstrapData: spec.bootstrap.dataSecretName of the Machine is not set yet").await?;
+    world.name_secret("one").await?;
+    waits("\"one-data\" with the bootstrap data is not there").await?;
+    world.add_secret("one").await?;
+    waits("add the finalizer and the identity").await?;
+    // Nothing of it was done.
+    ensure!(world.get("FakeMachine", "one").await?["status"].is_null());
+    let daemon = world.start(&[])?;
+    world.is_up("one").await?;
+    waits("look at it in the cloud").await?;
     daemon.stop().await
 }
 
