@@ -5,15 +5,16 @@ use std::{
     time::Duration,
 };
 
-use cloudprovider::{Error, ErrorKind, Result, machines::Mark};
+use cloudprovider::{Error, ErrorKind, PowerState, Result, machines::Mark};
 use uuid::Uuid;
 use virt::domain::Domain as Handle;
 use virt::error::ErrorNumber;
 
-use super::capabilities::Capabilities;
+use super::{capabilities::Capabilities, power::AskBy};
 use crate::{
     calls::{Failure, Operation},
-    domain::Domain,
+    domain::{AgentChannel, Domain, DomainState},
+    sys,
     workers::{Link, Work, Workers},
 };
 
@@ -33,6 +34,9 @@ pub(crate) struct Found {
     pub(crate) uuid: Uuid,
     pub(crate) name: String,
     pub(crate) mark: Option<Mark>,
+    pub(crate) power: PowerState,
+    /// Whether its guest agent is connected.
+    pub(crate) has_agent: bool,
 }
 
 impl Domains {
@@ -101,9 +105,21 @@ impl Domains {
             let Some(handle) = handle else { return Ok(None) };
             let xml = absent(link.call(Operation::DomainXml, |_| handle.xml_desc(0)))?;
             let Some(xml) = xml else { return Ok(None) };
-            let domain = Domain::parse(&xml, Err(String::new()))
-                .map_err(|why| Failure::of_provider(ErrorKind::Internal, why))?;
-            Ok(Some(Found { uuid: domain.uuid, name: domain.name.clone(), mark: domain.mark().cloned() }))
+            let Some((state, reason)) = absent(link.call(Operation::DomainState, |_| sys::state(&handle)))?
+            else {
+                return Ok(None);
+            };
+            let internal = |why: String| Failure::of_provider(ErrorKind::Internal, why);
+            let state = DomainState::from_raw(state, reason)
+                .ok_or_else(|| internal(format!("libvirt gives the unknown state {state}")))?;
+            let domain = Domain::parse(&xml, Ok(state)).map_err(internal)?;
+            Ok(Some(Found {
+                uuid: domain.uuid,
+                name: domain.name.clone(),
+                mark: domain.mark().cloned(),
+                power: state.power,
+                has_agent: domain.agent == AgentChannel::Connected,
+            }))
         })
         .await
     }
@@ -135,10 +151,15 @@ impl Domains {
     }
 
     /// Asks the guest to shut down. Whether it does is seen by its state: a guest that still boots hears nothing.
-    pub(crate) async fn shut_down(&self, uuid: Uuid) -> Result<()> {
+    pub(crate) async fn shut_down(&self, uuid: Uuid, by: AskBy) -> Result<()> {
         self.run("shut down the domain", move |link| {
             let Some(handle) = find(link, uuid)? else { return Ok(()) };
-            match link.call(Operation::ShutdownDomain, |_| handle.shutdown()) {
+            let mut asked = link.call(Operation::ShutdownDomain, |_| handle.shutdown_flags(by.flag()));
+            // libvirt's test driver knows no flags.
+            if asked.as_ref().is_err_and(|failure| failure.code == Some(ErrorNumber::InvalidArg)) {
+                asked = link.call(Operation::ShutdownDomain, |_| handle.shutdown());
+            }
+            match asked {
                 Err(failure) if failure.lost => Err(failure),
                 Err(failure) => {
                     tracing::debug!(domain = %uuid, reason = failure.message, "the guest was not asked to shut down");
@@ -146,15 +167,6 @@ impl Domains {
                 }
                 Ok(()) => Ok(()),
             }
-        })
-        .await
-    }
-
-    /// Whether the domain is there and not off.
-    pub(crate) async fn is_active(&self, uuid: Uuid) -> Result<bool> {
-        self.run("look at the domain", move |link| match find(link, uuid)? {
-            Some(handle) => is_active(link, &handle),
-            None => Ok(false),
         })
         .await
     }

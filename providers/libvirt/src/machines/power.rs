@@ -2,24 +2,14 @@
 //!
 //! | Mode | A guest that runs | A guest that cannot react (paused) | A guest that crashed |
 //! |---|---|---|---|
-//! | [`Hard`](PowerOffMode::Hard) | is powered off at once | the same | the same |
-//! | [`TrySoft`](PowerOffMode::TrySoft) | is asked, and powered off after the timeout | is powered off after the timeout | is powered off at once |
-//! | [`Soft`](PowerOffMode::Soft) | is asked, however long that takes | waits until somebody resumes it | is powered off at once |
+//! | [`Hard`](PowerOffPolicy::Hard) | is powered off at once | the same | the same |
+//! | [`TrySoft`](PowerOffPolicy::TrySoft) | is asked, and powered off after the timeout | is powered off after the timeout | is powered off at once |
+//! | [`Soft`](PowerOffPolicy::Soft) | is asked, however long that takes | waits until somebody resumes it | is powered off at once |
 //!
 //! A guest is asked by its agent first, if that is connected, then by the ACPI power button, again and again: a guest
 //! that is still starting does not hear the button.
 //!
-//! # How a step towards gone uses it
-//!
-//! ```text
-//! let Some(step) = power_off(state, has_agent, mode, status.soft_power_off_since, now) else { undefine the domain };
-//! status.soft_power_off_since = step.since();
-//! match step {
-//!     Ask { by, .. }  => virDomainShutdownFlags(by.flag()); whatever it answers, Deletion::Deleting(step.wait())
-//!     Wait { .. }     => Deletion::Deleting(step.wait())
-//!     Destroy         => virDomainDestroy; "not running" (OperationInvalid) is success; undefine the domain
-//! }
-//! ```
+//! # What the step towards gone does with it
 //!
 //! - A domain whose state is not known is an error of the step.
 //! - The time of asking is kept in the status, which is a hint. Where it is lost, the guest is asked once more and the
@@ -32,21 +22,36 @@ use std::time::Duration;
 use cloudprovider::{PowerState, machines::Wait};
 use jiff::Timestamp;
 
+use super::spec::{LibvirtMachineSpec, PowerOffMode};
+
 /// When a guest that does not react is asked again.
 const ASK_INTERVAL: Duration = Duration::from_secs(15);
 
 /// How often a guest without a timeout is looked at. Its end comes as an event.
 const LOOK_INTERVAL: Duration = Duration::from_secs(60);
 
-/// How a machine is powered off.
+/// How a machine is powered off: the mode of its spec with the timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PowerOffMode {
+pub(crate) enum PowerOffPolicy {
     /// At once, as if the power failed.
     Hard,
     /// By the guest itself, however long that takes.
     Soft,
     /// By the guest itself, or by force after this time.
     TrySoft(Duration),
+}
+
+impl PowerOffPolicy {
+    /// What the spec says.
+    pub(crate) fn of(spec: &LibvirtMachineSpec) -> Self {
+        match spec.power_off_mode {
+            PowerOffMode::Hard => Self::Hard,
+            PowerOffMode::Soft => Self::Soft,
+            PowerOffMode::TrySoft => {
+                Self::TrySoft(Duration::from_secs(spec.soft_power_off_timeout_seconds.into()))
+            }
+        }
+    }
 }
 
 /// Who passes the request to a guest.
@@ -143,16 +148,16 @@ impl PowerOffWait {
 pub(crate) fn power_off(
     state: PowerState,
     has_agent: bool,
-    mode: PowerOffMode,
+    mode: PowerOffPolicy,
     since: Option<i64>,
     now: Timestamp,
 ) -> Option<PowerOffStep> {
     let timeout = match (state, mode) {
         (PowerState::Off, _) => return None,
         // Nothing is left in the guest that could shut down. What is off by a crash is in this state too.
-        (PowerState::Crashed, _) | (_, PowerOffMode::Hard) => return Some(PowerOffStep::Destroy),
-        (_, PowerOffMode::TrySoft(timeout)) => Some(timeout),
-        (_, PowerOffMode::Soft) => None,
+        (PowerState::Crashed, _) | (_, PowerOffPolicy::Hard) => return Some(PowerOffStep::Destroy),
+        (_, PowerOffPolicy::TrySoft(timeout)) => Some(timeout),
+        (_, PowerOffPolicy::Soft) => None,
     };
     let now = now.as_second();
     let asked = since.filter(|since| *since <= now);

@@ -8,12 +8,12 @@ fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(START + seconds).expect("in range")
 }
 
-fn try_soft(seconds: u64) -> PowerOffMode {
-    PowerOffMode::TrySoft(Duration::from_secs(seconds))
+fn try_soft(seconds: u64) -> PowerOffPolicy {
+    PowerOffPolicy::TrySoft(Duration::from_secs(seconds))
 }
 
 /// The step in short: `ask agent`, `wait`, `destroy` or `off`, and in how many seconds to look again.
-fn step(state: PowerState, mode: PowerOffMode, since: Option<i64>, now: i64) -> String {
+fn step(state: PowerState, mode: PowerOffPolicy, since: Option<i64>, now: i64) -> String {
     let since = since.map(|seconds| START + seconds);
     let Some(step) = power_off(state, true, mode, since, at(now)) else { return "off".to_owned() };
     let what = match step {
@@ -29,7 +29,7 @@ fn step(state: PowerState, mode: PowerOffMode, since: Option<i64>, now: i64) -> 
 
 #[test]
 fn each_mode_in_each_state() {
-    use PowerOffMode::{Hard, Soft};
+    use PowerOffPolicy::{Hard, Soft};
     use PowerState::{Crashed, Off, Paused, Running, ShuttingDown};
     for (state, mode, since, now, expected) in [
         (Off, Hard, None, 0, "off"),
@@ -79,11 +79,11 @@ fn the_words_say_what_ends_the_wait_and_stay_the_same() {
     assert_eq!(message(PowerState::Running, try_soft(300), None, 0), asked);
     assert_eq!(message(PowerState::ShuttingDown, try_soft(300), Some(0), 200), asked);
     assert_eq!(
-        message(PowerState::Running, PowerOffMode::Soft, Some(0), 20),
+        message(PowerState::Running, PowerOffPolicy::Soft, Some(0), 20),
         "the guest was asked to shut down at 2023-11-14T22:13:20Z; it has no timeout"
     );
     assert_eq!(
-        message(PowerState::Paused, PowerOffMode::Soft, None, 0),
+        message(PowerState::Paused, PowerOffPolicy::Soft, None, 0),
         "the guest is paused and cannot shut down (since 2023-11-14T22:13:20Z); \
          it has no timeout: resume it, or power it off"
     );
@@ -127,7 +127,7 @@ proptest! {
         has_agent: bool,
     ) {
         let since = since.map(|since| START + since);
-        let step = power_off(state, has_agent, PowerOffMode::Soft, since, at(now));
+        let step = power_off(state, has_agent, PowerOffPolicy::Soft, since, at(now));
         prop_assert!(!matches!(step, None | Some(PowerOffStep::Destroy)));
     }
 }
