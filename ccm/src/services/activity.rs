@@ -13,7 +13,7 @@ use crate::writes::WrittenVersion;
 
 /// What a provider does about Services. Clones share it.
 ///
-/// The controller notes each [call](Self::begin) of `ensure` and `delete` that it makes for a Service. A change of that Service by
+/// The controller notes each call of `ensure` and `delete` that it makes for a Service. A change of that Service by
 /// the provider then needs the version that the call gave, since that is what the provider decided on; and the controller
 /// learns what was changed, so that it does not take it for a change by somebody else. `get` and `update` are not to change
 /// Services, so those calls are not noted.

@@ -17,7 +17,7 @@
 //! readable for many who may not read the Secret. Therefore
 //!
 //! - a quotation is made only if the spec asks for it. The default is not to;
-//! - [`excerpt`] leaves out every line that has a word of the bootstrap data in it ([`MIN_WORD`] characters or more,
+//! - [`excerpt()`] leaves out every line that has a word of the bootstrap data in it ([`MIN_WORD`] characters or more,
 //!   except common ones), or looks as if it had a secret. This is a safety net, no promise: a guest can print its data in
 //!   another form.
 //!
