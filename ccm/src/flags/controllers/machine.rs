@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use cloudprovider::dns;
 use component::command_line::{
+    format_duration,
     notes::{Note, ours},
     values::duration,
 };
@@ -51,7 +52,12 @@ impl MachineControllerFlags {
 
     /// Their place in `/configz`, and what stands there.
     pub(super) fn configz(&self) -> (&'static str, Value) {
-        ("MachineController", json!({"Namespace": self.namespace, "WatchFilter": self.watch_filter}))
+        let value = json!({
+            "Namespace": self.namespace,
+            "WatchFilter": self.watch_filter,
+            "SyncPeriod": format_duration(self.sync_period),
+        });
+        ("MachineController", value)
     }
 
     /// The namespace; `None`: all of them.
