@@ -88,13 +88,14 @@ async fn beside_go(api: &Api) -> anyhow::Result<()> {
     let theirs: Value = serde_json::from_str(&go.get("/configz", token)?)?;
     let own = get("/configz").token(token).expect(200).await?.json()?;
     let differences = differences(&theirs, &own);
-    // The provider differs, we send JSON to the API server, routes follow changes of Nodes, so their period is longer, and
-    // Services are worked on in parallel.
+    // The provider differs, we send JSON to the API server, routes follow changes of Nodes, so their period is longer,
+    // Services are worked on in parallel, and there is one more controller.
     let expected = [
         "/cloudcontrollermanager.config.k8s.io/Generic/ClientConnection/contentType",
         "/cloudcontrollermanager.config.k8s.io/KubeCloudShared/CloudProvider/CloudConfigFile",
         "/cloudcontrollermanager.config.k8s.io/KubeCloudShared/CloudProvider/Name",
         "/cloudcontrollermanager.config.k8s.io/KubeCloudShared/RouteReconciliationPeriod",
+        "/cloudcontrollermanager.config.k8s.io/MachineController",
         "/cloudcontrollermanager.config.k8s.io/ServiceController/ConcurrentServiceSyncs",
     ];
     for difference in &differences {
