@@ -178,8 +178,17 @@ impl World<'_> {
 
     /// Removes all finalizers and deletes it.
     pub(super) async fn force_delete(&self, name: &str) -> anyhow::Result<()> {
-        self.change(name, json!({"metadata": {"finalizers": null}})).await?;
-        self.delete(name).await
+        let free = json!({"metadata": {"finalizers": null}});
+        self.change(name, free.clone()).await?;
+        self.delete(name).await?;
+        // The daemon may have added its finalizer again before the deletion. Afterwards it adds none.
+        if self.services().get_opt(name).await?.is_some()
+            && let Err(error) = self.change(name, free).await
+            && self.services().get_opt(name).await?.is_some()
+        {
+            return Err(error);
+        }
+        Ok(())
     }
 
     pub(super) async fn get(&self, name: &str) -> anyhow::Result<Service> {
