@@ -98,6 +98,10 @@ impl PooledLoadBalancer {
     /// It was started already; or it is to announce addresses, and the Lease is so short that they would live too short to
     /// survive a failed renewal.
     pub fn start(&self, context: &StartContext, tasks: &TaskTracker) -> Result<()> {
+        // The announcer of the host is another provider's, which has Services.
+        if !context.has_services {
+            return Ok(());
+        }
         if let Some(after) = context.takeover_after.filter(|after| self.announces() && *after < LIFETIME) {
             let (life, after) = (LIFETIME.as_secs(), after.as_secs_f64());
             return Err(Error::new(

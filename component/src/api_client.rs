@@ -34,11 +34,14 @@ mod url;
 mod user_agent;
 mod whoami;
 
-use std::sync::{Arc, Mutex};
+use std::{
+    path::Path,
+    sync::{Arc, Mutex},
+};
 
 use kube::Client;
 
-use crate::files::FileChanges;
+use crate::{files::FileChanges, metrics::MetricSet as _};
 use account::Account;
 use connection::Connection;
 use dry_run::DryRun;
@@ -46,7 +49,7 @@ use sender::Sender;
 use throttle::Throttle;
 
 pub use fault::describe;
-pub use location::{Location, config, connect};
+pub use location::{Location, config};
 pub use metrics::ClientMetrics;
 pub use start::wait_for_api_server;
 
@@ -86,6 +89,22 @@ impl std::fmt::Debug for ControllerClients {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ControllerClients").finish_non_exhaustive()
     }
+}
+
+/// Creates a client of the API server. It is found as in upstream: `--kubeconfig`, with `--master` in place
+/// of its server; without both, the configuration of the cluster that runs this pod. Also returns the
+/// address, without parts that may be secret.
+///
+/// The client keeps its first credentials. Long-running code uses the clients of an [`ApiServer`] instead. Like them, it comes
+/// again when the API server asks for it with `Retry-After`.
+///
+/// # Errors
+/// A file that cannot be read or parsed, with its path and without its content. Credentials that cannot be
+/// used.
+pub async fn connect(kubeconfig: Option<&Path>, master: &str) -> anyhow::Result<(Client, String)> {
+    let (client, url) = Location::new(kubeconfig.map(Path::to_owned), master).connect().await?;
+    let api_server = ApiServer::over(client, ClientOptions::default(), ClientMetrics::unregistered()?);
+    Ok((api_server.client("command"), url))
 }
 
 /// The API server: one pool of connections, from which clients are created. Clones share the pool.
@@ -209,7 +228,6 @@ mod tests {
     use kube::client::Body;
 
     use super::*;
-    use crate::metrics::MetricSet as _;
 
     #[tokio::test(start_paused = true)]
     async fn reads_of_leases_wait_for_nobody() {

@@ -22,7 +22,7 @@ pub type Question = oneshot::Sender<Value>;
 
 /// The parts that report their state. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct DebugState(Arc<Mutex<BTreeMap<&'static str, Part>>>);
+pub struct DebugState(Arc<Mutex<BTreeMap<String, Part>>>);
 
 /// How a part's state is read.
 #[derive(Clone)]
@@ -49,19 +49,19 @@ impl DebugState {
     }
 
     /// Adds a part called `name`. Its loop answers the questions that arrive in the receiver.
-    pub fn questions(&self, name: &'static str) -> mpsc::Receiver<Question> {
+    pub fn questions(&self, name: &str) -> mpsc::Receiver<Question> {
         let (sender, receiver) = mpsc::channel(4);
         self.add(name, Part::Loop(sender));
         receiver
     }
 
     /// Adds a part whose state can be read at any time without waiting. `read` must not return secrets.
-    pub fn share(&self, name: &'static str, read: impl Fn() -> Value + Send + Sync + 'static) {
+    pub fn share(&self, name: &str, read: impl Fn() -> Value + Send + Sync + 'static) {
         self.add(name, Part::Shared(Arc::new(read)));
     }
 
-    fn add(&self, name: &'static str, part: Part) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(name, part);
+    fn add(&self, name: &str, part: Part) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), part);
     }
 
     /// Asks all parts. The result has one key for each part.
@@ -72,7 +72,7 @@ impl DebugState {
                 Part::Loop(questions) => ask_loop(&questions).await,
                 Part::Shared(read) => read(),
             };
-            (name.to_owned(), answer)
+            (name, answer)
         });
         Value::Object(futures::future::join_all(answers).await.into_iter().collect())
     }

@@ -28,7 +28,7 @@ pub struct Inspection {
 
 impl Inspection {
     /// Registers a loop under this name, for its health check and its state.
-    pub fn register(name: &'static str, health: &HealthChecks, debug_state: &DebugState) -> Self {
+    pub fn register(name: &str, health: &HealthChecks, debug_state: &DebugState) -> Self {
         let pulse = Pulse::default();
         health.add(name, Concerns::Liveness, {
             let pulse = pulse.clone();

@@ -2,6 +2,8 @@
 
 mod metrics;
 
+use std::sync::Arc;
+
 use crate::events::{EventRecorder, EventType};
 
 pub use metrics::ReloadMetrics;
@@ -57,17 +59,30 @@ impl Source {
 pub struct ReloadReporter {
     metrics: ReloadMetrics,
     events: Option<EventRecorder>,
+    /// Whose files these are, where several have files of the same name.
+    owner: Option<Arc<str>>,
 }
 
 impl ReloadReporter {
     /// A reporter. Without a recorder it records no events.
     pub fn new(metrics: ReloadMetrics, events: Option<EventRecorder>) -> Self {
-        Self { metrics, events }
+        Self { metrics, events, owner: None }
+    }
+
+    /// A reporter for the files of one of several owners: its name follows each label, as in `cloud-config-vsphere`.
+    #[must_use]
+    pub fn of(self, owner: &str) -> Self {
+        Self { owner: Some(owner.into()), ..self }
+    }
+
+    fn label(&self, source: Source) -> String {
+        let source = source.as_str();
+        self.owner.as_ref().map_or_else(|| source.to_owned(), |owner| format!("{source}-{owner}"))
     }
 
     /// Reports that the new version is in use.
     pub fn succeeded(&self, source: Source) {
-        let source = source.as_str();
+        let source = &*self.label(source);
         tracing::info!(file = source, "changed and read again");
         self.metrics.config_reloads.with_label_values(&[source, "success"]).inc();
         self.metrics.config_reload_failed.with_label_values(&[source]).set(0);
@@ -77,14 +92,14 @@ impl ReloadReporter {
     /// Reports that the present version is the one in use. This is logged and counted only if another version
     /// was refused before.
     pub fn unchanged(&self, source: Source) {
-        if self.metrics.config_reload_failed.with_label_values(&[source.as_str()]).get() != 0 {
+        if self.metrics.config_reload_failed.with_label_values(&[&*self.label(source)]).get() != 0 {
             self.succeeded(source);
         }
     }
 
     /// Reports that credentials were replaced that are designed to be replaced regularly.
     pub fn renewed(&self, source: Source) {
-        let source = source.as_str();
+        let source = &*self.label(source);
         tracing::debug!(file = source, "renewed");
         self.metrics.config_reloads.with_label_values(&[source, "success"]).inc();
         self.metrics.config_reload_failed.with_label_values(&[source]).set(0);
@@ -93,7 +108,7 @@ impl ReloadReporter {
     /// Reports that the new version was refused and the old one stays in use. `why` names the file or key and
     /// contains no secret.
     pub fn failed(&self, source: Source, why: &str) {
-        let source = source.as_str();
+        let source = &*self.label(source);
         tracing::error!(file = source, error = why, "changed and refused; the version before stays in force");
         self.metrics.config_reloads.with_label_values(&[source, "failure"]).inc();
         self.metrics.config_reload_failed.with_label_values(&[source]).set(1);
@@ -136,6 +151,17 @@ mod tests {
         assert!(is_refused(main) && is_refused(Source::ClientCa));
         reporter.succeeded(main);
         assert!(!is_refused(main) && is_refused(Source::ClientCa));
+    }
+
+    #[test]
+    fn the_files_of_one_owner_hide_nothing_of_another() {
+        let metrics = ReloadMetrics::unregistered().expect("metrics");
+        let reporter = ReloadReporter::new(metrics.clone(), None);
+        let source = Source::OfProgram("cloud-config");
+        reporter.clone().of("vsphere").failed(source, "broken");
+        reporter.succeeded(source);
+        let is_refused = |label: &str| metrics.config_reload_failed.with_label_values(&[label]).get() == 1;
+        assert!(is_refused("cloud-config-vsphere") && !is_refused("cloud-config"));
     }
 
     #[test]

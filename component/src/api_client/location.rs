@@ -141,6 +141,17 @@ impl Location {
         Box::pin(self.load().await?.ready()).await.map_err(|error| self.blame(error))
     }
 
+    /// A client that keeps its first credentials, and the address, without parts that may be secret.
+    ///
+    /// # Errors
+    /// The same as [`Self::ready`]. Credentials that cannot be used.
+    pub(super) async fn connect(&self) -> anyhow::Result<(Client, String)> {
+        let ready = self.ready().await?;
+        let client =
+            transport::client(&ready.config, ready.proxy.as_ref()).map_err(|error| self.blame(error))?;
+        Ok((client, url::shown(&ready.config.cluster_url)))
+    }
+
     /// Adds the name of the kubeconfig, if there is one, to the error.
     pub fn blame(&self, error: anyhow::Error) -> anyhow::Error {
         match &self.kubeconfig {
@@ -152,28 +163,10 @@ impl Location {
     }
 }
 
-/// Creates a client of the API server. It is found as in upstream: `--kubeconfig`, with `--master` in place
-/// of its server; without both, the configuration of the cluster that runs this pod. Also returns the
-/// address, without parts that may be secret.
-///
-/// The client keeps its first credentials. Long-running code uses the clients of an
-/// [`ApiServer`](super::ApiServer) instead.
+/// The configuration that [`connect`](super::connect) reads, for a client that kube creates.
 ///
 /// # Errors
-/// A file that cannot be read or parsed, with its path and without its content. Credentials that cannot be
-/// used.
-pub async fn connect(kubeconfig: Option<&Path>, master: &str) -> anyhow::Result<(Client, String)> {
-    let location = Location::new(kubeconfig.map(Path::to_owned), master);
-    let ready = location.ready().await?;
-    let client =
-        transport::client(&ready.config, ready.proxy.as_ref()).map_err(|error| location.blame(error))?;
-    Ok((client, url::shown(&ready.config.cluster_url)))
-}
-
-/// The configuration that [`connect`] reads, for a client that kube creates.
-///
-/// # Errors
-/// The same as [`connect`].
+/// The same as [`connect`](super::connect).
 pub async fn config(kubeconfig: Option<&Path>, master: &str) -> anyhow::Result<Config> {
     Ok(Location::new(kubeconfig.map(Path::to_owned), master).ready().await?.config)
 }
@@ -268,6 +261,10 @@ mod tests {
 
     use super::*;
 
+    async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<(Client, String)> {
+        Location::new(kubeconfig.map(Path::to_owned), "").connect().await
+    }
+
     fn file(content: &str) -> tempfile::NamedTempFile {
         let file = tempfile::NamedTempFile::new().expect("a file");
         std::fs::write(file.path(), content).expect("written");
@@ -354,7 +351,7 @@ mod tests {
     #[tokio::test]
     async fn a_token_that_no_header_can_hold_is_a_fault() {
         let kubeconfig = kubeconfig("server: 'https://a'", "token: \"hunter2\\nabc\"");
-        let error = format!("{:#}", connect(Some(kubeconfig.path()), "").await.err().expect("a fault"));
+        let error = format!("{:#}", connect(Some(kubeconfig.path())).await.err().expect("a fault"));
         assert!(error.contains("the user's token in the kubeconfig: it holds more than a token"), "{error}");
         assert!(error.starts_with("--kubeconfig /") && !error.contains("hunter2"), "{error}");
     }
@@ -381,10 +378,10 @@ mod tests {
         for proxy in ["http://u:hunter2@p:1", "https://p", "socks5://u:hunter2@p"] {
             let cluster = format!("server: 'https://a', proxy-url: '{proxy}'");
             let kubeconfig = kubeconfig(&cluster, "token: t");
-            connect(Some(kubeconfig.path()), "").await.expect(proxy);
+            connect(Some(kubeconfig.path())).await.expect(proxy);
         }
         let kubeconfig = kubeconfig("server: 'https://a', proxy-url: 'ftp://u:hunter2@p'", "token: t");
-        let error = format!("{:#}", connect(Some(kubeconfig.path()), "").await.err().expect("a fault"));
+        let error = format!("{:#}", connect(Some(kubeconfig.path())).await.err().expect("a fault"));
         assert!(error.contains("the cluster's proxy-url: not the URL of a proxy"), "{error}");
         assert!(error.starts_with("--kubeconfig /") && !error.contains("hunter2"), "{error}");
     }

@@ -60,6 +60,23 @@ pub struct CertificateOptions {
     pub tls_private_key_file: Option<PathBuf>,
     /// `--tls-sni-cert-key`, once for each time the flag is given.
     pub tls_sni_cert_key: Vec<NamedCertificate>,
+    /// What stands between `--` and the names of these flags, such as `webhook-`.
+    pub flags: &'static str,
+}
+
+/// Where a webhook is served. Every field is named like its flag, without `webhook-`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WebhookOptions {
+    /// `--webhook-bind-address`: an unspecified one means all addresses of all families.
+    pub bind_address: IpAddr,
+    /// `--webhook-secure-port`: 0 means any free one.
+    pub secure_port: u16,
+    /// `--webhook-disable-http2-serving`
+    pub disable_http2_serving: bool,
+    /// Files with the serving certificates. `None`: it is made while the server runs.
+    pub certificates: Option<CertificateOptions>,
+    /// TLS versions and algorithms.
+    pub tls: TlsOptions,
 }
 
 /// A serving certificate for some names: `--tls-sni-cert-key`.
@@ -166,6 +183,7 @@ impl Default for CertificateOptions {
             tls_cert_file: None,
             tls_private_key_file: None,
             tls_sni_cert_key: Vec::new(),
+            flags: "",
         }
     }
 }

@@ -26,6 +26,7 @@ mod tls;
 mod trust;
 mod turns;
 mod user;
+mod webhooks;
 
 use std::{
     net::{SocketAddr, TcpListener},
@@ -46,9 +47,15 @@ use connections::Limits;
 use delegation::Delegation;
 use endpoints::Endpoints;
 use handler::Handler;
+use listener::Listen;
 use threads::Threads;
 use tls::TlsSettings;
 use trust::Trust;
+
+pub use webhooks::{MadeCertificate, Webhook, WebhookServer};
+
+/// Threads for slow work: verifying certificates, gathering metrics, reading files, resolving names.
+const SLOW_THREADS: usize = 4;
 
 /// A running server. It stops when dropped.
 #[derive(Debug)]
@@ -81,9 +88,14 @@ impl Serving {
             return Ok(None);
         }
         // First of all: a second daemon on the same address must not send requests to the API server.
-        let listener = listener::bind(options)?;
+        let listener = listener::bind(&Listen {
+            address: options.bind_address,
+            port: options.secure_port,
+            shares_port: options.permit_port_sharing,
+            flags: "",
+        })?;
         let limits = Limits::new(http2_max_streams(options)).within_open_files();
-        let threads = Threads::start()?;
+        let threads = Threads::start("secure-port", SLOW_THREADS)?;
         let (options, reporter) = (options.clone(), reporter.clone());
         let starting = async move { Self::on(listener, limits, &options, shown, &reporter).await };
         let Some(starting) = threads.run(starting) else { return Ok(None) };

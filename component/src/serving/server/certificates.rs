@@ -44,24 +44,29 @@ impl Certificates {
     /// # Errors
     /// A file that cannot be read or used, with its flag.
     pub(super) fn load(options: &CertificateOptions, bind_address: IpAddr) -> anyhow::Result<Self> {
+        let flags_named = |flags: &[&str]| {
+            let flags = flags.iter().map(|flag| format!("--{}{flag}", options.flags));
+            flags.collect::<Vec<_>>().join(", ")
+        };
         let default = match (&options.tls_cert_file, &options.tls_private_key_file, &options.cert_dir) {
             (Some(certificate), Some(key), _) => Some(PairFiles {
                 certificate: certificate.clone(),
                 key: key.clone(),
-                flags: "--tls-cert-file, --tls-private-key-file",
+                flags: flags_named(&["tls-cert-file", "tls-private-key-file"]),
             }),
             (None, None, Some(folder)) => {
                 let files = PairFiles {
                     certificate: folder.join(format!("{}.crt", options.pair_name)),
                     key: folder.join(format!("{}.key", options.pair_name)),
-                    flags: "--cert-dir",
+                    flags: flags_named(&["cert-dir"]),
                 };
                 self_signed::write_unless_there(&files, bind_address)?;
                 Some(files)
             }
             (None, None, None) => None,
             _ => anyhow::bail!(
-                "--tls-cert-file and --tls-private-key-file belong together: both or neither must be given"
+                "--{0}tls-cert-file and --{0}tls-private-key-file belong together: both or neither must be given",
+                options.flags
             ),
         };
         let named: Vec<(PairFiles, Vec<String>)> = options
@@ -71,7 +76,7 @@ impl Certificates {
                 let files = PairFiles {
                     certificate: pair.cert_file.clone(),
                     key: pair.key_file.clone(),
-                    flags: "--tls-sni-cert-key",
+                    flags: flags_named(&["tls-sni-cert-key"]),
                 };
                 (files, pair.names.clone())
             })

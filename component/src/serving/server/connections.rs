@@ -29,13 +29,16 @@ use tokio_util::sync::CancellationToken;
 use super::{handler::Handler, refusals::Full, source::Source};
 use handshake::{Encrypted, encrypt};
 use idle::Idle;
-use requests::{OfConnection, Requests};
-use slots::{Slot, Slots};
-use unsent::Unsent;
 
 pub(super) use handshake::Tls;
-pub(super) use limits::Limits;
-use limits::{BODY_WINDOW, HANDSHAKE_MEMORY, HEADER_SIZE, SEND_BUFFER};
+pub(super) use limits::{
+    ALL_CONNECTIONS, HANDSHAKE_MEMORY, Limits, OTHER_FILES, SEND_BUFFER, TLS_BUFFER, within_open_files,
+};
+pub(super) use requests::{OfConnection, Requests};
+pub(super) use slots::{Slot, Slots};
+pub(super) use unsent::Unsent;
+
+use limits::{BODY_WINDOW, HEADER_SIZE};
 
 /// Timeout for the head of a request, and for the next request on an open connection; upstream's.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(32);
@@ -189,7 +192,7 @@ impl Server {
 }
 
 /// Size of a request's head, in bytes.
-fn head_size<B>(request: &Request<B>) -> usize {
+pub(super) fn head_size<B>(request: &Request<B>) -> usize {
     let path = request.uri().path_and_query().map_or(0, |path| path.as_str().len());
     request.headers().iter().fold(path, |size, (name, value)| size + name.as_str().len() + value.len())
 }

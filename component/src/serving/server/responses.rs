@@ -73,7 +73,7 @@ impl Body for AnswerBody {
 }
 
 pub(super) const TEXT: &str = "text/plain; charset=utf-8";
-const JSON: &str = "application/json";
+pub(super) const JSON: &str = "application/json";
 
 /// A response with a body.
 pub(super) fn body(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Answer {

@@ -1,4 +1,4 @@
-//! The threads of the port. Clients take no time from the threads of controllers and the leader election.
+//! The threads of a port. Clients take no time from the threads of controllers and the leader election.
 
 use anyhow::Context as _;
 use tokio::{
@@ -6,27 +6,26 @@ use tokio::{
     task::JoinHandle,
 };
 
-/// A flood of requests gets no more of the CPU than this.
+/// Threads that read and write. With those for slow work, a flood of requests gets no more of the CPU.
 const WORKERS: usize = 1;
-
-/// Threads for slow work: verifying certificates, gathering metrics, reading files, resolving names.
-const BLOCKING: usize = 4;
 
 /// A runtime that stops with all of its tasks when this is dropped.
 #[derive(Debug)]
 pub(super) struct Threads(Option<Runtime>);
 
 impl Threads {
+    /// Starts them under this name. `slow`: how many may do slow work, such as verifying certificates, at the same time.
+    ///
     /// # Errors
     /// The system refuses more threads.
-    pub(super) fn start() -> anyhow::Result<Self> {
+    pub(super) fn start(name: &str, slow: usize) -> anyhow::Result<Self> {
         let runtime = Builder::new_multi_thread()
             .worker_threads(WORKERS)
-            .max_blocking_threads(BLOCKING)
-            .thread_name("secure-port")
+            .max_blocking_threads(slow)
+            .thread_name(name)
             .enable_all()
             .build()
-            .context("no threads for the secure port")?;
+            .with_context(|| format!("no threads for {name}"))?;
         Ok(Self(Some(runtime)))
     }
 

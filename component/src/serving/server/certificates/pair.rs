@@ -16,7 +16,7 @@ use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
 pub(super) struct PairFiles {
     pub certificate: PathBuf,
     pub key: PathBuf,
-    pub flags: &'static str,
+    pub flags: String,
 }
 
 /// A certificate with its chain and its key.

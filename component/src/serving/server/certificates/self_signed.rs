@@ -97,7 +97,7 @@ mod tests {
         let files = PairFiles {
             certificate: folder.path().join("a/x.crt"),
             key: folder.path().join("a/x.key"),
-            flags: "--cert-dir",
+            flags: "--cert-dir".to_owned(),
         };
         write_unless_there(&files, "192.0.2.1".parse().expect("an address")).expect("written");
         let mode = fs::metadata(&files.key).expect("there").permissions().mode();

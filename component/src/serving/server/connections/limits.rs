@@ -17,6 +17,9 @@ const CONNECTIONS: usize = 256;
 /// Maximum number of those from one address. This machine may have as many in addition.
 const FROM_ONE_ADDRESS: usize = 128;
 
+/// All connections of the secure port.
+pub(in super::super) const ALL_CONNECTIONS: usize = CONNECTIONS + FROM_ONE_ADDRESS;
+
 /// Maximum number of requests in progress from other machines, beside one on each connection.
 const REQUESTS: usize = 192;
 
@@ -34,10 +37,10 @@ pub(super) const HEADER_SIZE: u32 = 16 << 10;
 pub(super) const BODY_WINDOW: u32 = 4 << 10;
 
 /// Bytes of a response that a connection buffers.
-pub(super) const SEND_BUFFER: usize = 8 << 10;
+pub(in super::super) const SEND_BUFFER: usize = 8 << 10;
 
 /// Encrypted bytes that the client has not read yet.
-pub(super) const TLS_BUFFER: usize = 16 << 10;
+pub(in super::super) const TLS_BUFFER: usize = 16 << 10;
 
 /// Bytes that clients can make the daemon hold, including the kernel's buffers: all connections, requests and
 /// responses together. Connections in the accept queue are not counted: [`listener::BACKLOG`] connections
@@ -64,7 +67,7 @@ pub(super) const CONNECTION_MEMORY: u64 = 2 * (listener::RECEIVE_BUFFER + listen
 /// Additional bytes during a handshake. There is no HTTP state yet, but the buffer of its messages grows by
 /// doubling, their certificates are held twice, and the transcript is kept, since a TLS 1.2 signature covers
 /// it.
-pub(super) const HANDSHAKE_MEMORY: u64 = 2 * HANDSHAKE_SIZE as u64;
+pub(in super::super) const HANDSHAKE_MEMORY: u64 = 2 * HANDSHAKE_SIZE as u64;
 
 /// Maximum number of bytes for a request, beside its head and the waiting response: the part of the response
 /// that is being sent, and the received part of its body.
@@ -74,7 +77,7 @@ pub(super) const REQUEST_MEMORY: u64 = SEND_BUFFER as u64 + PIECE as u64 + BODY_
 pub(super) const MAX_ANSWER: u64 = 12 << 20;
 
 /// Open files that are reserved for other parts of the daemon: the API server, the cloud, the election.
-const OTHER_FILES: usize = 256;
+pub(in super::super) const OTHER_FILES: usize = 256;
 
 /// Limits for clients.
 #[derive(Clone, Copy, Debug)]
@@ -114,32 +117,9 @@ impl Limits {
 
     /// Reserves some of this process's file descriptors for other parts. A connection takes one.
     pub(in super::super) fn within_open_files(self) -> Self {
-        let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
-        match open_files(&limits) {
-            Some(files) => self.within(files),
-            None => self,
-        }
-    }
-
-    fn within(self, files: usize) -> Self {
-        let all = self.connections + self.from_one_address;
-        let left = files.saturating_sub(OTHER_FILES).max(files / 4);
-        if left >= all {
-            return self;
-        }
-        let part = |count: usize| (count * left / all).max(1);
-        let limits = Self {
-            connections: part(self.connections),
-            from_one_address: part(self.from_one_address),
-            ..self
-        };
-        tracing::warn!(
-            files,
-            connections = limits.connections,
-            from_one_address = limits.from_one_address,
-            "this process may open few files: the secure port takes fewer connections"
-        );
-        limits
+        let (connections, from_one_address) =
+            within_open_files("the secure port", OTHER_FILES, (self.connections, self.from_one_address));
+        Self { connections, from_one_address, ..self }
     }
 
     /// Maximum number of streams on one HTTP/2 connection. It depends on whether the client is known by its
@@ -147,6 +127,37 @@ impl Limits {
     pub(super) fn http2_streams(&self, is_known: bool) -> u32 {
         if is_known { self.http2_streams } else { self.http2_streams.min(STREAMS_OF_STRANGERS) }
     }
+}
+
+/// How many connections from other machines and from one address `port` may take beside `others`, files of other parts. This
+/// machine may have as many as one address in addition. A connection takes one file descriptor.
+pub(in super::super) fn within_open_files(
+    port: &str,
+    others: usize,
+    wanted: (usize, usize),
+) -> (usize, usize) {
+    let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    let Some(files) = open_files(&limits) else { return wanted };
+    let (connections, from_one_address) = within(files, others, wanted);
+    if (connections, from_one_address) != wanted {
+        tracing::warn!(
+            files,
+            connections,
+            from_one_address,
+            "this process may open few files: {port} takes fewer connections"
+        );
+    }
+    (connections, from_one_address)
+}
+
+fn within(files: usize, others: usize, wanted: (usize, usize)) -> (usize, usize) {
+    let all = wanted.0 + wanted.1;
+    let left = files.saturating_sub(others).max(files / 4);
+    if left >= all {
+        return wanted;
+    }
+    let part = |count: usize| (count * left / all).max(1);
+    (part(wanted.0), part(wanted.1))
 }
 
 /// The soft limit in Linux' table of limits. `None`: unlimited, or not in the table.
@@ -178,10 +189,7 @@ mod tests {
             None
         );
         assert_eq!(open_files(""), None);
-        let limits = |files| {
-            let limits = Limits::new(100).within(files);
-            (limits.connections, limits.from_one_address)
-        };
+        let limits = |files| within(files, OTHER_FILES, (CONNECTIONS, FROM_ONE_ADDRESS));
         assert_eq!(limits(1024), (256, 128));
         assert_eq!(limits(448), (128, 64));
         assert_eq!(limits(256), (42, 21));

@@ -17,7 +17,7 @@ use crate::serving::server::source::Source;
 
 /// Counts requests in progress. Clones share the counts.
 #[derive(Clone, Debug)]
-pub(super) struct Requests {
+pub(in super::super) struct Requests {
     further: Arc<Mutex<Further>>,
     most: usize,
     from_one_source: usize,
@@ -33,7 +33,7 @@ struct Further {
 
 /// The requests on one connection.
 #[derive(Debug)]
-pub(super) struct OfConnection {
+pub(in super::super) struct OfConnection {
     requests: Requests,
     source: Source,
     places: Mutex<Places>,
@@ -50,7 +50,7 @@ struct Places {
 
 /// The place of one request. It is free again when dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(in super::super) struct Place {
     connection: Arc<OfConnection>,
     id: u64,
     is_first: bool,
@@ -59,11 +59,11 @@ pub(super) struct Place {
 impl Requests {
     /// `most` additional places for all other machines, and `from_one_source` for each of them and for this
     /// one.
-    pub(super) fn new(most: usize, from_one_source: usize) -> Self {
+    pub(in super::super) fn new(most: usize, from_one_source: usize) -> Self {
         Self { further: Arc::default(), most, from_one_source }
     }
 
-    pub(super) fn of_connection(&self, source: Source) -> Arc<OfConnection> {
+    pub(in super::super) fn of_connection(&self, source: Source) -> Arc<OfConnection> {
         Arc::new(OfConnection { requests: self.clone(), source, places: Mutex::default() })
     }
 
@@ -93,7 +93,7 @@ impl Requests {
 
 impl OfConnection {
     /// A place for a request. `None`: there are too many requests.
-    pub(super) fn begin(self: &Arc<Self>) -> Option<Place> {
+    pub(in super::super) fn begin(self: &Arc<Self>) -> Option<Place> {
         let mut places = lock(&self.places);
         let is_first = !std::mem::replace(&mut places.first, true);
         if !is_first && !self.requests.take(self.source) {
@@ -104,7 +104,7 @@ impl OfConnection {
     }
 
     /// Waits until the client has left a response unread for `limit`.
-    pub(super) async fn is_stuck(&self, limit: Duration) {
+    pub(in super::super) async fn is_stuck(&self, limit: Duration) {
         loop {
             sleep(limit / 8).await;
             let oldest = lock(&self.places).answered.values().min().copied();
@@ -117,7 +117,7 @@ impl OfConnection {
 
 impl Place {
     /// Records that the response is ready, and that the client has to read it.
-    pub(super) fn answered(&self) {
+    pub(in super::super) fn answered(&self) {
         lock(&self.connection.places).answered.insert(self.id, Instant::now());
     }
 }

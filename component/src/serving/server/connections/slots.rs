@@ -78,7 +78,7 @@ impl Standing {
 
 /// Counts connections. Clones share the counts.
 #[derive(Clone, Debug)]
-pub(super) struct Slots {
+pub(in super::super) struct Slots {
     open: Arc<Mutex<Open>>,
     connections: usize,
     from_one_source: usize,
@@ -121,7 +121,7 @@ struct Connection {
 
 /// The slot of one connection. It is free again when dropped.
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(in super::super) struct Slot {
     pub source: Source,
     slots: Slots,
     id: u64,
@@ -131,7 +131,7 @@ pub(super) struct Slot {
 /// A request in progress. Dropped when the HTTP library has the whole response, or the client does not want it
 /// any more.
 #[derive(Debug)]
-pub(super) struct UnderWay {
+pub(in super::super) struct UnderWay {
     slot: Arc<Slot>,
     _held: Held,
     /// The memory of the response, once it is ready.
@@ -140,7 +140,7 @@ pub(super) struct UnderWay {
 
 /// Memory of a connection, counted until this is dropped.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(in super::super) struct Held {
     slot: Arc<Slot>,
     bytes: u64,
 }
@@ -193,12 +193,12 @@ impl Connection {
 impl Slots {
     /// Limits: connections from all other machines, connections from one machine (this one included), and the
     /// bytes that all connections together may hold.
-    pub(super) fn new(connections: usize, from_one_source: usize, memory: u64) -> Self {
+    pub(in super::super) fn new(connections: usize, from_one_source: usize, memory: u64) -> Self {
         Self { open: Arc::default(), connections, from_one_source, memory }
     }
 
     /// A slot for a connection from this source and address.
-    pub(super) fn take(&self, source: Source, address: IpAddr) -> Slot {
+    pub(in super::super) fn take(&self, source: Source, address: IpAddr) -> Slot {
         let mut open = self.lock();
         let from = |source: Source| open.connections.values().filter(|one| one.source == source).count();
         let others = open.connections.len() - from(Source::Here);
@@ -325,12 +325,12 @@ impl Open {
 
 impl Slot {
     /// Waits until this connection is evicted.
-    pub(super) async fn evicted(&self) {
+    pub(in super::super) async fn evicted(&self) {
         self.evicted.cancelled().await;
     }
 
     /// Records that the client sent data.
-    pub(super) fn heard(&self) {
+    pub(in super::super) fn heard(&self) {
         self.note(|one| {
             if !std::mem::replace(&mut one.heard, true) {
                 one.waits_until = Instant::now() + GRACE;
@@ -339,7 +339,7 @@ impl Slot {
     }
 
     /// Records whether data for the client is still to be sent.
-    pub(super) fn unsent(&self, has_unsent: bool) {
+    pub(in super::super) fn unsent(&self, has_unsent: bool) {
         // Called after each write, so not an event.
         let mut open = self.slots.lock();
         if let Some(one) = open.connections.get_mut(&self.id) {
@@ -349,7 +349,7 @@ impl Slot {
 
     /// Records the start of a request with a head of this many bytes. The request ends when the returned
     /// value is dropped.
-    pub(super) fn request(self: &Arc<Self>, head: usize) -> UnderWay {
+    pub(in super::super) fn request(self: &Arc<Self>, head: usize) -> UnderWay {
         self.note(Connection::request);
         // The kept fields of a head are stored separately, and one of them both raw and decoded.
         let held = self.hold(REQUEST_MEMORY + 2 * u64::try_from(head).unwrap_or(u64::MAX / 4));
@@ -358,7 +358,7 @@ impl Slot {
 
     /// Adds bytes to this connection. If there is not enough memory, connections are evicted, possibly this
     /// one.
-    pub(super) fn hold(self: &Arc<Self>, bytes: u64) -> Held {
+    pub(in super::super) fn hold(self: &Arc<Self>, bytes: u64) -> Held {
         self.slots.hold(&mut self.slots.lock(), self.id, bytes);
         Held { slot: self.clone(), bytes }
     }
@@ -376,7 +376,7 @@ impl Slot {
 impl UnderWay {
     /// Records that the response of this size is ready, and that the client has to read it.
     #[must_use]
-    pub(super) fn answered(mut self, size: usize) -> Self {
+    pub(in super::super) fn answered(mut self, size: usize) -> Self {
         self.slot.note(|one| one.owed -= 1);
         self.answer = Some(self.slot.hold(u64::try_from(size).unwrap_or(u64::MAX).min(MAX_ANSWER)));
         self

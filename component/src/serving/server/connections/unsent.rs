@@ -19,13 +19,13 @@ use super::slots::Slot;
 
 /// A stream that tells its slot whether written data waits to be sent.
 #[derive(Debug)]
-pub(super) struct Unsent<S> {
+pub(in super::super) struct Unsent<S> {
     stream: S,
     slot: Arc<Slot>,
 }
 
 impl<S> Unsent<S> {
-    pub(super) fn new(stream: S, slot: Arc<Slot>) -> Self {
+    pub(in super::super) fn new(stream: S, slot: Arc<Slot>) -> Self {
         Self { stream, slot }
     }
 }
