@@ -125,12 +125,12 @@ pub use load_balancer::{
     LoadBalancerStatus, PortStatus, Protocol, ServicePort, SessionAffinity, TargetPort,
     default_load_balancer_name,
 };
-pub use machines::{DynMachines, Machines};
+pub use machines::{DynMachines, MachineTypes, Machines};
 pub use node::NodeIdentity;
 pub use provided_node_ip::{ProvidedNodeIpError, apply_provided_node_ip};
 pub use provider::{CloudProvider, StartContext};
 pub use provider_id::{ProviderId, ProviderIdError};
-pub use registry::{FactoryInput, MachineTypes, Registry};
+pub use registry::{FactoryInput, Registry};
 pub use routes::{Route, Routes};
 pub use secrets::{NoSecrets, SecretData, SecretName, SecretSource, SecretStream, SecretVersion};
 pub use service_access::{

@@ -49,7 +49,8 @@
 //! A clone, an import of an image or a shutdown of a guest is begun by one step and seen to be finished by a
 //! later one. What the provider needs to find it again (vSphere's task ID) goes to its [`Status`] in the
 //! [`Record`]. The controller writes the record after each step, whether it succeeded or not, and only if it
-//! changed. The answer is a [`Wait`] for [`WaitsFor::Task`].
+//! changed. The answer is a [`Wait`] for [`WaitsFor::Task`]. A wait that is mostly over within seconds may be
+//! [told late](Wait::told_late), which saves the write of it.
 //!
 //! The status is a hint, never the truth. It is lost when the daemon ends before it was written, and when
 //! `clusterctl move` takes the objects to another management cluster. With an empty status, steps must reach
@@ -69,6 +70,11 @@
 //! name, is an error: [`Mark::conflict`], which names it. A UID alone is not enough, since people copy
 //! manifests together with annotations. Clouds that can keep nothing but a UUID use [`Mark::uid`] for it, as
 //! Cluster API's vSphere provider does with `instanceUuid`, and say so in their documentation.
+//!
+//! Another program may have made the machine of an object, where it and this one work on the same kinds at different times. Then
+//! the identity is what that program has given to the machine, and only the provider can tell it:
+//! [`Machines::identify_machine`]. The controller fixes it in the annotation all the same, before the first step. The step that finds the
+//! machine writes the mark on it, if everything agrees by which that program knows the machine, and from then on it is ours.
 //!
 //! # One inventory, one stream, one provider ID
 //!
@@ -114,6 +120,7 @@
 //! | bootstrap Secret with `value` and `format` | [`MachineRequest::bootstrap`], [`BootstrapData`]; [`MachineRequest::has_node`] says that they have served |
 //! | finalizer, then outside calls; deletion confirmed | [`Deletion::Gone`] |
 //! | delete also where bootstrap data never came | the step towards gone needs none |
+//! | infrastructure of a cluster goes after its machines, and can be removed by force | [`MachineDeletionRequest`]: the cluster's spec may be missing |
 //! | pause | the controller calls no step; a running task ends by itself and is found by its mark |
 //! | `clusterctl move`: status is not carried over, `block-move` | [`Status`] is a hint; the annotation is there until the provider ID is written, and during [`WaitsFor::Task`] |
 //! | `InfraMachineTemplate`: `status.capacity`, `status.nodeInfo` | [`Machines::capacity`] |
@@ -128,37 +135,72 @@
 //! | identity | domain UUID and MAC from [`Mark::uid`] | `config.instanceUuid` = [`Mark::uid`] |
 //! | mark | `<metadata>` of the domain; names of volumes and seeds contain the UID | `instanceUuid` and an `extraConfig` key |
 //! | object of a step | `LibvirtMachine` | `VSphereVM`; `VSphereMachine` is a view of it that the controller keeps |
-//! | made by another program | never adopted | machines of Cluster API's vSphere provider, found by [`MachineRequest::provider_id`] and `instanceUuid` |
+//! | made by another program | never adopted | machines of Cluster API's vSphere provider, by the `VSphereVM`, [`MachineRequest::provider_id`] and `instanceUuid` |
 //! | task in the status | import of a base image | `status.taskRef` |
 //! | wait for an address | DHCP lease or guest agent | `guest.net` |
 //! | stream | domain events | the property collector that already follows the inventory, tasks included |
 //!
-//! Requests and answers are `#[non_exhaustive]`: what later kinds need (objects that a spec refers to,
-//! addresses from an IPAM provider) becomes another field of the request, filled by the controller and waking
-//! the object when it changes.
+//! # Further objects
+//!
+//! A spec may name other objects of the API: a place, an identity, a pool of addresses. And a provider may have objects
+//! beside the machine that people and programs look at. The provider names their kinds in [`Kinds::further`].
+//!
+//! - A step reads them with [`MachineRequest::objects`], from what the controller's watches show. The controller makes the
+//!   next step when something changes that the last one read, also when something appears that it did not find. A kind that
+//!   the API server does not serve is an error of the step that reads it, and of no other.
+//! - A step says with [`Record::want`] which objects it wants to have beside its own. The controller makes them, owned by the
+//!   step's object, and writes spec and status where they differ from what is there. So a step wants them again each time,
+//!   and nothing is written once all is well. What a step that succeeded does not want any more is deleted. So is everything
+//!   after [`Deletion::Gone`], before the finalizer goes. While the step's object is being deleted, nothing is made anew.
+//! - An object of the same name that the step's object does not own is an error that names it. It is left alone. One that belongs
+//!   to another companion of the step's object counts as its own.
+//! - Of a kind that is [held](FurtherKind::held_by), one that was made stays until [`Deletion::Gone`], whatever the steps want and
+//!   whoever deletes it.
+//! - Of kinds that are [told](FurtherKind::told), users make the objects and the provider says what their status is:
+//!   [`Machines::look_at`]. The controller asks when the object changes, when something changes that the last look has read,
+//!   when the stream of changes names the object's UID in [`InstanceRef::machine`](crate::InstanceRef::machine) or says that
+//!   anything may have changed, at the time that the last look named, and once a resync period. It writes the status where it
+//!   differs. Such an object has no finalizer, and no owner. One that is paused or being deleted is left alone.
+//! - Secrets are no further objects: nothing secret is in the controller's caches.
+//!
+//! Requests and answers are `#[non_exhaustive]`.
 
 mod adapter;
 mod bootstrap;
+mod bounded;
 mod capacity;
 mod cluster;
+mod condition;
 mod kinds;
 mod mark;
+mod objects;
 mod provider;
 mod record;
 mod report;
 mod request;
+mod told;
+mod types;
+mod versions;
 mod wait;
+mod wanted;
 
 pub use self::{
-    adapter::schemas_of,
+    adapter::{schema_of, schemas_of},
     bootstrap::{BootstrapData, BootstrapFormat},
+    bounded::BoundedObject,
     capacity::{Capacity, NodeInfo},
     cluster::{ClusterReport, ClusterRequest, FailureDomain},
-    kinds::{GROUP, Kind, Kinds, Schemas},
+    condition::{Condition, ConditionStatus},
+    kinds::{FurtherKind, GROUP, Kind, Kinds, Schemas},
     mark::Mark,
+    objects::{FurtherObject, ObjectSource, Objects, not_served},
     provider::{DynMachines, Machines, Spec, Status},
-    record::{Condition, ConditionStatus, Record},
+    record::Record,
     report::{Deletion, MachineReport, PresentMachine},
-    request::{ClusterContext, MachineRequest},
+    request::{ClusterContext, MachineDeletionRequest, MachineRequest},
+    told::{LookRequest, Told},
+    types::{Convert, MachineTypes, StoredVersion},
+    versions::{AdmissionRule, AdmissionTime, Column, ForeignVersion, KindDefinition},
     wait::{Wait, WaitsFor},
+    wanted::Wanted,
 };

@@ -92,10 +92,15 @@ pub struct StartContext {
     pub stop: CancellationToken,
     /// `--cluster-name`: marks what the provider creates as part of this cluster.
     pub cluster_name: String,
+    /// The namespace of the daemon, in which its Lease is too.
+    pub namespace: String,
     /// Reads Secrets of the cluster, for configurations that name some.
     pub secrets: Arc<dyn SecretSource>,
     /// Claims addresses for Services and writes to Services, for load balancers that no cloud runs.
     pub services: Arc<dyn ServiceAccess>,
+    /// Whether load balancers may be asked for. If not, the provider serves machines alone: it claims and announces no
+    /// addresses, whatever its configuration has for that.
+    pub has_services: bool,
     /// How long after the death of a leading daemon another one leads at the earliest: `--leader-elect-lease-duration` less
     /// `--leader-elect-retry-period`. `None` without an election. It holds for a daemon whose renewals of the Lease work.
     /// [`ServiceAccess::alone_for`] returns the time that is left at each moment, also while renewals fail.
@@ -106,7 +111,15 @@ impl StartContext {
     /// A context for a cluster of this name, [without Secrets](NoSecrets) and [without Services](NoServiceAccess).
     pub fn new(stop: CancellationToken, cluster_name: impl Into<String>) -> Self {
         let (secrets, services) = (Arc::new(NoSecrets), Arc::new(NoServiceAccess));
-        Self { stop, cluster_name: cluster_name.into(), secrets, services, takeover_after: None }
+        Self {
+            stop,
+            cluster_name: cluster_name.into(),
+            namespace: "kube-system".to_owned(),
+            secrets,
+            services,
+            has_services: true,
+            takeover_after: None,
+        }
     }
 
     /// Sets [`takeover_after`](Self::takeover_after).
@@ -116,10 +129,25 @@ impl StartContext {
         self
     }
 
+    /// Sets the namespace of the daemon. It is `kube-system` without this.
+    #[must_use]
+    pub fn with_namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = namespace.into();
+        self
+    }
+
     /// Sets where Secrets are read from.
     #[must_use]
     pub fn with_secrets(mut self, secrets: Arc<dyn SecretSource>) -> Self {
         self.secrets = secrets;
+        self
+    }
+
+    /// Says that nobody asks for load balancers.
+    #[must_use]
+    pub fn without_services(mut self) -> Self {
+        self.services = Arc::new(NoServiceAccess);
+        self.has_services = false;
         self
     }
 

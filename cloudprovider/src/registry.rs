@@ -8,10 +8,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use crate::{
-    CloudProvider, ConfigProblem, Error, ErrorKind, Result,
-    machines::{Kinds, Machines, Schemas, schemas_of},
-};
+use crate::{CloudProvider, ConfigProblem, Error, ErrorKind, Result, machines::MachineTypes};
 
 type Factory = Arc<dyn Fn(&FactoryInput) -> Result<Arc<dyn CloudProvider>> + Send + Sync>;
 
@@ -24,22 +21,6 @@ pub struct Registry {
     factories: BTreeMap<String, Factory>,
     machines: BTreeMap<String, MachineTypes>,
     crates: BTreeSet<&'static str>,
-}
-
-/// The kinds and types of a provider's machines, which are known without a configuration.
-#[derive(Clone, Copy, Debug)]
-pub struct MachineTypes {
-    /// The kinds.
-    pub kinds: Kinds,
-    /// Makes the schemas of the types.
-    pub schemas: fn() -> Schemas,
-}
-
-impl MachineTypes {
-    /// Those of this implementation of [`Machines`].
-    pub fn of<M: Machines>() -> Self {
-        Self { kinds: M::KINDS, schemas: schemas_of::<M> }
-    }
 }
 
 /// The input from which a factory creates a provider.
@@ -220,6 +201,7 @@ impl fmt::Debug for Registry {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machines::{Kind, Kinds};
 
     fn refusing(_: &FactoryInput) -> Result<Arc<dyn CloudProvider>> {
         Err(Error::invalid_configuration(vec![ConfigProblem::new("uri", "missing")]))
@@ -235,14 +217,8 @@ mod tests {
     #[test]
     fn machines_belong_to_a_provider() {
         let mut registry = Registry::new();
-        let types = MachineTypes {
-            kinds: Kinds::new(
-                "v1",
-                crate::machines::Kind::new("A", "as"),
-                crate::machines::Kind::new("B", "bs"),
-            ),
-            schemas: || unreachable!("nobody asks"),
-        };
+        let kinds = Kinds::new("v1", Kind::new("A", "as"), Kind::new("B", "bs"));
+        let types = MachineTypes::new(kinds, || unreachable!("nobody asks"));
         assert_eq!(registry.register_machines("a", types).expect_err("none").kind(), ErrorKind::NotFound);
         registry.register("a", refusing).expect("free");
         assert!(registry.machines("a").is_none());

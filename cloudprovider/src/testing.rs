@@ -93,7 +93,7 @@ mod fake;
 mod service_access;
 
 pub use fake::{
-    Call, FakeCloud, FakeClusterSpec, FakeInstance, FakeLoadBalancer, FakeMachineSpec, FakeMachineStatus,
-    Fault, Operation,
+    Call, FAKE_FLAVOR, FAKE_GUEST, FAKE_REGION, FakeCloud, FakeClusterSpec, FakeInstance, FakeLoadBalancer,
+    FakeMachineSpec, FakeMachineStatus, Fault, Operation,
 };
 pub use service_access::{AccessCall, AccessFault, FakeServiceAccess};

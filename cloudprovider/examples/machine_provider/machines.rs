@@ -3,8 +3,8 @@
 use cloudprovider::{
     Error, ErrorKind, Machines, Result, async_trait,
     machines::{
-        Capacity, ClusterReport, ClusterRequest, Deletion, FailureDomain, Kind, Kinds, MachineReport,
-        MachineRequest, Mark, PresentMachine, Record, Wait,
+        Capacity, ClusterReport, ClusterRequest, Deletion, FailureDomain, Kind, Kinds,
+        MachineDeletionRequest, MachineReport, MachineRequest, Mark, PresentMachine, Record, Wait,
     },
 };
 use schemars::JsonSchema;
@@ -31,6 +31,7 @@ pub(crate) struct LabClusterSpec {
 }
 
 type Request = MachineRequest<LabMachineSpec, LabClusterSpec>;
+type DeletionRequest = MachineDeletionRequest<LabMachineSpec, LabClusterSpec>;
 
 impl LabProvider {
     /// The machine with this mark. Its UUID is the identity of its object, so it is found however the last step
@@ -101,7 +102,7 @@ impl Machines for LabProvider {
         Ok(PresentMachine::new(instance(&vm)).with_failure_domain(vm.rack).with_wait(wait).into())
     }
 
-    async fn delete_machine(&self, request: &Request, _: &mut Record<()>) -> Result<Deletion> {
+    async fn delete_machine(&self, request: &DeletionRequest, _: &mut Record<()>) -> Result<Deletion> {
         // What has another mark is not ours to delete.
         if let Ok(Some(vm)) = self.find(&request.mark) {
             self.lab.destroy(&vm.uuid);

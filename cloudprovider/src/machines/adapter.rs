@@ -6,8 +6,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::{
-    Capacity, ClusterContext, ClusterReport, ClusterRequest, Deletion, DynMachines, Kinds, MachineReport,
-    MachineRequest, Machines, Record, Schemas, Status,
+    Capacity, ClusterContext, ClusterReport, ClusterRequest, Deletion, DynMachines, Kinds, LookRequest,
+    MachineReport, MachineRequest, Machines, Record, Schemas, Status, Told,
 };
 use crate::{Error, ErrorKind, Result};
 
@@ -18,9 +18,9 @@ const OF_THE_CLUSTER: &str = "controlPlaneEndpoint";
 /// The schemas of the types of an implementation of [`Machines`].
 pub fn schemas_of<M: Machines>() -> Schemas {
     Schemas {
-        machine_spec: schema::<M::MachineSpec>(),
+        machine_spec: schema_of::<M::MachineSpec>(),
         machine_status: status_schema::<M::MachineStatus>(),
-        cluster_spec: schema::<M::ClusterSpec>(),
+        cluster_spec: schema_of::<M::ClusterSpec>(),
         cluster_status: status_schema::<M::ClusterStatus>(),
     }
 }
@@ -40,7 +40,7 @@ impl<M: Machines> DynMachines for M {
         request: &MachineRequest<Value, Value>,
         record: &mut Record<Value>,
     ) -> Result<MachineReport> {
-        let request = machine_request::<M>(request)?;
+        let request = machine_request::<M, _>(request, read_cluster)?;
         let mut typed = typed(record);
         let answer = Machines::ensure_machine(self, &request, &mut typed).await;
         untyped(typed, record)?;
@@ -52,11 +52,16 @@ impl<M: Machines> DynMachines for M {
         request: &MachineRequest<Value, Value>,
         record: &mut Record<Value>,
     ) -> Result<Deletion> {
-        let request = machine_request::<M>(request)?;
+        let request = machine_request::<M, _>(request, |spec| Ok(read_cluster_for_deletion(spec)))?;
         let mut typed = typed(record);
         let answer = Machines::delete_machine(self, &request, &mut typed).await;
         untyped(typed, record)?;
         answer
+    }
+
+    async fn identify_machine(&self, request: &MachineRequest<Value, Value>) -> Result<Option<String>> {
+        let request = machine_request::<M, _>(request, |spec| Ok(read_cluster_for_deletion(spec)))?;
+        Machines::identify_machine(self, &request).await
     }
 
     async fn ensure_cluster(
@@ -86,28 +91,51 @@ impl<M: Machines> DynMachines for M {
     async fn capacity(&self, spec: &Value) -> Result<Capacity> {
         Machines::capacity(self, &read("spec", spec, OF_THE_MACHINE)?).await
     }
+
+    async fn look_at(&self, request: &LookRequest) -> Result<Told> {
+        Machines::look_at(self, request).await
+    }
 }
 
-fn machine_request<M: Machines>(
+fn read_cluster<C: DeserializeOwned>(spec: &Value) -> Result<C> {
+    read("spec of the cluster", spec, OF_THE_CLUSTER)
+}
+
+/// `None` without a cluster, and also if its spec cannot be read: a deletion goes on with what the machine itself says.
+fn read_cluster_for_deletion<C: DeserializeOwned>(spec: &Value) -> Option<C> {
+    if spec.is_null() {
+        return None;
+    }
+    let warn =
+        |error: &Error| tracing::warn!(error = error.report(), "a machine is deleted without its cluster");
+    read_cluster(spec).inspect_err(warn).ok()
+}
+
+fn machine_request<M: Machines, C>(
     request: &MachineRequest<Value, Value>,
-) -> Result<MachineRequest<M::MachineSpec, M::ClusterSpec>> {
+    cluster_spec: impl FnOnce(&Value) -> Result<C>,
+) -> Result<MachineRequest<M::MachineSpec, C>> {
     let endpoint = request.cluster.control_plane_endpoint.clone();
-    let cluster = ClusterContext::new(read("spec of the cluster", &request.cluster.spec, OF_THE_CLUSTER)?)
-        .with_control_plane_endpoint(endpoint);
+    let cluster =
+        ClusterContext::new(cluster_spec(&request.cluster.spec)?).with_control_plane_endpoint(endpoint);
     let spec = read("spec", &request.spec, OF_THE_MACHINE)?;
     Ok(MachineRequest::new(request.mark.clone(), spec, cluster)
+        .with_object_uid(request.object_uid.clone())
         .with_provider_id(request.provider_id.clone())
         .provisioned(request.is_provisioned)
         .with_node(request.has_node)
         .with_failure_domain(request.failure_domain.clone())
         .control_plane(request.is_control_plane)
+        .with_objects(request.objects.clone())
         .with_bootstrap(request.bootstrap.clone()))
 }
 
 fn cluster_request<M: Machines>(request: &ClusterRequest<Value>) -> Result<ClusterRequest<M::ClusterSpec>> {
     let spec = read("spec", &request.spec, OF_THE_CLUSTER)?;
     let endpoint = request.control_plane_endpoint.clone();
-    Ok(ClusterRequest::new(request.mark.clone(), spec).with_control_plane_endpoint(endpoint))
+    Ok(ClusterRequest::new(request.mark.clone(), spec)
+        .with_control_plane_endpoint(endpoint)
+        .with_objects(request.objects.clone()))
 }
 
 /// Reads a spec without the field of the controller. `what` names the spec in messages.
@@ -132,10 +160,13 @@ fn read<T: DeserializeOwned>(what: &'static str, spec: &Value, of_the_controller
 fn typed<S: Status>(record: &Record<Value>) -> Record<S> {
     let mut typed = Record::new(serde_json::from_value(record.status.clone()).unwrap_or_default());
     typed.conditions.clone_from(&record.conditions);
+    typed.told.clone_from(&record.told);
     typed
 }
 
 fn untyped<S: Status>(typed: Record<S>, record: &mut Record<Value>) -> Result<()> {
+    record.told.clone_from(&typed.told);
+    record.wanted.clone_from(&typed.wanted);
     record.conditions = typed.conditions;
     record.status = serde_json::to_value(&typed.status).map_err(|error| {
         Error::new(ErrorKind::Internal, "the status cannot be written").with_source(error)
@@ -143,7 +174,8 @@ fn untyped<S: Status>(typed: Record<S>, record: &mut Record<Value>) -> Result<()
     Ok(())
 }
 
-fn schema<T: JsonSchema>() -> Value {
+/// The schema of a type, as in [`Schemas`].
+pub fn schema_of<T: JsonSchema>() -> Value {
     let settings = SchemaSettings::openapi3().with(|settings| {
         settings.inline_subschemas = true;
         // CRDs know no `$schema`.
@@ -154,7 +186,7 @@ fn schema<T: JsonSchema>() -> Value {
 
 /// The schema of a status. That of `()`, a status without fields, is an object without fields.
 fn status_schema<T: JsonSchema>() -> Value {
-    let schema = schema::<T>();
+    let schema = schema_of::<T>();
     if schema["type"] == "object" { schema } else { json!({ "type": "object" }) }
 }
 

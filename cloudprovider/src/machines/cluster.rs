@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Mark, Wait};
+use super::{Mark, Objects, Wait};
 use crate::ControlPlaneEndpoint;
 
 /// What a step gets of its cluster: `C` is the cluster's spec.
@@ -15,18 +15,27 @@ pub struct ClusterRequest<C> {
     pub spec: C,
     /// `spec.controlPlaneEndpoint`: the user's, or what an earlier step reported.
     pub control_plane_endpoint: Option<ControlPlaneEndpoint>,
+    /// Reads objects of the [further kinds](super::Kinds::further).
+    pub objects: Objects,
 }
 
 impl<C> ClusterRequest<C> {
     /// A request for a cluster without an endpoint.
     pub fn new(mark: Mark, spec: C) -> Self {
-        Self { mark, spec, control_plane_endpoint: None }
+        Self { mark, spec, control_plane_endpoint: None, objects: Objects::default() }
     }
 
     /// Sets the endpoint.
     #[must_use]
     pub fn with_control_plane_endpoint(mut self, endpoint: impl Into<Option<ControlPlaneEndpoint>>) -> Self {
         self.control_plane_endpoint = endpoint.into();
+        self
+    }
+
+    /// Sets what reads further objects.
+    #[must_use]
+    pub fn with_objects(mut self, objects: Objects) -> Self {
+        self.objects = objects;
         self
     }
 }

@@ -12,13 +12,20 @@ pub const GROUP: &str = "infrastructure.cluster.x-k8s.io";
 pub struct Kinds {
     /// The API group.
     pub group: &'static str,
-    /// The version whose objects the steps get, such as `v1alpha1`. It is the stored one. Others are converted
-    /// before they come here.
+    /// The version whose objects the steps get, such as `v1alpha1`. It is the stored one, unless
+    /// [`MachineTypes::stored`](super::MachineTypes::stored) is another.
     pub version: &'static str,
     /// The machine.
     pub machine: Kind,
     /// The cluster.
     pub cluster: Kind,
+    /// The kinds of other objects that steps read or want to have, or whose status the provider says.
+    pub further: &'static [FurtherKind],
+    /// Whether another program makes machines of these kinds too, from which this one can
+    /// [take them over](super::Machines::identify_machine).
+    pub is_shared: bool,
+    /// Whether objects name Secrets that the provider [follows](crate::StartContext::secrets).
+    pub has_secrets: bool,
 }
 
 /// A kind of object. Cluster API finds its CRD as `<plural>.<group>`, so the plural is the regular one in lower
@@ -37,13 +44,34 @@ pub struct Kind {
 impl Kinds {
     /// Kinds in the group [`GROUP`].
     pub const fn new(version: &'static str, machine: Kind, cluster: Kind) -> Self {
-        Self { group: GROUP, version, machine, cluster }
+        Self { group: GROUP, version, machine, cluster, further: &[], is_shared: false, has_secrets: false }
     }
 
     /// Sets the group.
     #[must_use]
     pub const fn in_group(mut self, group: &'static str) -> Self {
         self.group = group;
+        self
+    }
+
+    /// Another program makes machines of these kinds too.
+    #[must_use]
+    pub const fn shared(mut self) -> Self {
+        self.is_shared = true;
+        self
+    }
+
+    /// Sets the kinds of other objects that steps read or want to have, or whose status the provider says.
+    #[must_use]
+    pub const fn with_further(mut self, kinds: &'static [FurtherKind]) -> Self {
+        self.further = kinds;
+        self
+    }
+
+    /// Objects name Secrets in their namespaces, or in that of the daemon, which the provider follows.
+    #[must_use]
+    pub const fn with_secrets(mut self) -> Self {
+        self.has_secrets = true;
         self
     }
 }
@@ -58,6 +86,84 @@ impl Kind {
     #[must_use]
     pub const fn with_short_names(mut self, names: &'static [&'static str]) -> Self {
         self.short_names = names;
+        self
+    }
+}
+
+/// A kind of objects beside machines and clusters, which steps read or want to have, or whose status the provider says. A provider names them in
+/// [`Kinds::further`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub struct FurtherKind {
+    /// The API group.
+    pub group: &'static str,
+    /// The version in which the objects are read and written.
+    pub version: &'static str,
+    /// In CamelCase, such as `VSphereVM`.
+    pub kind: &'static str,
+    /// In lower case, such as `vspherevms`.
+    pub plural: &'static str,
+    /// Whether its objects are in namespaces.
+    pub is_namespaced: bool,
+    /// Whether steps [want](super::Record::want) objects of it. Otherwise they only read it.
+    pub is_made: bool,
+    /// Whether the provider [says](super::Machines::look_at) what the status of its objects is.
+    pub is_told: bool,
+    /// Finalizers that another program may have left on objects that are made or told. They are removed when such an object
+    /// goes.
+    pub left_finalizers: &'static [&'static str],
+    /// A finalizer of the objects that steps want. They stay until nothing is left of the step's object, whoever deletes them.
+    pub held_by: Option<&'static str>,
+}
+
+impl FurtherKind {
+    /// A kind in namespaces that steps read.
+    pub const fn new(group: &'static str, version: &'static str, kind: Kind) -> Self {
+        Self {
+            group,
+            version,
+            kind: kind.kind,
+            plural: kind.plural,
+            is_namespaced: true,
+            is_made: false,
+            is_told: false,
+            left_finalizers: &[],
+            held_by: None,
+        }
+    }
+
+    /// Its objects are in no namespace.
+    #[must_use]
+    pub const fn cluster_scoped(mut self) -> Self {
+        self.is_namespaced = false;
+        self
+    }
+
+    /// Steps want objects of it.
+    #[must_use]
+    pub const fn made(mut self) -> Self {
+        self.is_made = true;
+        self
+    }
+
+    /// The provider says what the status of its objects is. Users make the objects.
+    #[must_use]
+    pub const fn told(mut self) -> Self {
+        self.is_told = true;
+        self
+    }
+
+    /// Sets the finalizers that another program may have left.
+    #[must_use]
+    pub const fn with_left_finalizers(mut self, finalizers: &'static [&'static str]) -> Self {
+        self.left_finalizers = finalizers;
+        self
+    }
+
+    /// Sets the finalizer that wanted objects have.
+    #[must_use]
+    pub const fn held_by(mut self, finalizer: &'static str) -> Self {
+        self.held_by = Some(finalizer);
         self
     }
 }

@@ -8,9 +8,10 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::{
-    Capacity, ClusterReport, ClusterRequest, Deletion, Kinds, MachineReport, MachineRequest, Record, Schemas,
+    Capacity, ClusterReport, ClusterRequest, Deletion, Kinds, LookRequest, MachineDeletionRequest,
+    MachineReport, MachineRequest, Record, Schemas, Told,
 };
-use crate::Result;
+use crate::{Error, ErrorKind, Result};
 
 /// A type for a spec. It goes on reading what earlier versions of it accepted: an object whose spec cannot be
 /// read can neither be made nor deleted. Every type with serde's `Deserialize` and schemars' `JsonSchema` is
@@ -55,12 +56,31 @@ pub trait Machines: fmt::Debug + Send + Sync {
     ) -> Result<MachineReport>;
 
     /// One step of a machine towards gone, with all that was made for it. It creates nothing, and touches
-    /// nothing without the request's mark.
+    /// nothing without the request's mark. The cluster's object may be gone already.
     async fn delete_machine(
         &self,
-        request: &MachineRequest<Self::MachineSpec, Self::ClusterSpec>,
+        request: &MachineDeletionRequest<Self::MachineSpec, Self::ClusterSpec>,
         record: &mut Record<Self::MachineStatus>,
     ) -> Result<Deletion>;
+
+    /// Finds out which machine in the cloud belongs to an object that another program has worked on. Only
+    /// [shared](Kinds::shared) kinds have such objects: those with the finalizer or a provider ID, and without the annotation with
+    /// an identity. The controller asks before the first step, whether the object is being deleted or not, and fixes the answer in
+    /// the annotation. So all steps, those of later processes too, find the same machine.
+    ///
+    /// The request's mark has the object's own UID. Nothing is changed in the cloud.
+    ///
+    /// The answer is the [`Mark::uid`](super::Mark::uid) of the object: that of the mark if nothing was made for it. `None`
+    /// says that it cannot be told. Then nothing is done about an object that has the finalizer, which is not released.
+    ///
+    /// # Errors
+    /// Why it is not known, or what contradicts itself. It is told, and asked again later.
+    async fn identify_machine(
+        &self,
+        _request: &MachineDeletionRequest<Self::MachineSpec, Self::ClusterSpec>,
+    ) -> Result<Option<String>> {
+        Ok(None)
+    }
 
     /// One step of a cluster towards existing: what its machines share, its endpoint and its failure domains.
     async fn ensure_cluster(
@@ -78,6 +98,14 @@ pub trait Machines: fmt::Debug + Send + Sync {
 
     /// What a machine with this spec will have. It may ask the cloud, for example for the size of an image.
     async fn capacity(&self, spec: &Self::MachineSpec) -> Result<Capacity>;
+
+    /// What the status of an object is to say whose kind is [told](super::FurtherKind::told). It changes nothing in the cloud.
+    /// What is wrong with the object is said in its conditions. An error is for what cannot be said now: nothing is written
+    /// then, and the next look comes as after a step that failed.
+    async fn look_at(&self, request: &LookRequest) -> Result<Told> {
+        let words = format!("nothing is said about objects of the kind {}", request.kind.kind);
+        Err(Error::new(ErrorKind::Internal, words))
+    }
 }
 
 /// [`Machines`] with JSON in the place of the types, as the daemon holds providers of any kind. Not for
@@ -102,12 +130,15 @@ pub trait DynMachines: fmt::Debug + Send + Sync {
         record: &mut Record<Value>,
     ) -> Result<MachineReport>;
 
-    /// See [`Machines::delete_machine`].
+    /// See [`Machines::delete_machine`]. A spec of the cluster that is null is `None`.
     async fn delete_machine(
         &self,
         request: &MachineRequest<Value, Value>,
         record: &mut Record<Value>,
     ) -> Result<Deletion>;
+
+    /// See [`Machines::identify_machine`]. A spec of the cluster that is null is `None`.
+    async fn identify_machine(&self, request: &MachineRequest<Value, Value>) -> Result<Option<String>>;
 
     /// See [`Machines::ensure_cluster`].
     async fn ensure_cluster(
@@ -125,4 +156,7 @@ pub trait DynMachines: fmt::Debug + Send + Sync {
 
     /// See [`Machines::capacity`].
     async fn capacity(&self, spec: &Value) -> Result<Capacity>;
+
+    /// See [`Machines::look_at`].
+    async fn look_at(&self, request: &LookRequest) -> Result<Told>;
 }

@@ -1,27 +1,44 @@
 //! What a step leaves in the status of its object.
 
-use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use super::{Condition, Wanted};
 
 /// What a step reads and leaves in the status of its object. The controller writes it after each step, also
-/// after one that failed, if it changed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// after one that failed, if it changed. Only a [`Wait`](super::Wait) may ask it to write later.
+#[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Record<S> {
     /// The provider's own part of the status. It may be empty at any time: see [the module](super).
     pub status: S,
-    /// Conditions of the provider's own, as the last step left them. The controller keeps the times of their
-    /// transitions, and adds those of Cluster API.
+    /// All conditions but those of the controller, as the last step left them: the provider's own, and those of others.
+    /// A step changes them with [`set`](Self::set) and [`remove`](Self::remove). The controller writes those and no
+    /// others, keeps the times of their transitions, and adds those of Cluster API.
     pub conditions: Vec<Condition>,
+    /// The types of the conditions that were set or removed.
+    pub(super) told: BTreeSet<String>,
+    /// The objects that the step wants to have beside its own.
+    pub(super) wanted: Vec<Wanted>,
 }
+
+/// What is left in the status counts. Which conditions were set does not.
+impl<S: PartialEq> PartialEq for Record<S> {
+    fn eq(&self, other: &Self) -> bool {
+        self.status == other.status && self.conditions == other.conditions
+    }
+}
+
+impl<S: Eq> Eq for Record<S> {}
 
 impl<S> Record<S> {
     /// A record with this status and without conditions.
     pub fn new(status: S) -> Self {
-        Self { status, conditions: Vec::new() }
+        Self { status, conditions: Vec::new(), told: BTreeSet::new(), wanted: Vec::new() }
     }
 
     /// Sets a condition, in the place of the one of the same type.
     pub fn set(&mut self, condition: Condition) {
+        self.told.insert(condition.condition_type.clone().into_owned());
         match self.conditions.iter_mut().find(|one| one.condition_type == condition.condition_type) {
             Some(one) => *one = condition,
             None => self.conditions.push(condition),
@@ -30,67 +47,80 @@ impl<S> Record<S> {
 
     /// Removes the condition of this type.
     pub fn remove(&mut self, condition_type: &str) {
+        self.told.insert(condition_type.to_owned());
         self.conditions.retain(|one| one.condition_type != condition_type);
     }
-}
 
-/// A condition of an object, without the times that the controller adds.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Condition {
-    /// Its type in CamelCase, such as `VCenterAvailable`. `Ready` and `Paused` are the controller's.
-    pub condition_type: Cow<'static, str>,
-    /// Whether it holds.
-    pub status: ConditionStatus,
-    /// Why, in CamelCase.
-    pub reason: Cow<'static, str>,
-    /// Why, for people. May be empty. Without secrets.
-    pub message: Cow<'static, str>,
-}
-
-/// Whether a condition holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ConditionStatus {
-    /// It holds.
-    True,
-    /// It does not hold.
-    False,
-    /// That is not known.
-    Unknown,
-}
-
-impl ConditionStatus {
-    /// The status as in the API.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::True => "True",
-            Self::False => "False",
-            Self::Unknown => "Unknown",
-        }
-    }
-}
-
-impl Condition {
-    /// A condition without a message.
-    pub fn new(
-        condition_type: impl Into<Cow<'static, str>>,
-        status: ConditionStatus,
-        reason: impl Into<Cow<'static, str>>,
-    ) -> Self {
-        let (condition_type, reason) = (condition_type.into(), reason.into());
-        Self { condition_type, status, reason, message: Cow::default() }
+    /// Wants to have an object beside that of the step, in the place of one of the same kind and name. A step wants it again
+    /// each time: see [the module](super).
+    pub fn want(&mut self, wanted: Wanted) {
+        self.wanted.retain(|one| one.kind != wanted.kind || one.name != wanted.name);
+        self.wanted.push(wanted);
     }
 
-    /// Sets the message.
+    /// The same with what an earlier step left and nobody has written: its status, and the conditions that it set or removed.
     #[must_use]
-    pub fn with_message(mut self, message: impl Into<Cow<'static, str>>) -> Self {
-        self.message = message.into();
+    pub fn with_unwritten(mut self, earlier: &Self) -> Self
+    where
+        S: Clone,
+    {
+        self.status = earlier.status.clone();
+        for name in &earlier.told {
+            match earlier.conditions.iter().find(|one| one.condition_type == *name) {
+                Some(condition) => self.set(condition.clone()),
+                None => self.remove(name),
+            }
+        }
         self
+    }
+
+    /// The objects that the step wants to have.
+    pub fn wanted(&self) -> &[Wanted] {
+        &self.wanted
+    }
+
+    /// Whether the step has [set](Self::set) or [removed](Self::remove) this condition. Others that it was given may be
+    /// somebody else's.
+    pub fn has_told(&self, condition_type: &str) -> bool {
+        self.told.contains(condition_type)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machines::{ConditionStatus, FurtherKind, Kind};
+
+    #[test]
+    fn of_two_wanted_objects_of_one_name_the_later_one_counts() {
+        const GUEST: FurtherKind = FurtherKind::new("example.org", "v1", Kind::new("Guest", "guests")).made();
+        let mut record = Record::new(());
+        for (name, cpus) in [("a", 1), ("b", 1), ("a", 2)] {
+            record.want(Wanted::new(GUEST, name, serde_json::json!({"cpus": cpus})));
+        }
+        let seen: Vec<_> =
+            record.wanted().iter().map(|one| (&*one.name, one.spec["cpus"].as_u64())).collect();
+        assert_eq!(seen, [("b", Some(1)), ("a", Some(2))]);
+        assert_eq!(record, Record::new(()), "what is wanted is no part of the status");
+    }
+
+    #[test]
+    fn what_nobody_has_written_is_there_for_the_next_step() {
+        let condition =
+            |name: &'static str, reason: &'static str| Condition::new(name, ConditionStatus::True, reason);
+        let mut written = Record::new(1);
+        written.conditions = vec![condition("Others", "Old"), condition("Passes", "Old")];
+        let mut earlier = Record { status: 2, ..written.clone() };
+        earlier.set(condition("Own", "New"));
+        earlier.remove("Passes");
+        // Meanwhile somebody else has changed a condition of theirs.
+        written.conditions[0] = condition("Others", "New");
+        let next = written.with_unwritten(&earlier);
+        assert_eq!(next.status, 2);
+        assert_eq!(next.conditions, [condition("Others", "New"), condition("Own", "New")]);
+        let told = ["Own", "Passes", "Others"].map(|name| next.has_told(name));
+        assert_eq!(told, [true, true, false]);
+    }
 
     #[test]
     fn each_type_has_one_condition() {
@@ -103,6 +133,8 @@ mod tests {
         assert_eq!(seen, [("VCenterAvailable", "Available"), ("DisksGrown", "Grown")]);
         record.remove("VCenterAvailable");
         assert_eq!(record.conditions.len(), 1);
+        let told = ["VCenterAvailable", "DisksGrown", "NeverSet"].map(|one| record.has_told(one));
+        assert_eq!(told, [true, true, false]);
         assert_eq!(down.status.as_str(), "False");
     }
 }

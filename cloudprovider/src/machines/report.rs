@@ -1,5 +1,7 @@
 //! What a step of a machine saw.
 
+use std::time::Duration;
+
 use super::Wait;
 use crate::Instance;
 
@@ -29,12 +31,15 @@ pub struct PresentMachine {
     pub failure_domain: Option<String>,
     /// What it still waits for. `None` if nothing is left to do.
     pub wait: Option<Wait>,
+    /// When the next step is due at the latest although nothing is waited for, such as for work that does not matter to the
+    /// machine's user. The machine is ready all the same.
+    pub look_again_after: Option<Duration>,
 }
 
 impl PresentMachine {
     /// A machine with nothing left to do.
     pub fn new(instance: Instance) -> Self {
-        Self { instance, failure_domain: None, wait: None }
+        Self { instance, failure_domain: None, wait: None, look_again_after: None }
     }
 
     /// Sets the failure domain.
@@ -48,6 +53,13 @@ impl PresentMachine {
     #[must_use]
     pub fn with_wait(mut self, wait: impl Into<Option<Wait>>) -> Self {
         self.wait = wait.into();
+        self
+    }
+
+    /// Sets when the next step is due at the latest.
+    #[must_use]
+    pub fn look_again_after(mut self, after: impl Into<Option<Duration>>) -> Self {
+        self.look_again_after = after.into();
         self
     }
 }
@@ -97,10 +109,28 @@ pub enum Deletion {
     Gone,
 }
 
+impl Deletion {
+    /// The same, [told late](Wait::told_late).
+    #[must_use]
+    pub fn told_late(self) -> Self {
+        match self {
+            Self::Deleting(wait) => Self::Deleting(wait.told_late()),
+            Self::Gone => Self::Gone,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{PowerState, ProviderId};
+
+    #[test]
+    fn a_deletion_may_be_told_late() {
+        let wait = || Wait::task("power-off");
+        assert_eq!(Deletion::Deleting(wait()).told_late(), Deletion::Deleting(wait().told_late()));
+        assert_eq!(Deletion::Gone.told_late(), Deletion::Gone);
+    }
 
     #[test]
     fn a_machine_is_done_when_it_exists_and_waits_for_nothing() {

@@ -1,6 +1,6 @@
 //! What a step of a machine gets.
 
-use super::{BootstrapData, Mark};
+use super::{BootstrapData, Mark, Objects};
 use crate::ControlPlaneEndpoint;
 
 /// What a step gets of its machine: `S` is the machine's spec and `C` that of its cluster.
@@ -9,6 +9,8 @@ use crate::ControlPlaneEndpoint;
 pub struct MachineRequest<S, C> {
     /// Whose the machine is. Fixed before the first step, and the same in every step.
     pub mark: Mark,
+    /// The UID that the object has now. Unlike that of the mark it changes when the object moves. What the object owns names it.
+    pub object_uid: String,
     /// The spec, without `providerID`.
     pub spec: S,
     /// The cluster that the machine belongs to.
@@ -29,7 +31,14 @@ pub struct MachineRequest<S, C> {
     /// `None` until they are there, once the machine is provisioned, and in a step towards gone. A machine must
     /// not be started without them.
     pub bootstrap: Option<BootstrapData>,
+    /// Reads objects of the [further kinds](super::Kinds::further).
+    pub objects: Objects,
 }
+
+/// What a step towards gone gets of its machine. Somebody may have removed the cluster's object by force, so its spec is
+/// `None` if there is no such object. The machine has to go all the same: what the deletion needs is in its own spec and
+/// status, or is found by the mark.
+pub type MachineDeletionRequest<S, C> = MachineRequest<S, Option<C>>;
 
 /// What a step of a machine gets of its cluster.
 #[derive(Clone, Debug)]
@@ -59,6 +68,7 @@ impl<S, C> MachineRequest<S, C> {
     /// A request for a new worker.
     pub fn new(mark: Mark, spec: S, cluster: ClusterContext<C>) -> Self {
         Self {
+            object_uid: mark.uid.clone(),
             mark,
             spec,
             cluster,
@@ -68,7 +78,15 @@ impl<S, C> MachineRequest<S, C> {
             failure_domain: None,
             is_control_plane: false,
             bootstrap: None,
+            objects: Objects::default(),
         }
+    }
+
+    /// Sets the UID that the object has now. Without it, it is that of the mark.
+    #[must_use]
+    pub fn with_object_uid(mut self, uid: impl Into<String>) -> Self {
+        self.object_uid = uid.into();
+        self
     }
 
     /// Sets the provider ID that an earlier step reported.
@@ -103,6 +121,13 @@ impl<S, C> MachineRequest<S, C> {
     #[must_use]
     pub fn control_plane(mut self, is_control_plane: bool) -> Self {
         self.is_control_plane = is_control_plane;
+        self
+    }
+
+    /// Sets what reads further objects.
+    #[must_use]
+    pub fn with_objects(mut self, objects: Objects) -> Self {
+        self.objects = objects;
         self
     }
 

@@ -15,6 +15,9 @@ pub struct Wait {
     pub message: Cow<'static, str>,
     /// When the next step is due at the latest. `None` if the stream of changes tells when the wait is over.
     pub look_again_after: Option<Duration>,
+    /// Whether it is told late: the controller writes what the step saw once the wait has lasted five seconds, since it is often over
+    /// by then. What the step recorded is kept in memory meanwhile, and is lost with the daemon.
+    pub is_told_late: bool,
 }
 
 /// For what a [`Wait`] waits.
@@ -50,7 +53,7 @@ impl WaitsFor {
 impl Wait {
     fn new(waits_for: WaitsFor, message: impl Into<Cow<'static, str>>) -> Self {
         let reason = waits_for.reason().into();
-        Self { waits_for, reason, message: message.into(), look_again_after: None }
+        Self { waits_for, reason, message: message.into(), look_again_after: None, is_told_late: false }
     }
 
     /// A wait for work that the cloud does.
@@ -89,6 +92,14 @@ impl Wait {
     #[must_use]
     pub fn look_again_after(mut self, after: Duration) -> Self {
         self.look_again_after = Some(after);
+        self
+    }
+
+    /// Lets it be told late. Only for a machine that never was complete, or for one that is being deleted, and only if the next daemon
+    /// can do without what the step recorded.
+    #[must_use]
+    pub fn told_late(mut self) -> Self {
+        self.is_told_late = true;
         self
     }
 }

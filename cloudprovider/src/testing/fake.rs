@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 pub use self::{
     fault::{Call, Fault, Operation},
     instance::{FakeInstance, FakeLoadBalancer},
-    machines::{FakeClusterSpec, FakeMachineSpec, FakeMachineStatus},
+    machines::{FAKE_FLAVOR, FAKE_GUEST, FAKE_REGION, FakeClusterSpec, FakeMachineSpec, FakeMachineStatus},
 };
 use self::{parts::Parts, state::State};
 use crate::{

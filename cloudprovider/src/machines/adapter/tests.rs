@@ -6,7 +6,8 @@ use super::*;
 use crate::{
     ControlPlaneEndpoint, Instance, PowerState, ProviderId,
     machines::{
-        BootstrapData, BootstrapFormat, Condition, ConditionStatus, Kind, Mark, PresentMachine, Wait,
+        BootstrapData, BootstrapFormat, Condition, ConditionStatus, Kind, MachineDeletionRequest, Mark,
+        PresentMachine, Wait,
     },
 };
 
@@ -38,7 +39,6 @@ struct MachineStatus {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ClusterSpec {
-    #[serde(default)]
     pool: String,
 }
 
@@ -84,7 +84,7 @@ impl Machines for Cloud {
 
     async fn delete_machine(
         &self,
-        request: &MachineRequest<MachineSpec, ClusterSpec>,
+        request: &MachineDeletionRequest<MachineSpec, ClusterSpec>,
         _: &mut Record<MachineStatus>,
     ) -> Result<Deletion> {
         self.see(request);
@@ -123,7 +123,7 @@ fn held(cloud: &Cloud) -> &dyn DynMachines {
 async fn the_status_of_a_step_is_kept_also_if_it_fails() {
     let cloud = Cloud::default();
     let (cloud, mut record) = (held(&cloud), Record::new(Value::Null));
-    let request = request(json!({"vcpus": 2}), json!({}));
+    let request = request(json!({"vcpus": 2}), json!({"pool": "fast"}));
     let report = cloud.ensure_machine(&request, &mut record).await.expect("a report");
     assert!(matches!(report, MachineReport::Creating(_)));
     assert_eq!(record, Record::new(json!({"taskRef": "task-1"})));
@@ -138,7 +138,8 @@ async fn the_status_of_a_step_is_kept_also_if_it_fails() {
 async fn a_status_that_cannot_be_read_is_empty() {
     let cloud = Cloud::default();
     let mut record = Record::new(json!({"taskRef": 7}));
-    let request = request(json!({"vcpus": 2}), json!({})).with_provider_id("my:///1".to_owned());
+    let request =
+        request(json!({"vcpus": 2}), json!({"pool": "fast"})).with_provider_id("my:///1".to_owned());
     let report = held(&cloud).ensure_machine(&request, &mut record).await.expect("a report");
     assert!(report.is_done());
     assert_eq!(record.status, json!({}));
@@ -162,15 +163,16 @@ async fn everything_of_a_request_arrives_except_what_is_secret() {
     held(&cloud).delete_machine(&request, &mut Record::default()).await.expect("gone");
     let seen = cloud.seen.lock().expect("no panic").remove(0);
     let expected = "MachineRequest { \
-         mark: Mark { uid: \"u\", namespace: \"default\", cluster: \"prod\", machine: Some(\"one\") }, \
+         mark: Mark { uid: \"u\", namespace: \"default\", cluster: \"prod\", machine: Some(\"one\") }, object_uid: \"u\", \
          spec: MachineSpec { cpus: 2, disks: [] }, \
-         cluster: ClusterContext { spec: ClusterSpec { pool: \"fast\" }, \
+         cluster: ClusterContext { spec: Some(ClusterSpec { pool: \"fast\" }), \
          control_plane_endpoint: Some(ControlPlaneEndpoint { host: \"10.0.0.9\", port: 6443 }) }, \
          provider_id: Some(\"my:///1\"), is_provisioned: true, has_node: true, failure_domain: Some(\"rack-a\"), \
-         is_control_plane: true, bootstrap: Some(BootstrapData { format: CloudConfig, length: 7, .. }) }";
+         is_control_plane: true, bootstrap: Some(BootstrapData { format: CloudConfig, length: 7, .. }), \
+         objects: Objects { .. } }";
     assert_eq!(seen, expected);
 
-    let request = ClusterRequest::new(Mark::cluster("c", "default", "prod"), Value::Null)
+    let request = ClusterRequest::new(Mark::cluster("c", "default", "prod"), json!({"pool": "fast"}))
         .with_control_plane_endpoint(endpoint.clone());
     let mut record = Record::default();
     let report = held(&cloud).ensure_cluster(&request, &mut record).await.expect("a report");
@@ -180,13 +182,45 @@ async fn everything_of_a_request_arrives_except_what_is_secret() {
 }
 
 #[tokio::test]
+async fn a_machine_is_deleted_also_without_the_spec_of_its_cluster() {
+    let cloud = Cloud::default();
+    for (cluster_spec, expected) in [
+        (Value::Null, "spec: None"),
+        (json!({"pool": "fast"}), "spec: Some(ClusterSpec { pool: \"fast\" })"),
+        // One that cannot be read.
+        (json!({"controlPlaneEndpoint": {}}), "spec: None"),
+    ] {
+        let request = request(json!({"vcpus": 2}), cluster_spec);
+        let answer = held(&cloud).delete_machine(&request, &mut Record::default()).await;
+        assert_eq!(answer.expect("gone"), Deletion::Gone);
+        let seen = cloud.seen.lock().expect("no panic").remove(0);
+        assert!(seen.contains(expected), "{seen}");
+    }
+}
+
+#[test]
+fn an_object_without_a_spec_is_one_whose_spec_says_nothing() {
+    let spec = read::<serde_json::Map<String, Value>>("spec", &Value::Null, OF_THE_MACHINE);
+    assert!(spec.expect("a spec").is_empty());
+}
+
+#[tokio::test]
 async fn a_spec_that_cannot_be_read_names_its_field() {
     let cloud = Cloud::default();
     for (spec, cluster, words) in [
-        (json!({"vcpus": "two"}), json!({}), "spec.vcpus: invalid type: string \"two\", expected u32"),
-        (json!({"vcpus": 1, "disks": [{}]}), json!({}), "spec.disks[0]: missing field `sizeGiB`"),
-        (json!({}), json!({}), "spec: missing field `vcpus`"),
+        (
+            json!({"vcpus": "two"}),
+            json!({"pool": "fast"}),
+            "spec.vcpus: invalid type: string \"two\", expected u32",
+        ),
+        (
+            json!({"vcpus": 1, "disks": [{}]}),
+            json!({"pool": "fast"}),
+            "spec.disks[0]: missing field `sizeGiB`",
+        ),
+        (json!({}), json!({"pool": "fast"}), "spec: missing field `vcpus`"),
         (json!({"vcpus": 1}), json!({"pool": 1}), "spec of the cluster.pool: invalid type: integer `1`"),
+        (json!({"vcpus": 1}), Value::Null, "spec of the cluster: missing field `pool`"),
     ] {
         let mut record = Record::new(json!({"taskRef": "task-1"}));
         let request = request(spec, cluster);

@@ -182,17 +182,21 @@ pub struct MachineCases {
     pub(super) cluster: Value,
     pub(super) bootstrap: BootstrapData,
     pub(super) many: usize,
+    pub(super) time_for_cuts: Duration,
 }
 
 impl MachineCases {
     /// How many machines are made at the same time, unless a hook says otherwise.
     const MANY: usize = 1_000;
 
+    /// For how long steps are cut off, unless a hook says otherwise.
+    const TIME_FOR_CUTS: Duration = Duration::from_secs(150);
+
     /// Machines and clusters with these specs.
     pub fn new(machine: Value, cluster: Value) -> Self {
         let words = "#cloud-config\n# conformance: nobody else may see this\n";
         let bootstrap = BootstrapData::new(BootstrapFormat::CloudConfig, words);
-        Self { machine, cluster, bootstrap, many: Self::MANY }
+        Self { machine, cluster, bootstrap, many: Self::MANY, time_for_cuts: Self::TIME_FOR_CUTS }
     }
 
     /// Sets the bootstrap data of all machines. They must be unlike everything else that the provider shows: a
@@ -207,6 +211,14 @@ impl MachineCases {
     #[must_use]
     pub fn with_many(mut self, many: usize) -> Self {
         self.many = many;
+        self
+    }
+
+    /// Sets for how long each of the rules tries that cut steps off. After that no further point is tried, since a real
+    /// cloud takes seconds for each. 150 s otherwise.
+    #[must_use]
+    pub fn with_time_for_cuts(mut self, time: Duration) -> Self {
+        self.time_for_cuts = time;
         self
     }
 }

@@ -2,6 +2,7 @@
 
 use std::{future::pending, sync::PoisonError};
 
+use serde_json::{Value, json};
 use tokio::{
     task::yield_now,
     time::{Instant, sleep_until},
@@ -10,19 +11,21 @@ use tokio::{
 use super::{
     FakeClusterSpec, FakeInstance, FakeMachineSpec, FakeMachineStatus, Operation,
     machine_parts::{TaskState, Work},
-    machines::KINDS,
+    machines::{FAKE_FLAVOR, FAKE_GUEST, FAKE_REGION, KINDS},
     provider::FakeProvider,
     state::State,
 };
 use crate::{
     ControlPlaneEndpoint, Error, ErrorKind, InstanceMetadata, PowerState, Result, async_trait,
     machines::{
-        Capacity, ClusterReport, ClusterRequest, Deletion, FailureDomain, Kinds, MachineReport,
-        MachineRequest, Machines, Mark, NodeInfo, PresentMachine, Record, Wait,
+        Capacity, ClusterReport, ClusterRequest, Condition, ConditionStatus, Deletion, FailureDomain, Kinds,
+        LookRequest, MachineDeletionRequest, MachineReport, MachineRequest, Machines, Mark, NodeInfo,
+        PresentMachine, Record, Told, Wait, Wanted,
     },
 };
 
 type Request = MachineRequest<FakeMachineSpec, FakeClusterSpec>;
+type DeletionRequest = MachineDeletionRequest<FakeMachineSpec, FakeClusterSpec>;
 
 fn disk_of(name: &str) -> String {
     format!("disk/{name}")
@@ -43,6 +46,43 @@ fn place(request: &Request) -> Result<Option<String>> {
             format!("failureDomain: unknown {name:?}, known: {}", known.join(", ")),
         )),
     }
+}
+
+/// How many CPUs a new machine has, and its memory in MiB.
+fn size_of(request: &Request) -> Result<(u32, u32)> {
+    let FakeMachineSpec { cpus, memory_mib, flavor, .. } = &request.spec;
+    let Some(name) = flavor else { return Ok((*cpus, *memory_mib)) };
+    let Some(flavor) = request.objects.get(&FAKE_FLAVOR, None, name)? else {
+        return Err(Error::new(ErrorKind::NotFound, format!("flavor: there is no FakeFlavor {name:?}")));
+    };
+    let number = |field: &str, default: u32| {
+        flavor.spec[field].as_u64().and_then(|number| u32::try_from(number).ok()).unwrap_or(default)
+    };
+    Ok((number("cpus", *cpus), number("memoryMiB", *memory_mib)))
+}
+
+/// Wants the guest of a machine, if it has one, to say this.
+fn want_guest<C>(
+    request: &MachineRequest<FakeMachineSpec, C>,
+    found: Option<&FakeInstance>,
+    phase: &'static str,
+    record: &mut Record<FakeMachineStatus>,
+) {
+    if !request.spec.guest {
+        return;
+    }
+    let mark = &request.mark;
+    let instance = found.map(|_| mark.uid.clone());
+    let addresses = found.map(|found| &found.metadata.addresses).into_iter().flatten();
+    let addresses: Vec<Value> = addresses.map(|one| json!(one.address)).collect();
+    let is_ready = if phase == "Running" { ConditionStatus::True } else { ConditionStatus::False };
+    let ready = Condition::new("Ready", is_ready, phase);
+    let mut spec = json!({"cpus": request.spec.cpus});
+    if let Some(instance) = instance {
+        spec["instance"] = json!(instance);
+    }
+    let guest = Wanted::new(FAKE_GUEST, mark.name(), spec).with_label("fake", "guest");
+    record.want(guest.with_status(json!({"phase": phase, "addresses": addresses}), [ready]));
 }
 
 impl FakeProvider {
@@ -194,7 +234,7 @@ impl FakeProvider {
         if !self.cloud.lock().machines.things.contains_key(&disk) {
             self.make(Operation::CreateDisk, disk, mark).await?;
         }
-        let FakeMachineSpec { cpus, memory_mib } = request.spec;
+        let (cpus, memory_mib) = size_of(request)?;
         let instance = FakeInstance {
             name: Some(mark.name().to_owned()),
             power_state: PowerState::Off,
@@ -240,11 +280,15 @@ impl Machines for FakeProvider {
     ) -> Result<MachineReport> {
         let mark = &request.mark;
         self.act(Operation::EnsureMachine, &[], mark.name(), |_| Ok(())).await?;
+        want_guest(request, None, "Pending", record);
         let task = self.task(mark, record)?;
         let Some(found) = self.machine(mark)? else {
             return match (task, &request.provider_id) {
                 (Some(wait), _) => Ok(MachineReport::Creating(wait)),
-                (None, Some(id)) => Ok(MachineReport::lost(format!("instance {id} is gone"))),
+                (None, Some(id)) => {
+                    want_guest(request, None, "Lost", record);
+                    Ok(MachineReport::lost(format!("instance {id} is gone")))
+                }
                 (None, None) => self.create(request, record).await,
             };
         };
@@ -257,10 +301,12 @@ impl Machines for FakeProvider {
         let wait = if now.metadata.addresses.is_empty() && !now.power_state.is_shutdown() {
             let leased = self.cloud.lock().machines.lease(&mark.uid, Instant::now());
             self.follow(&format!("address of {}", mark.uid), leased, mark);
-            Some(Wait::address(format!("{} has no address yet", mark.name())))
+            Some(Wait::address(format!("{} has no address yet", mark.name())).told_late())
         } else {
             None
         };
+        let is_done = task.is_none() && wait.is_none();
+        want_guest(request, Some(&now), if is_done { "Running" } else { "Starting" }, record);
         let domain = now.metadata.zone.clone();
         let machine = PresentMachine::new(self.seen(&mark.uid, &now)).with_failure_domain(domain);
         Ok(machine.with_wait(task.or(wait)).into())
@@ -268,11 +314,12 @@ impl Machines for FakeProvider {
 
     async fn delete_machine(
         &self,
-        request: &Request,
+        request: &DeletionRequest,
         record: &mut Record<FakeMachineStatus>,
     ) -> Result<Deletion> {
         let mark = &request.mark;
         self.act(Operation::DeleteMachine, &[], mark.name(), |_| Ok(())).await?;
+        want_guest(request, None, "Deleting", record);
         if let Some(wait) = self.task(mark, record)? {
             return Ok(Deletion::Deleting(wait));
         }
@@ -330,6 +377,29 @@ impl Machines for FakeProvider {
             .with_resource("cpu", spec.cpus.to_string())
             .with_resource("memory", format!("{}Mi", spec.memory_mib))
             .with_node_info(node_info))
+    }
+
+    async fn look_at(&self, request: &LookRequest) -> Result<Told> {
+        let object = &request.object;
+        self.act(Operation::LookAt, &[], &object.name, |_| Ok(())).await?;
+        if request.kind != FAKE_REGION {
+            return Err(Error::new(ErrorKind::Internal, "no region"));
+        }
+        let flavors = object.spec["flavors"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let mut missing = Vec::new();
+        for name in flavors {
+            if request.objects.get(&FAKE_FLAVOR, None, name)?.is_none() {
+                missing.push(name);
+            }
+        }
+        let ready = if missing.is_empty() {
+            Condition::new("Ready", ConditionStatus::True, "Complete")
+        } else {
+            let words = format!("there is no FakeFlavor {}", missing.join(", "));
+            Condition::new("Ready", ConditionStatus::False, "FlavorMissing").with_message(words)
+        };
+        let machines = self.cloud.lock().instances.len();
+        Ok(Told::new(json!({"ready": missing.is_empty(), "machines": machines}), [ready]))
     }
 }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{FakeCloud, FakeInstance};
 use crate::{
     Error,
-    machines::{BootstrapData, Kind, Kinds, Mark},
+    machines::{BootstrapData, FurtherKind, GROUP, Kind, Kinds, Mark},
 };
 
 /// The kinds of the fake cloud.
@@ -16,7 +16,25 @@ pub(super) const KINDS: Kinds = Kinds::new(
     "v1alpha1",
     Kind::new("FakeMachine", "fakemachines"),
     Kind::new("FakeCluster", "fakeclusters"),
-);
+)
+.with_further(&[FAKE_FLAVOR, FAKE_GUEST, FAKE_REGION]);
+
+/// What a machine of the fake cloud can be: `spec` has `cpus` and `memoryMiB`. Steps read it.
+pub const FAKE_FLAVOR: FurtherKind =
+    FurtherKind::new(GROUP, "v1alpha1", Kind::new("FakeFlavor", "fakeflavors")).cluster_scoped();
+
+/// What the fake cloud says about a guest, beside the machine. Steps want it.
+pub const FAKE_GUEST: FurtherKind = FurtherKind::new(GROUP, "v1alpha1", Kind::new("FakeGuest", "fakeguests"))
+    .made()
+    .with_left_finalizers(&["fakeguest.example.org"]);
+
+/// A region of the fake cloud: `spec` has `flavors`, the names of the [flavors](FAKE_FLAVOR) that it is to have. The fake cloud
+/// says in its status whether they exist, and how many machines it has.
+pub const FAKE_REGION: FurtherKind =
+    FurtherKind::new(GROUP, "v1alpha1", Kind::new("FakeRegion", "fakeregions"))
+        .cluster_scoped()
+        .told()
+        .with_left_finalizers(&["fakeregion.example.org"]);
 
 /// The spec of a machine of the fake cloud.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -29,11 +47,17 @@ pub struct FakeMachineSpec {
     #[serde(rename = "memoryMiB")]
     #[schemars(range(min = 128))]
     pub memory_mib: u32,
+    /// The name of the [`FAKE_FLAVOR`] that says how many CPUs and how much memory it has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flavor: Option<String>,
+    /// Whether it has a [`FAKE_GUEST`].
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub guest: bool,
 }
 
 impl Default for FakeMachineSpec {
     fn default() -> Self {
-        Self { cpus: 2, memory_mib: 2048 }
+        Self { cpus: 2, memory_mib: 2048, flavor: None, guest: false }
     }
 }
 

@@ -1,11 +1,12 @@
 //! Rules about deleting machines.
 
+use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
 use super::{
     super::run::{Checked, Run, ensure},
     driver::{Driver, described},
-    interrupted::{MAX_TIME, take},
+    interrupted::take,
 };
 use crate::machines::Deletion;
 
@@ -26,9 +27,11 @@ pub(super) async fn deleted(run: &Run<'_>) -> Checked {
     let answer = driver.step(&mut kept).await?;
     let is_there = answer.as_ref().is_ok_and(crate::machines::MachineReport::is_done);
     ensure(is_there, || format!("the other machine is {}", described(&answer)))?;
+    // Somebody may have removed the cluster's object by force.
+    kept.request.cluster.spec = Value::Null;
     driver.remove(&mut kept).await?;
     driver.has_only(&before, "with both machines gone").await?;
-    Ok("one of two machines, twice".to_owned())
+    Ok("one of two machines, twice, and the other without its cluster".to_owned())
 }
 
 pub(super) async fn never_made(run: &Run<'_>) -> Checked {
@@ -46,7 +49,7 @@ pub(super) async fn deleted_early(run: &Run<'_>) -> Checked {
     let driver = Driver::start(run).await?;
     let (before, began) = (driver.things().await?, Instant::now());
     for steps in 0..STEPS_MADE {
-        if began.elapsed() > MAX_TIME {
+        if began.elapsed() > driver.cases.time_for_cuts {
             return Ok(format!("after each of the first {steps} steps, with its status and without"));
         }
         for is_lost in [false, true] {

@@ -1,6 +1,6 @@
 //! Rules about steps that are cut off, and about what is lost then.
 
-use std::{future::Future, task::Poll, time::Duration};
+use std::{future::Future, task::Poll};
 
 use futures::poll;
 use tokio::time::{Instant, sleep};
@@ -16,9 +16,6 @@ const PAUSES: u32 = 64;
 
 /// How many steps of a machine are cut off, one after the other.
 const STEPS_CUT: usize = 8;
-
-/// After this time no further point is tried, since a real cloud takes seconds for each.
-pub(super) const MAX_TIME: Duration = Duration::from_secs(150);
 
 pub(super) async fn restart(run: &Run<'_>) -> Checked {
     let driver = Driver::start(run).await?;
@@ -83,7 +80,7 @@ pub(super) async fn cut_off(run: &Run<'_>) -> Checked {
     let (mut cuts, began) = (0, Instant::now());
     for steps in 0..STEPS_CUT {
         for polls in 0..STEPS_GIVEN_UP {
-            if began.elapsed() > MAX_TIME {
+            if began.elapsed() > driver.cases.time_for_cuts {
                 return Ok(format!("{cuts} cuts, up to point {polls} of step {steps}"));
             }
             let mut object = driver.object();
@@ -114,7 +111,7 @@ pub(super) async fn deletion_cut_off(run: &Run<'_>) -> Checked {
     let (mut cuts, began) = (0, Instant::now());
     for steps in 0..STEPS_CUT {
         for polls in 0..STEPS_GIVEN_UP {
-            if began.elapsed() > MAX_TIME {
+            if began.elapsed() > driver.cases.time_for_cuts {
                 return Ok(format!("{cuts} cuts, up to point {polls} of step {steps}"));
             }
             let mut object = driver.object();

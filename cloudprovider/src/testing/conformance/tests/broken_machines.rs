@@ -18,7 +18,7 @@ use crate::{
     Routes, StartContext, Zones, async_trait,
     machines::{
         BootstrapData, BootstrapFormat, Capacity, ClusterReport, ClusterRequest, Deletion, Kinds,
-        MachineReport, MachineRequest, Mark, PresentMachine, Record, Schemas, Wait,
+        LookRequest, MachineReport, MachineRequest, Mark, PresentMachine, Record, Schemas, Told, Wait,
     },
     testing::FakeCloud,
 };
@@ -50,6 +50,8 @@ enum Wrong {
     GoneTooEarly,
     /// What is not there cannot be deleted.
     DeletesOnce,
+    /// Without its cluster's object no machine is deleted.
+    NeedsTheCluster,
     /// Without a machine there is nothing to delete, whatever task is running.
     IgnoresTasks,
     /// Only a process that saw the machine deletes its disk.
@@ -253,6 +255,10 @@ impl DynMachines for Broken {
         }
     }
 
+    async fn identify_machine(&self, request: &Request) -> Result<Option<String>> {
+        self.part().identify_machine(request).await
+    }
+
     async fn delete_machine(&self, asked: &Request, record: &mut Record<Value>) -> Result<Deletion> {
         let request = self.request(asked, record);
         let mark = &request.mark;
@@ -265,6 +271,12 @@ impl DynMachines for Broken {
         }
         match self.wrong {
             Wrong::ForgetsParts if !saw => return Ok(Deletion::Gone),
+            Wrong::NeedsTheCluster if request.cluster.spec.is_null() => {
+                return Err(Error::new(
+                    ErrorKind::InvalidInput,
+                    "spec of the cluster: missing field `server`",
+                ));
+            }
             Wrong::DeletesOnce if !has("instance") && !has("disk") => {
                 return Err(Error::new(ErrorKind::NotFound, "there is no such machine"));
             }
@@ -312,6 +324,10 @@ impl DynMachines for Broken {
             return Ok(Deletion::Gone);
         }
         self.part().delete_cluster(request, record).await
+    }
+
+    async fn look_at(&self, request: &LookRequest) -> Result<Told> {
+        self.part().look_at(request).await
     }
 
     async fn capacity(&self, spec: &Value) -> Result<Capacity> {
@@ -418,6 +434,7 @@ pub(super) fn broken() -> Vec<(&'static str, Subject)> {
         of("machines/deletion-cut-off", Wrong::ForgetsParts),
         of("machines/deleted", Wrong::GoneTooEarly),
         of("machines/deleted", Wrong::DeletesOnce),
+        of("machines/deleted", Wrong::NeedsTheCluster),
         of("machines/never-made", Wrong::DeletesOnce),
         of("machines/deleted-early", Wrong::IgnoresTasks),
         of("machines/foreign", Wrong::AdoptsByName),

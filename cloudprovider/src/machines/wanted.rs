@@ -1,0 +1,49 @@
+//! An object that a step wants to have.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::{Condition, FurtherKind};
+
+/// An object that a step [wants](super::Record::want) to have beside its own one. The controller makes it, in the
+/// namespace of the step's object and owned by it, writes what differs, and deletes it when nobody wants it any more.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Wanted {
+    /// One of the [kinds](super::Kinds::further) that are [made](FurtherKind::made), in namespaces.
+    pub kind: FurtherKind,
+    /// Its name.
+    pub name: String,
+    /// Labels that it has. Others stay. The label with the name of the Cluster comes by itself.
+    pub labels: BTreeMap<String, String>,
+    /// Fields that its spec has. A null removes a field, and those that are not here stay as they are, also in objects
+    /// inside. Lists are written whole.
+    pub spec: Value,
+    /// Its whole status, without conditions. `None` leaves the status to somebody else.
+    pub status: Option<Value>,
+    /// All conditions of its status. The controller keeps the times of their transitions. They are written only with a status.
+    pub conditions: Vec<Condition>,
+}
+
+impl Wanted {
+    /// An object with this spec, whose status is somebody else's.
+    pub fn new(kind: FurtherKind, name: impl Into<String>, spec: Value) -> Self {
+        Self { kind, name: name.into(), labels: BTreeMap::new(), spec, status: None, conditions: Vec::new() }
+    }
+
+    /// Sets a label.
+    #[must_use]
+    pub fn with_label(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.labels.insert(name.into(), value.into());
+        self
+    }
+
+    /// Sets the status and its conditions.
+    #[must_use]
+    pub fn with_status(mut self, status: Value, conditions: impl IntoIterator<Item = Condition>) -> Self {
+        self.status = Some(status);
+        self.conditions = conditions.into_iter().collect();
+        self
+    }
+}
