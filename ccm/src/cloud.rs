@@ -22,7 +22,12 @@ use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-pub use self::{call_time::CallTime, machines::machine_kinds_of, metrics::CloudMetrics, routes::CloudRoutes};
+pub use self::{
+    call_time::CallTime,
+    machines::machine_kinds_of,
+    metrics::{CloudMetrics, ProviderMetrics},
+    routes::CloudRoutes,
+};
 
 use self::batches::Batches;
 use crate::nodes::Node;
@@ -184,14 +189,15 @@ pub struct Cloud {
     replaced: watch::Sender<u64>,
     in_force: Arc<InForce>,
     batches: Arc<Batches>,
-    metrics: CloudMetrics,
+    metrics: ProviderMetrics,
     /// The labels of `--node-labels`.
     labels: Arc<BTreeMap<String, String>>,
 }
 
 impl Cloud {
-    /// Puts the boundary around `provider`.
+    /// Puts the boundary around `provider`. Its calls are counted under its name.
     pub fn new(provider: Started, metrics: CloudMetrics) -> Self {
+        let metrics = metrics.of(&provider.name);
         let (current, replaced) = (Arc::new(ArcSwap::from_pointee(provider)), watch::Sender::new(0));
         let (in_force, batches) = (Arc::new(InForce::new()), Arc::new(Batches::new(metrics.clone())));
         Self { current, replaced, in_force, batches, metrics, labels: Arc::default() }
@@ -207,6 +213,13 @@ impl Cloud {
     #[must_use]
     pub fn candidate(&self, provider: Started, metrics: CloudMetrics) -> Self {
         Self { labels: Arc::clone(&self.labels), ..Self::new(provider, metrics) }
+    }
+
+    /// The same provider, with other metrics for its calls.
+    #[must_use]
+    pub fn counted_by(&self, metrics: CloudMetrics) -> Self {
+        let metrics = metrics.of(&self.name());
+        Self { batches: Arc::new(Batches::new(metrics.clone())), metrics, ..self.clone() }
     }
 
     /// The current provider behind the boundary.

@@ -1,8 +1,8 @@
-//! The cloud's configuration: read at the start, and again whenever `--cloud-config` or a file that it names changes.
+//! A provider's configuration: read at the start, and again whenever its file or a file that it names changes.
 //!
 //! A new version becomes a provider of its own, which starts beside the current one. It takes over once it
-//! answers for every Node at least as well as the current one. Until then, or if it never does, the previous
-//! version stays in force.
+//! answers for every Node at least as well as the current one, or about a machine that nobody has where a provider serves
+//! machines alone. Until then, or if it never does, the previous version stays in force.
 
 mod comparison;
 mod follower;
@@ -18,7 +18,7 @@ use component::files::FilesRead;
 
 pub use follower::Follower;
 
-use crate::flags::Flags;
+use crate::flags::{Flags, MachineProvider};
 
 /// Where the configuration is, and which provider it is for.
 #[derive(Clone, Debug)]
@@ -26,6 +26,16 @@ pub struct CloudConfig {
     registry: Registry,
     provider: String,
     path: Option<PathBuf>,
+    named_by: NamedBy,
+}
+
+/// Which flags name a provider and its file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NamedBy {
+    /// `--cloud-provider` and `--cloud-config`
+    CloudProvider,
+    /// `--machine-provider`
+    MachineProvider,
 }
 
 /// The result of reading a configuration.
@@ -38,12 +48,59 @@ pub struct Reading {
 }
 
 impl CloudConfig {
-    /// The configuration that the flags name.
+    /// That of `--cloud-provider`.
     pub fn new(flags: &Flags, registry: &Registry) -> Self {
         Self {
             registry: registry.clone(),
             provider: flags.generic.cloud_provider.clone(),
             path: flags.generic.cloud_config.clone(),
+            named_by: NamedBy::CloudProvider,
+        }
+    }
+
+    /// That of a provider of `--machine-provider`.
+    pub fn of_machines(provider: &MachineProvider, registry: &Registry) -> Self {
+        Self {
+            registry: registry.clone(),
+            provider: provider.name.clone(),
+            path: provider.config.clone(),
+            named_by: NamedBy::MachineProvider,
+        }
+    }
+
+    /// The name of the provider.
+    pub fn provider(&self) -> &str {
+        &self.provider
+    }
+
+    /// The file, if there is one.
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// The flag that names the provider.
+    pub fn provider_flag(&self) -> &'static str {
+        match self.named_by {
+            NamedBy::CloudProvider => "--cloud-provider",
+            NamedBy::MachineProvider => "--machine-provider",
+        }
+    }
+
+    /// The flag that names the file, with the file.
+    fn flag_of(&self, path: &Path) -> String {
+        match self.named_by {
+            NamedBy::CloudProvider => format!("--cloud-config {}", path.display()),
+            NamedBy::MachineProvider => format!("--machine-provider {}={}", self.provider, path.display()),
+        }
+    }
+
+    /// What would have to be given to name a file.
+    fn missing_flag(&self) -> String {
+        match self.named_by {
+            NamedBy::CloudProvider => "--cloud-config is not given".to_owned(),
+            NamedBy::MachineProvider => {
+                format!("--machine-provider {} names no file; expected {0}=FILE", self.provider)
+            }
         }
     }
 
@@ -57,7 +114,7 @@ impl CloudConfig {
         match outcome {
             Ok(provider) => {
                 for warning in warnings {
-                    tracing::warn!("cloud config: {warning}");
+                    tracing::warn!(cloud_provider = self.provider, "cloud config: {warning}");
                 }
                 Ok(provider)
             }
@@ -74,7 +131,7 @@ impl CloudConfig {
         let is_known = self.registry.names().any(|name| name == self.provider);
         let input = match &self.path {
             // Without a provider nobody can say what is wrong with its file.
-            Some(path) if is_known => match text_of(path, read) {
+            Some(path) if is_known => match self.text_of(path, read) {
                 Ok((text, oddity)) => {
                     let input = FactoryInput::new(text).with_path(path);
                     if let Some(oddity) = oddity {
@@ -90,10 +147,10 @@ impl CloudConfig {
         let input = input.with_reader(move |path| reader.read(path));
         let outcome = self.registry.create(&self.provider, &input).map_err(|error| {
             let file = match &self.path {
-                Some(path) if is_known => format!(" (--cloud-config {})", path.display()),
-                _ if !is_known => " (--cloud-provider)".to_owned(),
+                Some(path) if is_known => format!(" ({})", self.flag_of(path)),
+                _ if !is_known => format!(" ({})", self.provider_flag()),
                 None if error.kind() == ErrorKind::InvalidConfiguration => {
-                    " (--cloud-config is not given)".to_owned()
+                    format!(" ({})", self.missing_flag())
                 }
                 _ => String::new(),
             };
@@ -101,13 +158,12 @@ impl CloudConfig {
         });
         Reading { outcome, warnings: input.warnings() }
     }
-}
 
-fn text_of(path: &Path, read: &FilesRead) -> anyhow::Result<(String, Option<&'static str>)> {
-    let bytes = read
-        .read(path)
-        .with_context(|| format!("--cloud-config {}: the file cannot be read", path.display()))?;
-    decode_config(&bytes).map_err(|error| anyhow!("--cloud-config {}: {error}", path.display()))
+    fn text_of(&self, path: &Path, read: &FilesRead) -> anyhow::Result<(String, Option<&'static str>)> {
+        let flag = self.flag_of(path);
+        let bytes = read.read(path).with_context(|| format!("{flag}: the file cannot be read"))?;
+        decode_config(&bytes).map_err(|error| anyhow!("{flag}: {error}"))
+    }
 }
 
 #[cfg(test)]
@@ -172,5 +228,26 @@ mod tests {
                 "unknown cloud provider \"openstack\" (known: known) (--cloud-provider)"
             );
         }
+    }
+
+    #[test]
+    fn a_provider_of_machines_is_named_with_its_flag() {
+        let mut registry = Registry::new();
+        let refuse = |_: &FactoryInput| {
+            Err(Error::invalid_configuration(vec![ConfigProblem::new("hosts", "is missing or empty")]))
+        };
+        registry.register("known", refuse).expect("free");
+        let fault = |text: &str| {
+            let provider = MachineProvider::parse(text).expect("a provider");
+            let config = CloudConfig::of_machines(&provider, &registry);
+            config.create(&FilesRead::new()).expect_err("refused").to_string()
+        };
+        assert_eq!(fault("other"), "unknown cloud provider \"other\" (known: known) (--machine-provider)");
+        let missing = fault("known");
+        assert!(
+            missing.ends_with("(--machine-provider known names no file; expected known=FILE)"),
+            "{missing}"
+        );
+        assert_eq!(fault("known=/no/such"), "--machine-provider known=/no/such: the file cannot be read");
     }
 }

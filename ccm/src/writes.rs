@@ -88,6 +88,30 @@ pub(crate) async fn patch_as<T: DeserializeOwned>(
     within_deadline(client.request::<T>(request)).await
 }
 
+/// Makes an object at `path`, which is that of all objects of its kind, and gives it as it is then. One that exists already is
+/// [`WriteError::Stale`].
+pub(crate) async fn create_as<T: DeserializeOwned>(
+    client: &Client,
+    path: &str,
+    body: &Value,
+) -> Result<T, WriteError> {
+    let request = Request::post(format!("{path}?{UNCHECKED}"))
+        .header(header::ACCEPT, WHOLE_OBJECT)
+        .header(header::CONTENT_TYPE, WHOLE_OBJECT)
+        .body(body.to_string().into_bytes())
+        .map_err(|error| WriteError::Failed(error.to_string()))?;
+    within_deadline(client.request::<T>(request)).await
+}
+
+/// Deletes the object at `path` under the preconditions in `body`. Finalizers may keep it a while.
+pub(crate) async fn delete(client: &Client, path: &str, body: &Value) -> Result<(), WriteError> {
+    let request = Request::delete(path)
+        .header(header::CONTENT_TYPE, WHOLE_OBJECT)
+        .body(body.to_string().into_bytes())
+        .map_err(|error| WriteError::Failed(error.to_string()))?;
+    within_deadline(client.request::<Value>(request)).await.map(drop)
+}
+
 pub(crate) async fn within_deadline<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T, WriteError> {
     before(Instant::now() + WRITE_TIMEOUT, call).await
 }

@@ -100,6 +100,11 @@ impl<T: CachedObject> Cache<T> {
         let _ = self.shared.synced.subscribe().wait_for(|synced| *synced).await;
     }
 
+    /// Whether the first complete list has arrived.
+    pub fn is_synced(&self) -> bool {
+        *self.shared.synced.borrow()
+    }
+
     /// Waits until the watch shows this version of an object or a later one, and returns the object that it shows
     /// then. `None` if the object does not exist any more.
     pub async fn until_shown(&self, key: &str, version: &str) -> Option<Arc<T>> {
@@ -203,6 +208,17 @@ impl Pending {
 }
 
 impl Changes {
+    /// Waits until some objects of any of these changed, and takes all their keys, with the number of theirs. Cancel-safe. Of
+    /// none it waits for ever.
+    pub async fn next_of(all: &mut [Self]) -> (usize, HashSet<String>) {
+        if all.is_empty() {
+            return std::future::pending().await;
+        }
+        let next = all.iter_mut().map(|changes| Box::pin(changes.next()));
+        let (keys, number, _) = futures::future::select_all(next).await;
+        (number, keys)
+    }
+
     /// Takes the keys of the objects that changed, those of removed objects too.
     pub fn take(&mut self) -> HashSet<String> {
         std::mem::take(&mut *lock(&self.pending.keys))

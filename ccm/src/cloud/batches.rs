@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::{
     call_time::CallTime,
     guarded::{CALL_TIMEOUT, caught_in_time},
-    metrics::CloudMetrics,
+    metrics::ProviderMetrics,
 };
 
 /// How long all calls of a batch after the first one may take together. To this is added twice the time of one call about
@@ -36,7 +36,7 @@ const FORGET_AFTER: Duration = Duration::from_secs(600);
 /// Makes the calls, and remembers the nodes for which they failed.
 #[derive(Debug)]
 pub(super) struct Batches {
-    metrics: CloudMetrics,
+    metrics: ProviderMetrics,
     memory: Mutex<HashMap<&'static str, Memory>>,
 }
 
@@ -105,7 +105,7 @@ struct Run<'a, 'n, T> {
 }
 
 impl Batches {
-    pub(super) fn new(metrics: CloudMetrics) -> Self {
+    pub(super) fn new(metrics: ProviderMetrics) -> Self {
         Self { metrics, memory: Mutex::default() }
     }
 
@@ -160,7 +160,7 @@ impl Batches {
         let is_good =
             |answer: &Option<Result<T, Error>>| matches!(answer, Some(Ok(answer)) if !is_error(answer));
         if !nodes.is_empty() && run.answers.iter().all(is_good) {
-            self.metrics.inventory_age.answered(operation);
+            self.metrics.answered(operation);
         }
         run.end().map(|(answer, time)| (answer.unwrap_or_else(&fault), time)).collect()
     }
@@ -190,16 +190,16 @@ impl Batches {
         call: impl Future<Output = Vec<T>>,
         is_error: impl Fn(&T) -> bool,
     ) -> Result<Vec<T>, Error> {
-        self.metrics.inventory_age.asked(operation);
+        self.metrics.asked(operation);
         #[expect(clippy::cast_precision_loss, reason = "no cluster has 2^52 nodes")]
-        self.metrics.provider_batch.with_label_values(&[operation]).observe(count as f64);
+        self.metrics.batch(operation).observe(count as f64);
         let outcome = caught_in_time(&self.metrics, operation, limit, call).await;
         let over =
             if count == 1 { " over this node".to_owned() } else { format!(" over one of {count} nodes") };
         let fault = match outcome {
             Ok(answers) if answers.len() == count => {
                 let result = if answers.iter().any(is_error) { "partial" } else { "ok" };
-                self.metrics.provider_calls.with_label_values(&[operation, result]).inc();
+                self.metrics.calls(operation, result).inc();
                 return Ok(answers);
             }
             Ok(answers) => Error::new(
@@ -208,7 +208,7 @@ impl Batches {
             ),
             Err(fault) => fault.into_error(&over),
         };
-        self.metrics.provider_calls.with_label_values(&[operation, fault.kind().as_str()]).inc();
+        self.metrics.calls(operation, fault.kind().as_str()).inc();
         Err(fault.with_operation(operation))
     }
 

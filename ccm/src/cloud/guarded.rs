@@ -6,7 +6,7 @@ use cloudprovider::{Error, ErrorKind, Result};
 use futures::FutureExt;
 use tokio::time::Instant;
 
-use super::metrics::CloudMetrics;
+use super::metrics::ProviderMetrics;
 
 /// Deadline of one call, for providers that set none of their own.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(60);
@@ -36,7 +36,7 @@ impl CallFault {
 
 /// Makes a call with a deadline, catches its panic, and records its duration.
 pub(super) async fn caught_in_time<T>(
-    metrics: &CloudMetrics,
+    metrics: &ProviderMetrics,
     operation: &'static str,
     limit: Duration,
     call: impl Future<Output = T>,
@@ -46,8 +46,7 @@ pub(super) async fn caught_in_time<T>(
     let outcome = tokio::time::timeout(limit, &mut call).await;
     // Dropping a call that was given up runs the provider's code too, which may panic.
     let _ = std::panic::catch_unwind(AssertUnwindSafe(|| drop(call)));
-    let duration = metrics.provider_call_duration.with_label_values(&[operation]);
-    duration.observe(began.elapsed().as_secs_f64());
+    metrics.call_duration(operation).observe(began.elapsed().as_secs_f64());
     match outcome {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(_)) => Err(CallFault::Panicked),
@@ -57,7 +56,7 @@ pub(super) async fn caught_in_time<T>(
 
 /// As [`caught_in_time`], for a call with one result, which is counted too.
 pub(super) async fn guarded<T>(
-    metrics: &CloudMetrics,
+    metrics: &ProviderMetrics,
     operation: &'static str,
     limit: Duration,
     call: impl Future<Output = Result<T>>,
@@ -65,6 +64,6 @@ pub(super) async fn guarded<T>(
     let outcome = caught_in_time(metrics, operation, limit, call).await;
     let outcome = outcome.unwrap_or_else(|fault| Err(fault.into_error("").with_operation(operation)));
     let result = outcome.as_ref().map_or_else(|error| error.kind().as_str(), |_| "ok");
-    metrics.provider_calls.with_label_values(&[operation, result]).inc();
+    metrics.calls(operation, result).inc();
     outcome
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use cloudprovider::{
     DynMachines, Error, Result,
     machines::{
-        Capacity, ClusterReport, ClusterRequest, Deletion, Kinds, MachineReport, MachineRequest, Record,
+        Capacity, ClusterReport, ClusterRequest, Deletion, Kinds, LookRequest, MachineReport, MachineRequest,
+        Record, Told,
     },
 };
 use serde_json::Value;
@@ -52,6 +53,12 @@ impl Cloud {
         self.guarded("delete_machine", CALL_TIMEOUT, call).await
     }
 
+    /// Which machine in the cloud belongs to an object that another program has worked on.
+    pub async fn identify_machine(&self, request: &MachineRequest<Value, Value>) -> Result<Option<String>> {
+        let call = async |current: Arc<Started>| machines_of(&current)?.identify_machine(request).await;
+        self.guarded("identify_machine", CALL_TIMEOUT, call).await
+    }
+
     /// One step of a cluster towards existing.
     pub async fn ensure_cluster(
         &self,
@@ -76,6 +83,12 @@ impl Cloud {
     pub async fn machine_capacity(&self, spec: &Value) -> Result<Capacity> {
         let call = async |current: Arc<Started>| machines_of(&current)?.capacity(spec).await;
         self.guarded("machine_capacity", CALL_TIMEOUT, call).await
+    }
+
+    /// What the status of an object of a further kind is to say.
+    pub async fn look_at(&self, request: &LookRequest) -> Result<Told> {
+        let call = async |current: Arc<Started>| machines_of(&current)?.look_at(request).await;
+        self.guarded("look_at", CALL_TIMEOUT, call).await
     }
 }
 

@@ -2,12 +2,12 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use component::metrics::{MetricSet, Register};
 use prometheus::{
-    GaugeVec, HistogramVec, IntCounterVec, Opts,
+    GaugeVec, Histogram, HistogramVec, IntCounter, IntCounterVec, Opts,
     core::{Collector, Desc},
     proto::MetricFamily,
 };
@@ -20,17 +20,55 @@ const CALL_BUCKETS: [f64; 10] = [0.000_1, 0.001, 0.01, 0.1, 0.5, 2.0, 10.0, 60.0
 /// In nodes.
 const BATCH_BUCKETS: [f64; 7] = [1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0];
 
-/// Calls of the provider.
+/// Calls of the providers.
 #[derive(Clone, Debug)]
 pub struct CloudMetrics {
-    /// Calls by `operation` and `result`.
-    pub provider_calls: IntCounterVec,
-    /// Seconds that a call takes, by `operation`.
-    pub provider_call_duration: HistogramVec,
-    /// Nodes in one call, by `operation`.
-    pub provider_batch: HistogramVec,
-    /// How old the provider's last good answer is.
-    pub inventory_age: InventoryAge,
+    calls: IntCounterVec,
+    call_duration: HistogramVec,
+    batch: HistogramVec,
+    inventory_age: InventoryAge,
+}
+
+/// Calls of one provider.
+#[derive(Clone, Debug)]
+pub struct ProviderMetrics {
+    provider: Arc<str>,
+    all: CloudMetrics,
+}
+
+impl CloudMetrics {
+    /// Those of the provider with this name.
+    pub fn of(self, provider: &str) -> ProviderMetrics {
+        ProviderMetrics { provider: provider.into(), all: self }
+    }
+}
+
+impl ProviderMetrics {
+    /// Calls with this result.
+    pub fn calls(&self, operation: &str, result: &str) -> IntCounter {
+        self.all.calls.with_label_values(&[&*self.provider, operation, result])
+    }
+
+    /// Seconds that a call takes.
+    pub(super) fn call_duration(&self, operation: &str) -> Histogram {
+        self.all.call_duration.with_label_values(&[&*self.provider, operation])
+    }
+
+    /// Nodes in one call.
+    pub(super) fn batch(&self, operation: &str) -> Histogram {
+        self.all.batch.with_label_values(&[&*self.provider, operation])
+    }
+
+    /// The provider is asked. Until it answers for the first time, the age of its answers counts from the first question.
+    pub(super) fn asked(&self, operation: &'static str) {
+        let mut good_answers = self.all.inventory_age.lock();
+        good_answers.entry((self.provider.clone(), operation)).or_insert_with(Instant::now);
+    }
+
+    /// Notes that the provider answered for every node without an error.
+    pub(super) fn answered(&self, operation: &'static str) {
+        self.all.inventory_age.lock().insert((self.provider.clone(), operation), Instant::now());
+    }
 }
 
 impl MetricSet for CloudMetrics {
@@ -41,21 +79,21 @@ impl MetricSet for CloudMetrics {
         let duration = register.own("provider_call_duration_seconds");
         let batch = register.own("provider_batch_nodes");
         Ok(Self {
-            provider_calls: register.counters(
+            calls: register.counters(
                 &calls,
                 "Calls of the cloud provider.",
-                &["operation", "result"],
+                &["provider", "operation", "result"],
             )?,
-            provider_call_duration: register.histograms(
+            call_duration: register.histograms(
                 &duration,
                 "Duration of calls of the cloud provider.",
-                &["operation"],
+                &["provider", "operation"],
                 &CALL_BUCKETS,
             )?,
-            provider_batch: register.histograms(
+            batch: register.histograms(
                 &batch,
                 "Nodes that one call of the cloud provider asks about.",
-                &["operation"],
+                &["provider", "operation"],
                 &BATCH_BUCKETS,
             )?,
             inventory_age,
@@ -63,12 +101,14 @@ impl MetricSet for CloudMetrics {
     }
 }
 
+/// When the last good answer came, by provider and operation. Before the first good answer: when the provider was first
+/// asked.
+type GoodAnswers = BTreeMap<(Arc<str>, &'static str), Instant>;
+
 /// The age of the last good answer, computed when the metrics are collected.
 #[derive(Clone, Debug)]
-pub struct InventoryAge {
-    /// When the last good answer came, by operation. Before the first good answer: when the provider was
-    /// first asked.
-    good_answers: Arc<Mutex<BTreeMap<&'static str, Instant>>>,
+struct InventoryAge {
+    good_answers: Arc<Mutex<GoodAnswers>>,
     age: GaugeVec,
 }
 
@@ -78,18 +118,11 @@ impl InventoryAge {
             name,
             "Seconds since the cloud provider last knew about every node that it was asked about, or was first asked.",
         );
-        Ok(Self { good_answers: Arc::default(), age: GaugeVec::new(age, &["operation"])? })
+        Ok(Self { good_answers: Arc::default(), age: GaugeVec::new(age, &["provider", "operation"])? })
     }
 
-    /// The provider is asked. Until it answers for the first time, the age counts from the first question.
-    pub(super) fn asked(&self, operation: &'static str) {
-        let mut good_answers = self.good_answers.lock().unwrap_or_else(PoisonError::into_inner);
-        good_answers.entry(operation).or_insert_with(Instant::now);
-    }
-
-    /// Notes that the provider answered for every node without an error.
-    pub(super) fn answered(&self, operation: &'static str) {
-        self.good_answers.lock().unwrap_or_else(PoisonError::into_inner).insert(operation, Instant::now());
+    fn lock(&self) -> MutexGuard<'_, GoodAnswers> {
+        self.good_answers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -99,8 +132,8 @@ impl Collector for InventoryAge {
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        for (operation, at) in self.good_answers.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-            self.age.with_label_values(&[operation]).set(at.elapsed().as_secs_f64());
+        for ((provider, operation), at) in self.lock().iter() {
+            self.age.with_label_values(&[&**provider, operation]).set(at.elapsed().as_secs_f64());
         }
         self.age.collect()
     }

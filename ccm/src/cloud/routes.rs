@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cloudprovider::{Error, Result, Route, Routes};
 
 use super::{
-    Cloud, CloudMetrics, Started, caught,
+    Cloud, ProviderMetrics, Started, caught,
     guarded::{CALL_TIMEOUT, guarded},
 };
 
@@ -14,7 +14,7 @@ use super::{
 #[derive(Clone, Debug)]
 pub struct CloudRoutes {
     provider: Arc<Started>,
-    metrics: CloudMetrics,
+    metrics: ProviderMetrics,
 }
 
 impl Cloud {

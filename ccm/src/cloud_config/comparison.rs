@@ -66,6 +66,28 @@ pub(super) fn compare(
     if is_different { Comparison::Different } else { Comparison::Same }
 }
 
+/// Compares what both say about a machine that nobody has. A version that can answer takes over. Where neither can, that is
+/// doubtful: a part of the cloud may be away, which hides that the new version is wrong about the rest.
+pub(super) fn compare_alone(old: Option<&[InstanceLookup]>, new: Option<&[InstanceLookup]>) -> Comparison {
+    let answers = |answers: Option<&[InstanceLookup]>| match answers {
+        None => Err("no answer in time".to_owned()),
+        Some(answers) => match answers.first() {
+            Some(InstanceLookup::Unknown(error)) => Err(error.report()),
+            _ => Ok(()),
+        },
+    };
+    match (answers(old), answers(new)) {
+        (Ok(()), Err(why)) => {
+            Comparison::Worse(format!("the changed version cannot look up machines: {why}"))
+        }
+        (Err(_), Err(why)) => Comparison::Doubtful {
+            nodes: BTreeSet::new(),
+            why: format!("neither the version in force nor the changed one can look up machines: {why}"),
+        },
+        (_, Ok(())) => Comparison::Same,
+    }
+}
+
 fn and_others(count: usize) -> String {
     if count == 0 { String::new() } else { format!(" ({count} other nodes as well)") }
 }
@@ -75,18 +97,24 @@ fn is_another(old: &Instance, new: &Instance) -> bool {
 }
 
 /// Why the new provider needs a restart of the daemon, if so. At its start the daemon decides by the parts
-/// that the provider has, and cannot change that while it runs.
-pub(super) fn needs_restart(old: &dyn CloudProvider, new: &dyn CloudProvider) -> Option<String> {
+/// that the provider has, and cannot change that while it runs. Of a provider of machines alone it uses fewer parts.
+pub(super) fn needs_restart(
+    old: &dyn CloudProvider,
+    new: &dyn CloudProvider,
+    is_for_machines: bool,
+) -> Option<String> {
     let parts = |provider: &dyn CloudProvider| {
         [
             ("instances", provider.instances().is_some()),
             ("load balancers", provider.load_balancer().is_some()),
             ("routes", provider.routes().is_some()),
+            ("machines", provider.machines().is_some()),
         ]
     };
     let changed: Vec<&str> = parts(old)
         .into_iter()
         .zip(parts(new))
+        .filter(|((part, _), _)| !is_for_machines || ["instances", "machines"].contains(part))
         .filter(|(old, new)| old != new)
         .map(|((part, _), _)| part)
         .collect();
@@ -155,6 +183,30 @@ mod tests {
         // A certain loss counts more than a doubtful one.
         let new = [InstanceLookup::Absent, InstanceLookup::Absent, unknown()];
         assert!(matches!(compare(&nodes, &old(), &new), Comparison::Worse(_)));
+    }
+
+    #[test]
+    fn parts_that_are_not_used_need_no_restart() {
+        use cloudprovider::testing::FakeCloud;
+        let (old, new) = (FakeCloud::new().provider(), FakeCloud::new().with_load_balancers().provider());
+        assert!(needs_restart(&*old, &*new, false).is_some());
+        assert_eq!(needs_restart(&*old, &*new, true), None);
+        let machines = FakeCloud::new().with_machines().provider();
+        assert!(needs_restart(&*old, &*machines, true).is_some());
+    }
+
+    #[test]
+    fn without_nodes_a_version_has_to_answer_as_the_one_in_force_does() {
+        let (answer, unknown) = ([InstanceLookup::Absent], [unknown()]);
+        let compare = |old, new| compare_alone(Some(old), Some(new));
+        for old in [&answer, &unknown] {
+            assert_eq!(compare(old, &answer), Comparison::Same);
+        }
+        assert!(matches!(compare(&unknown, &unknown), Comparison::Doubtful { .. }));
+        let Comparison::Worse(why) = compare(&answer, &unknown) else { panic!("not worse") };
+        assert_eq!(why, "the changed version cannot look up machines: wrong password");
+        assert!(matches!(compare_alone(Some(&answer), None), Comparison::Worse(_)));
+        assert!(matches!(compare_alone(None, None), Comparison::Doubtful { .. }));
     }
 
     #[test]

@@ -7,10 +7,7 @@ use std::{
     time::Duration,
 };
 
-use cloudprovider::{
-    CloudProvider, Error, ErrorKind, InstanceLookup, NoSecrets, NoServiceAccess, SecretSource, ServiceAccess,
-    StartContext,
-};
+use cloudprovider::{CloudProvider, Error, ErrorKind, InstanceLookup, StartContext};
 use component::{
     files::{FileChanges, FilesRead},
     metrics::MetricSet as _,
@@ -23,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     CloudConfig,
-    comparison::{Comparison, compare, needs_restart},
+    comparison::{Comparison, compare, compare_alone, needs_restart},
 };
 use crate::{
     cloud::{Cloud, CloudMetrics, Started},
@@ -60,11 +57,10 @@ pub struct Follower {
     /// The files that the current provider was made from.
     in_force: FilesRead,
     cloud: Cloud,
-    nodes: NodeStore,
-    cluster_name: String,
-    secrets: Arc<dyn SecretSource>,
-    services: Arc<dyn ServiceAccess>,
-    takeover_after: Option<Duration>,
+    /// By which versions are compared. `None`: the provider has nothing to do with Nodes.
+    nodes: Option<NodeStore>,
+    /// What each version is started with, but for the token.
+    context: StartContext,
     reporter: ReloadReporter,
     status: FollowerStatus,
 }
@@ -93,13 +89,13 @@ impl FollowerStatus {
 }
 
 impl Follower {
-    /// `in_force` holds the files that the provider behind `cloud` was made from.
+    /// `in_force` holds the files that the provider behind `cloud` was made from, and `context` is what it was started with.
+    /// Versions are compared by what they answer about `nodes`. Without Nodes they are asked about a machine that nobody has.
     pub fn new(
-        config: CloudConfig,
-        in_force: FilesRead,
+        (config, in_force): (CloudConfig, FilesRead),
         cloud: Cloud,
-        nodes: NodeStore,
-        cluster_name: &str,
+        nodes: Option<NodeStore>,
+        context: StartContext,
         reporter: ReloadReporter,
     ) -> Self {
         let status = Status { files: names(&in_force), in_force_since: Timestamp::now(), refused: None };
@@ -108,34 +104,10 @@ impl Follower {
             in_force,
             cloud,
             nodes,
-            cluster_name: cluster_name.to_owned(),
-            secrets: Arc::new(NoSecrets),
-            services: Arc::new(NoServiceAccess),
-            takeover_after: None,
+            context,
             reporter,
             status: FollowerStatus(Arc::new(Mutex::new(status))),
         }
-    }
-
-    /// Gives these Secrets of the cluster to the providers.
-    #[must_use]
-    pub fn with_secrets(mut self, secrets: Arc<dyn SecretSource>) -> Self {
-        self.secrets = secrets;
-        self
-    }
-
-    /// Gives access to these Services of the cluster to the providers.
-    #[must_use]
-    pub fn with_services(mut self, services: Arc<dyn ServiceAccess>) -> Self {
-        self.services = services;
-        self
-    }
-
-    /// Tells the providers their [`takeover_after`](cloudprovider::StartContext::takeover_after).
-    #[must_use]
-    pub fn with_takeover_after(mut self, takeover_after: Option<Duration>) -> Self {
-        self.takeover_after = takeover_after;
-        self
     }
 
     /// A handle to the status, which can be read at any time.
@@ -201,7 +173,9 @@ impl Follower {
         let provider = created?;
         let panicked = |_| "the cloud provider panicked; the log says more".to_owned();
         let old = self.cloud.provider();
-        let needs_restart = std::panic::catch_unwind(AssertUnwindSafe(|| needs_restart(&*old, &*provider)));
+        let needs_restart = std::panic::catch_unwind(AssertUnwindSafe(|| {
+            needs_restart(&*old, &*provider, self.nodes.is_none())
+        }));
         drop(old);
         if let Some(why) = needs_restart.map_err(panicked)? {
             return Err(why);
@@ -209,25 +183,32 @@ impl Follower {
         tracing::info!("a changed cloud config: starting it beside the one in force");
         let _trial = self.cloud.begin_trial();
         let began = Instant::now();
-        let stop = stop.child_token();
-        let context = StartContext::new(stop, &self.cluster_name)
-            .with_secrets(Arc::clone(&self.secrets))
-            .with_services(Arc::clone(&self.services))
-            .with_takeover_after(self.takeover_after);
+        let mut context = self.context.clone();
+        context.stop = stop.child_token();
         let candidate = Started::start(provider, context, REFUSED_AFTER)
             .await
             .map_err(|error| format!("the cloud provider cannot start: {}", error.report()))?;
         // These metrics are not shown: they would mix the answers of this version with those of the one in force.
-        let metrics = CloudMetrics::unregistered()
-            .map_err(|error| format!("the cloud provider cannot be tried: {error}"))?;
+        let unregistered = || {
+            CloudMetrics::unregistered()
+                .map_err(|error| format!("the cloud provider cannot be tried: {error}"))
+        };
+        let metrics = unregistered()?;
         let candidate = self.cloud.candidate(candidate, metrics);
-        self.nodes.synced().await;
+        let in_force = match &self.nodes {
+            Some(_) => self.cloud.clone(),
+            // Nobody else looks anything up, so the age of the last answer would mean nothing.
+            None => self.cloud.counted_by(unregistered()?),
+        };
+        if let Some(nodes) = &self.nodes {
+            nodes.synced().await;
+        }
         let mut pause = FIRST_PAUSE;
         let mut different_since = None;
         let mut doubt = Doubt::default();
         let mut reported = Reported::default();
         loop {
-            let comparison = self.compare(&candidate).await;
+            let comparison = self.compare(&in_force, &candidate).await;
             if !matches!(comparison, Comparison::Doubtful { .. }) {
                 doubt = Doubt::default();
             }
@@ -269,17 +250,27 @@ impl Follower {
         Ok(())
     }
 
-    async fn compare(&self, candidate: &Cloud) -> Comparison {
-        let mut nodes: Vec<Arc<Node>> = self.nodes.all();
-        // Nodes of other clouds are not asked about.
-        nodes.retain(|node| node.identity.provider_id.is_none() || self.cloud.owns(node));
-        if nodes.is_empty() {
+    async fn compare(&self, in_force: &Cloud, candidate: &Cloud) -> Comparison {
+        let nodes: Vec<Arc<Node>> = match &self.nodes {
+            // Nodes of other clouds are not asked about.
+            Some(nodes) => {
+                let is_asked =
+                    |node: &Arc<Node>| node.identity.provider_id.is_none() || self.cloud.owns(node);
+                nodes.all().into_iter().filter(is_asked).collect()
+            }
+            None => vec![Arc::new(Node::of_nobody())],
+        };
+        if nodes.is_empty() || (self.nodes.is_none() && !candidate.has_instances()) {
             return Comparison::Same;
         }
         let ask = async |cloud: &Cloud| -> Option<Vec<InstanceLookup>> {
             tokio::time::timeout(LOOKUP_TIMEOUT, cloud.lookup_with_zones(&nodes)).await.ok()
         };
-        match tokio::join!(ask(&self.cloud), ask(candidate)) {
+        let (old, new) = tokio::join!(ask(in_force), ask(candidate));
+        if self.nodes.is_none() {
+            return compare_alone(old.as_deref(), new.as_deref());
+        }
+        match (old, new) {
             (Some(old), Some(new)) => compare(&nodes, &old, &new),
             (_, None) => {
                 Comparison::Worse(format!("the cloud provider has not answered within {LOOKUP_TIMEOUT:?}"))
@@ -392,7 +383,8 @@ mod tests {
         let flags = flags::parse(["ccm", "--cloud-provider=every"]).expect("a good command line");
         let config = CloudConfig::new(&flags, &Registry::new());
         let reporter = ReloadReporter::new(ReloadMetrics::unregistered().expect("metrics"), None);
-        Follower::new(config, FilesRead::new(), cloud, nodes, "c", reporter)
+        let context = StartContext::new(stop.child_token(), "c");
+        Follower::new((config, FilesRead::new()), cloud, Some(nodes), context, reporter)
     }
 
     #[tokio::test(start_paused = true)]
@@ -412,10 +404,11 @@ mod tests {
         let error = Error::new(ErrorKind::Unauthenticated, "wrong password");
         refused.fail(Operation::Lookup, Fault::Error(error));
         let follower = follower(&refused, &metrics, &stop).await;
-        let calls = || metrics.provider_calls.with_label_values(&["lookup", "ok"]).get();
+        let calls = || metrics.clone().of("every").calls("lookup", "ok").get();
         follower.take_over(Ok(everything().provider()), &stop).await.expect("it knows more");
         assert_eq!(calls(), 0, "what it answered while it was tried");
-        follower.cloud.lookup(&follower.nodes.all()).await;
+        let nodes = follower.nodes.as_ref().expect("it compares by Nodes").all();
+        follower.cloud.lookup(&nodes).await;
         assert_eq!(calls(), 1, "what it answers in force");
         stop.cancel();
     }

@@ -42,9 +42,9 @@ pub(crate) struct ControllerDescriptor {
 }
 
 impl ControllerDescriptor {
-    /// Whether these flags enable the controller, and the cloud has what it needs.
-    pub(crate) fn can_run(&self, flags: &Flags, cloud: &Cloud) -> bool {
-        flags.enables(self.names.name) && self.needs.is_none_or(|needs| needs.is_of(cloud))
+    /// Whether the cloud has what the controller needs.
+    pub(crate) fn can_run_on(&self, cloud: &Cloud) -> bool {
+        self.needs.is_none_or(|needs| needs.is_of(cloud))
     }
 }
 
@@ -114,7 +114,10 @@ pub(crate) struct ControllerContext<'a> {
     pub(crate) flags: &'a Flags,
     pub(crate) nodes: NodeStore,
     pub(crate) services: Services,
+    /// The cloud that it works on.
     pub(crate) cloud: Cloud,
+    /// Where the controller runs once for each of several providers: the name of this one.
+    of: Option<&'a str>,
     pub(crate) fence: TermFence,
     pub(crate) metrics: &'a Metrics,
     pub(crate) clients: ControllerClients,
@@ -129,7 +132,8 @@ impl<'a> ControllerContext<'a> {
     pub(crate) fn new(
         controller: &ControllerDescriptor,
         flags: &'a Flags,
-        (nodes, services, cloud): (&NodeStore, &Services, &Cloud),
+        (cloud, of): (&Cloud, Option<&'a str>),
+        (nodes, services): (&NodeStore, &Services),
         (metrics, health): (&'a Metrics, &'a HealthChecks),
         events: &EventRecorder,
         clients: &TermClients,
@@ -140,6 +144,7 @@ impl<'a> ControllerContext<'a> {
             nodes: nodes.clone(),
             services: services.clone(),
             cloud: cloud.clone(),
+            of,
             fence,
             metrics,
             events: events.for_component(controller.events_from, clients.client.clone()),
@@ -147,4 +152,15 @@ impl<'a> ControllerContext<'a> {
             health,
         }
     }
+
+    /// What a thing of this controller is called: `name`, with the provider's name where the controller runs once for each of
+    /// several providers.
+    pub(crate) fn named(&self, name: &str) -> String {
+        name_of(name, self.of)
+    }
+}
+
+/// The name of a thing, such as a check, that exists once for each of several providers, or once.
+pub(crate) fn name_of(name: &str, provider: Option<&str>) -> String {
+    provider.map_or_else(|| name.to_owned(), |provider| format!("{name}-{provider}"))
 }

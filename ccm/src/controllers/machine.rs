@@ -12,6 +12,9 @@
 //! | [`object`], [`surroundings`], [`names`] | what is read of the objects |
 //! | [`plan`], [`outcome`], [`status`], [`conditions`] | the decisions, all of them pure |
 //! | [`store`], [`index`], [`view`] | what the watches show, who depends on whom, one object with what surrounds it |
+//! | [`further`], [`dependents`] | objects of the provider's further kinds, and which steps read or want which |
+//! | [`companions`] | what is written so that objects become as a step wants them |
+//! | [`told`] | objects whose status the provider says |
 //! | `discovery`, `watch` | which kinds the API server serves, and their watches |
 //! | `controller` | the loop: one item for each object, never two pieces of work on one |
 //! | `work`, `writer` | one piece of work: what is due is decided again and done |
@@ -21,21 +24,27 @@
 //! | Rule | Where |
 //! |---|---|
 //! | nothing without an owner; pause by annotation or Cluster, also of a deletion; watch filter; managed elsewhere | [`plan`] |
-//! | finalizer and identity in one write before the first outside call | [`plan::Next::Adopt`], [`outcome::adoption`] |
+//! | finalizer and mark in one write before the first outside call | [`plan::Next::Adopt`], [`outcome::adoption`] |
 //! | one identity is one object's only | [`index::Index::rival`] |
+//! | the mark stays when the label with the Cluster's name changes | [`object::InfraObject::marked_cluster`] |
+//! | infrastructure of a cluster goes after every machine that may be its own | [`index::Index::machines_of`] |
 //! | first the infrastructure of the Cluster, then bootstrap data, then a machine; a deletion waits for neither | [`plan`] |
 //! | the finalizer goes only after the cloud confirmed that nothing is left | [`outcome::Outcome::is_gone`] |
 //! | `provisioned` never goes back; a condition's time moves only with its status | [`status`], [`conditions`] |
 //! | a move waits while a task runs, and until the provider ID is written | [`outcome::Outcome::blocks_move`] |
 //!
 //! Every write carries the UID and the version of the object that the decision was made for. If somebody else was faster, the
-//! object is read again, and what follows from the step is computed again. After a step, metadata and spec are written first
-//! and the status last.
+//! object is read again, and what follows from the step is computed again. So what others write meanwhile stays: their
+//! finalizers, annotations and conditions. After a step, the objects that it wants to have are written first, then metadata and
+//! spec, and the status last. So whatever the daemon had no time for is decided by the next step.
 
+pub mod companions;
 pub mod conditions;
 mod controller;
+pub mod dependents;
 mod discovery;
 pub mod explain;
+pub mod further;
 pub mod index;
 mod metrics;
 pub mod names;
@@ -48,12 +57,13 @@ pub mod status;
 pub mod store;
 pub mod subject;
 pub mod surroundings;
+pub mod told;
 pub mod view;
 mod watch;
 mod work;
 mod writer;
 
 pub use controller::{MachineController, MachineControllerOptions};
-pub use discovery::served_kinds;
-pub use metrics::MachineMetrics;
+pub use discovery::{read_one_of_each, served_kinds};
+pub use metrics::{ControllerMachineMetrics, MachineMetrics};
 pub(crate) use row::DESCRIPTOR;

@@ -17,8 +17,10 @@
 
 mod columns;
 mod fields;
+mod foreign;
 mod policy;
 mod structural;
+mod versions;
 
 use std::collections::BTreeMap;
 
@@ -35,6 +37,10 @@ use k8s_openapi::{
 use serde_json::{Value, json};
 
 use self::structural::{Schema, structural};
+pub use self::{
+    foreign::{ForeignDefinitions, foreign_definitions},
+    versions::{CONVERSION_PATH, has_versions},
+};
 
 /// The category under which `kubectl get cluster-api` lists all kinds of Cluster API.
 const CATEGORY: &str = "cluster-api";
@@ -72,6 +78,10 @@ pub struct Definitions {
     pub template_policy: ValidatingAdmissionPolicy,
     /// Puts the policy into force.
     pub template_policy_binding: ValidatingAdmissionPolicyBinding,
+    /// Of the provider's further kinds.
+    pub further: Vec<CustomResourceDefinition>,
+    /// The rules of single kinds, each with what puts it into force.
+    pub rules: Vec<(ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding)>,
 }
 
 /// The kinds or types of a provider cannot be CRDs. All problems are named.
@@ -85,7 +95,7 @@ pub struct DefinitionsError {
 }
 
 impl Definitions {
-    /// Makes the definitions of the kinds of a provider, such as `libvirt`.
+    /// Makes the definitions of machines and clusters of a provider, such as `libvirt`, in one version.
     ///
     /// # Errors
     /// If a type says what a CRD cannot say, has a field of the controller's, or if a name is not one that Cluster API finds.
@@ -99,9 +109,17 @@ impl Definitions {
         Ok(definitions)
     }
 
-    /// The four CRDs.
-    pub fn crds(&self) -> [&CustomResourceDefinition; 4] {
-        [&self.machine, &self.machine_template, &self.cluster, &self.cluster_template]
+    /// All CRDs.
+    pub fn crds(&self) -> Vec<&CustomResourceDefinition> {
+        let of_machines = [&self.machine, &self.machine_template, &self.cluster, &self.cluster_template];
+        of_machines.into_iter().chain(&self.further).collect()
+    }
+
+    /// All policies, each with what puts it into force.
+    pub fn policies(&self) -> Vec<(&ValidatingAdmissionPolicy, &ValidatingAdmissionPolicyBinding)> {
+        let of_templates = (&self.template_policy, &self.template_policy_binding);
+        let rules = self.rules.iter().map(|(policy, binding)| (policy, binding));
+        std::iter::once(of_templates).chain(rules).collect()
     }
 }
 
@@ -183,6 +201,8 @@ impl Maker<'_> {
             cluster_template,
             template_policy,
             template_policy_binding,
+            further: Vec::new(),
+            rules: Vec::new(),
         }
     }
 
@@ -331,9 +351,11 @@ fn regular_plural(kind: &str) -> String {
 
 /// Whether an object needs a spec: if an empty one would be refused.
 fn is_spec_required(spec: &Schema) -> bool {
-    ["required", "minProperties", "oneOf", "anyOf", "x-kubernetes-validations"]
-        .iter()
-        .any(|keyword| spec.contains_key(*keyword))
+    // A rule about the old spec is not asked when an object is made.
+    let is_about_new = |rule: &Value| !rule["rule"].as_str().is_some_and(|rule| rule.contains(BEFORE));
+    let mut rules = spec.get(RULES).and_then(Value::as_array).into_iter().flatten();
+    ["required", "minProperties", "oneOf", "anyOf"].iter().any(|keyword| spec.contains_key(*keyword))
+        || rules.any(is_about_new)
 }
 
 fn set_description(schema: &mut Value, description: &str) {

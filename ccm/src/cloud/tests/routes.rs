@@ -40,10 +40,17 @@ async fn a_call_neither_panics_nor_hangs() {
         ("list_routes", "ok", 1),
         ("delete_route", "ok", 1),
     ] {
-        let line = format!("provider_calls_total{{operation=\"{operation}\",result=\"{result}\"}} {count}\n");
+        let line = format!(
+            "provider_calls_total{{operation=\"{operation}\",provider=\"fake\",result=\"{result}\"}} {count}\n"
+        );
         assert!(text.contains(&line), "{line} in {text}");
     }
-    assert!(text.contains("provider_call_duration_seconds_count{operation=\"create_route\"} 5\n"), "{text}");
+    assert!(
+        text.contains(
+            "provider_call_duration_seconds_count{operation=\"create_route\",provider=\"fake\"} 5\n"
+        ),
+        "{text}"
+    );
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 //! object is decided when its turn comes, and done in one task.
 
 mod finish;
+mod further;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -27,18 +28,25 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    dependents::Dependents,
     index::Index,
-    metrics::MachineMetrics,
+    metrics::ControllerMachineMetrics,
     phase::Phase,
     plan::{Due, Inputs, Memory, Next},
     store::Stores,
     subject::{Subject, SubjectKind},
+    told::Teller,
     view::View,
     watch::{Known, Watches},
     work::{Ended, Shared},
     writer::ObjectWriter,
 };
-use crate::{cache::CachedObject as _, clients::TermFence, cloud::Cloud, writes::WrittenVersion};
+use crate::{
+    cache::{CachedObject as _, Changes},
+    clients::TermFence,
+    cloud::Cloud,
+    writes::WrittenVersion,
+};
 
 /// How many objects are worked on at the same time. A step mostly waits for the cloud.
 const MAX_AT_ONCE: usize = 2_000;
@@ -65,6 +73,8 @@ pub struct MachineControllerOptions {
     pub sync_period: Duration,
     /// `--dry-run`
     pub dry_run: bool,
+    /// The name of the check that the API server serves the kinds.
+    pub kinds_check: String,
 }
 
 /// machine-controller.
@@ -75,6 +85,7 @@ pub struct MachineController {
     watches: Watches,
     options: MachineControllerOptions,
     index: Index,
+    dependents: Dependents,
     queue: WorkQueue,
     memories: HashMap<Subject, Memory>,
     /// The newest version of each object that is known from a write or a read, and since when.
@@ -119,13 +130,13 @@ impl MachineController {
         (cloud, fence): (Cloud, TermFence),
         (client, reader): (Client, Client),
         events: EventRecorder,
-        metrics: MachineMetrics,
+        metrics: ControllerMachineMetrics,
         queue: WorkQueueMeter,
         health: &HealthChecks,
         options: MachineControllerOptions,
     ) -> Self {
-        let (stores, known) = (Stores::default(), Known::default());
-        known.report_to(health);
+        let (stores, known) = (Stores::of(&kinds, options.namespace.as_deref()), Known::default());
+        known.report_to(health, &options.kinds_check);
         let shared = Shared {
             cloud,
             fence,
@@ -145,6 +156,7 @@ impl MachineController {
             stores,
             options,
             index: Index::default(),
+            dependents: Dependents::default(),
             queue: WorkQueue::measured(queue),
             memories: HashMap::new(),
             written: HashMap::new(),
@@ -164,6 +176,12 @@ impl MachineController {
         let _watches_end_with_us = stop_watches.clone().drop_guard();
         let mut watches = JoinSet::new();
         watches.spawn(self.watches.clone().run(stop_watches));
+        let teller = Teller {
+            shared: Arc::clone(&self.shared),
+            further: self.stores.further.clone(),
+            sync_period: self.options.sync_period,
+        };
+        watches.spawn(teller.run(stop.clone()));
         let mut replaced = self.shared.cloud.replacements();
         self.provider = *replaced.borrow_and_update();
         let mut pushed = self.shared.cloud.changes();
@@ -171,13 +189,15 @@ impl MachineController {
         tokio::select! {
             () = stop.cancelled() => return,
             _ = watches.join_next() => return,
-            () = inspection.beside(stores.synced()) => {}
+            () = inspection.beside(stores.arrived()) => {}
         }
         // Who has which identity has to be known before the first step.
         let mut machines = stores.machines.subscribe();
         let mut clusters = stores.clusters.subscribe();
         self.take_note(SubjectKind::Machine, stores.machines.all().iter().map(|one| one.key().into_owned()));
         self.take_note(SubjectKind::Cluster, stores.clusters.all().iter().map(|one| one.key().into_owned()));
+        let mut news = stores.further.news();
+        let mut further = self.take_note_of_further();
         let mut templates = stores.templates.subscribe();
         let mut core_machines = stores.core_machines.subscribe();
         let mut core_clusters = stores.core_clusters.subscribe();
@@ -197,6 +217,11 @@ impl MachineController {
                 keys = core_clusters.next() => {
                     let own: HashSet<_> = keys.iter().flat_map(|key| self.index.of_cluster(key)).collect();
                     self.look_at_these(own);
+                }
+                (number, keys) = Changes::next_of(&mut further) => self.further_changed(number, keys),
+                Ok(()) = news.changed() => {
+                    let readers = self.dependents.readers();
+                    self.look_at_these(readers);
                 }
                 Some(change) = pushed.next() => self.pushed(change),
                 Ok(()) = replaced.changed() => {
@@ -226,7 +251,10 @@ impl MachineController {
                 drained.await;
             }
         }
-        self.shared.metrics.objects.reset();
+        // Another provider's controller may go on.
+        for (subject, phase) in self.phases {
+            self.shared.metrics.objects(subject.kind.as_str(), phase.as_str()).dec();
+        }
     }
 
     /// Objects appeared, changed or vanished.
@@ -254,9 +282,7 @@ impl MachineController {
                 Some(phase) => self.phases.insert(subject, phase),
                 None => self.phases.remove(&subject),
             };
-            let gauge = |phase: Phase| {
-                self.shared.metrics.objects.with_label_values(&[kind.as_str(), phase.as_str()])
-            };
+            let gauge = |phase: Phase| self.shared.metrics.objects(kind.as_str(), phase.as_str());
             if let Some(phase) = before {
                 gauge(phase).dec();
             }
@@ -363,6 +389,7 @@ impl MachineController {
 
     fn forget(&mut self, subject: &Subject) {
         self.queue.remove(&subject.to_string());
+        self.dependents.forget(subject);
         self.memories.remove(subject);
         self.written.remove(subject);
         self.tries.remove(subject);
@@ -405,7 +432,9 @@ impl MachineController {
             });
             return;
         }
+        let companions = self.dependents.companions_of(&subject);
         let view = View::of(&subject, &self.stores, &self.index, memory, &shared.kinds);
+        let view = view.map(|view| view.with_companions(companions));
         self.tasks.spawn(async move {
             let ended = match &view {
                 Some(view) => shared.act(view, provider).await,
@@ -424,6 +453,7 @@ impl MachineController {
                 "phase": self.phases.get(subject).map(|phase| phase.as_str()),
                 "failures": memory.failures,
                 "atWork": self.queue.is_at_work(&name),
+                "furtherObjects": self.dependents.of(subject),
                 "nextStepInSeconds": match memory.due {
                     Due::Now => Some(seconds_from_now(now)),
                     Due::At(at) => Some(seconds_from_now(at)),
@@ -446,6 +476,7 @@ impl MachineController {
                 "cluster": self.shared.kinds.cluster.kind,
                 "clusterApi": served,
             },
+            "furtherKinds": self.stores.further.to_json(),
             "namespace": self.options.namespace,
             "watchFilter": self.options.watch_filter,
             "queue": {"ready": ready, "atWork": at_work, "waiting": waiting},

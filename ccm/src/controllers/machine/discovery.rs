@@ -1,9 +1,13 @@
 //! Which of the kinds that the controller needs the API server serves.
 
-use cloudprovider::machines::Kinds;
-use kube::Client;
+use cloudprovider::machines::{FurtherKind, Kinds};
+use kube::{
+    Api, Client,
+    api::{ApiResource, DynamicObject, GroupVersionKind, ListParams},
+};
 
 use super::{names::CORE_GROUP, subject::SubjectKind};
+use crate::writes::{WriteError, within_deadline};
 
 /// Versions of Cluster API's core kinds, the preferred one first.
 const CORE_VERSIONS: [&str; 2] = ["v1beta2", "v1beta1"];
@@ -26,6 +30,29 @@ pub async fn served_kinds(client: &Client, kinds: &Kinds) -> Result<&'static str
     discover(client, kinds).await.map(|served| served.core_version)
 }
 
+/// Reads one object of each kind, in one namespace if there is one. An object that is stored in another version is converted for that,
+/// so this shows whether the webhook of the definition answers.
+///
+/// # Errors
+/// Which kind cannot be read, and the API server's words.
+pub async fn read_one_of_each(client: &Client, kinds: &Kinds, namespace: Option<&str>) -> Result<(), String> {
+    for of in SubjectKind::ALL {
+        let version = GroupVersionKind::gvk(kinds.group, kinds.version, &of.kind(kinds));
+        let resource = ApiResource::from_gvk_with_plural(&version, &of.plural(kinds));
+        let objects: Api<DynamicObject> = match namespace {
+            Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+            None => Api::all_with(client.clone(), &resource),
+        };
+        match within_deadline(objects.list(&ListParams::default().limit(1))).await {
+            Ok(_) | Err(WriteError::Gone) => {}
+            Err(why) => {
+                return Err(format!("{} in {} cannot be read: {why}", resource.plural, resource.version));
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Asks the API server.
 ///
 /// # Errors
@@ -39,13 +66,37 @@ pub(super) async fn discover(client: &Client, kinds: &Kinds) -> Result<Served, S
     judge(&core, &own, kinds)
 }
 
+/// Whether the API server serves each of these kinds.
+///
+/// # Errors
+/// The API server does not answer.
+pub(super) async fn served_further(client: &Client, kinds: &[FurtherKind]) -> Result<Vec<bool>, String> {
+    let mut lists = Vec::<(&str, &str, Vec<String>)>::new();
+    for FurtherKind { group, version, .. } in kinds {
+        if !lists.iter().any(|(of, in_version, _)| of == group && in_version == version) {
+            lists.push((*group, *version, resources(client, group, version).await?));
+        }
+    }
+    let is_served = |kind: &FurtherKind| {
+        let list = lists.iter().find(|(group, version, _)| *group == kind.group && *version == kind.version);
+        list.is_some_and(|(.., found)| found.iter().any(|plural| plural == kind.plural))
+    };
+    Ok(kinds.iter().map(is_served).collect())
+}
+
 /// The plurals of what is served in this version of a group.
 async fn resources(client: &Client, group: &str, version: &str) -> Result<Vec<String>, String> {
-    match client.list_api_group_resources(&format!("{group}/{version}")).await {
+    let lists = async {
+        // The core group has no name.
+        if group.is_empty() {
+            return client.list_core_api_resources(version).await;
+        }
+        client.list_api_group_resources(&format!("{group}/{version}")).await
+    };
+    match within_deadline(lists).await {
         Ok(list) => Ok(list.resources.into_iter().map(|resource| resource.name).collect()),
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(Vec::new()),
-        Err(error) => {
-            let why = component::api_client::describe(&error);
+        Err(WriteError::Gone) => Ok(Vec::new()),
+        Err(why) => {
             Err(format!("the API server does not say which kinds of {group}/{version} it serves: {why}"))
         }
     }
@@ -68,7 +119,8 @@ fn judge(core: &[(&'static str, Vec<String>)], own: &[String], kinds: &Kinds) ->
     }
     if !missing.is_empty() {
         problems.push(format!(
-            "{} in the version {} (apply what `cloud-controller-manager manifests --machines` prints)",
+            "{} in the version {} (apply what `cloud-controller-manager manifests` prints with --machines, or with \
+             --machine-provider for each further provider)",
             missing.iter().map(|plural| format!("{plural}.{}", kinds.group)).collect::<Vec<_>>().join(", "),
             kinds.version,
         ));
@@ -124,5 +176,15 @@ mod tests {
                 (found, expected) => panic!("{found:?} and not {expected:?}"),
             }
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_api_server_that_does_not_answer_is_given_up() {
+        let silent = tower::service_fn(|_: http::Request<kube::client::Body>| {
+            std::future::pending::<Result<http::Response<kube::client::Body>, std::io::Error>>()
+        });
+        let why = discover(&Client::new(silent, "default"), &KINDS).await.expect_err("no answer");
+        let words = "does not say which kinds of cluster.x-k8s.io/v1beta2 it serves: no answer from the API server within";
+        assert!(why.contains(words), "{why}");
     }
 }

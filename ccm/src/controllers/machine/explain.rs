@@ -10,16 +10,21 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use super::{
-    discovery::discover,
+    discovery::{discover, served_further},
+    further::WireFurther,
     index::Index,
     names::{CORE_GROUP, PAUSED, READY, finalizer},
+    object::InfraObject,
     plan::{Next, Scope},
     store::{Stores, WireCluster, WireInfra, WireMachine, key_of},
     subject::{Subject, SubjectKind},
     view::View,
     writer::ObjectWriter,
 };
-use crate::cache::{Cache, Watched};
+use crate::{
+    cache::{Cache, Watched},
+    writes::within_deadline,
+};
 
 /// What the controller finds about a machine.
 #[derive(Clone, Debug, Serialize)]
@@ -37,6 +42,9 @@ pub struct MachinePlan {
     pub finalizer: bool,
     /// The conditions of its status: type, status, reason and message.
     pub conditions: Vec<String>,
+    /// The objects that belong to it beside its own, each with its kind.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub companions: Vec<String>,
     /// What the controller would do next.
     pub next: String,
 }
@@ -95,8 +103,31 @@ pub async fn explain(
         identity: object.identity(kinds).map(str::to_owned),
         finalizer: object.has_finalizer(&finalizer(kinds, &kinds.machine)),
         conditions: conditions.into_iter().flatten().map(shown).collect(),
+        companions: companions(client, kinds, object).await,
         next: words_of(&next, &view, &scope),
     }))
+}
+
+/// The objects of the provider's further kinds that name a machine as their owner, or why they are not known.
+async fn companions(client: &Client, kinds: &Kinds, object: &InfraObject) -> Vec<String> {
+    let served = match served_further(client, kinds.further).await {
+        Ok(served) => served,
+        Err(why) => return vec![why],
+    };
+    let mut found = Vec::new();
+    for (kind, _) in kinds.further.iter().zip(served).filter(|(kind, is_served)| kind.is_made && *is_served) {
+        let gvk = GroupVersionKind::gvk(kind.group, kind.version, kind.kind);
+        let (cache, resource) = (Cache::new(), ApiResource::from_gvk_with_plural(&gvk, kind.plural));
+        if let Err(why) = fill::<WireFurther>(client, object.namespace(), &resource, &cache).await {
+            found.push(why);
+            continue;
+        }
+        let uid = object.metadata.uid.as_deref().unwrap_or_default();
+        let own = cache.all().into_iter().filter(|kept| kept.is_owned_by(uid));
+        found.extend(own.map(|kept| format!("{} {}", kind.kind, kept.object.name)));
+    }
+    found.sort();
+    found
 }
 
 /// A decision in words.
@@ -116,11 +147,15 @@ fn words_of(next: &Next, view: &View, scope: &Scope<'_>) -> String {
             _ => "do nothing: it waits for its Machine, which has to own it, and for its Cluster".to_owned(),
         },
         Next::SayPaused => "say in its status that it is paused".to_owned(),
-        Next::Say(ready) => {
+        Next::Say(ready) | Next::SayLater(ready) => {
             format!("say in its status what it waits for: {}: {}", ready.reason, ready.message)
         }
         Next::ReadBootstrap => "read the Secret with the bootstrap data".to_owned(),
-        Next::Adopt => "add the finalizer and the identity, and then make it in the cloud".to_owned(),
+        Next::Identify => {
+            "find out which machine in the cloud is its own, since another program has worked on it"
+                .to_owned()
+        }
+        Next::Adopt => "write finalizer and mark, and then look at it in the cloud".to_owned(),
         Next::Ensure => "look at it in the cloud, and go one step on if something is missing".to_owned(),
         Next::Delete => "delete what was made for it in the cloud".to_owned(),
         Next::Release => "remove the finalizer: nothing was made for it".to_owned(),
@@ -134,9 +169,9 @@ async fn fill<W: Watched<DynamicType = ApiResource, Scope = DynamicResourceScope
     cache: &Cache<W::Kept>,
 ) -> Result<(), String> {
     let api = Api::<W>::namespaced_with(client.clone(), namespace, resource);
-    let listed = api.list(&ListParams::default()).await.map_err(|error| {
-        format!("{} cannot be listed: {}", resource.plural, component::api_client::describe(&error))
-    })?;
+    let listed = within_deadline(api.list(&ListParams::default()))
+        .await
+        .map_err(|error| format!("{} cannot be listed: {error}", resource.plural))?;
     cache.replace(listed.items.into_iter().map(W::Kept::from).collect());
     Ok(())
 }

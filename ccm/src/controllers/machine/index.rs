@@ -11,25 +11,34 @@ use super::{
     subject::{Subject, SubjectKind},
 };
 
+type ByKey = HashMap<String, BTreeSet<Subject>>;
+
 /// The machines and clusters of the provider, by what they depend on. Templates depend on nothing.
 #[derive(Debug, Default)]
 pub struct Index {
     entries: HashMap<Subject, Entry>,
     /// By the key of the Machine that owns them.
-    by_owner: HashMap<String, BTreeSet<Subject>>,
-    /// By the key of their Cluster.
-    by_cluster: HashMap<String, BTreeSet<Subject>>,
+    by_owner: ByKey,
+    /// By the key of their Cluster. Machines of which it is not known, and all clusters of their namespace, have the key of a
+    /// Cluster without a name.
+    by_cluster: ByKey,
     /// By the identity: the UID of their mark.
-    by_identity: HashMap<String, BTreeSet<Subject>>,
+    by_identity: ByKey,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Entry {
     owner: Option<String>,
-    cluster: Option<String>,
+    /// The keys of the Clusters that it may belong to.
+    clusters: BTreeSet<String>,
+    /// The key of the Cluster in its mark.
+    marked: String,
     identity: String,
     claim: Claim,
 }
+
+/// In the place of the name of a Cluster that is not known.
+const UNKNOWN: &str = "";
 
 /// How good a claim to an identity is. The least is the best.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,18 +67,22 @@ impl Index {
         }
         let mut touched = self.neighbours(subject);
         if let Some(old) = self.entries.remove(subject) {
-            for (map, key) in self.maps(&old) {
-                if let Some(subjects) = map.get_mut(&key) {
-                    subjects.remove(subject);
-                    if subjects.is_empty() {
-                        map.remove(&key);
+            for (map, keys) in self.maps(&old) {
+                for key in keys {
+                    if let Some(subjects) = map.get_mut(&key) {
+                        subjects.remove(subject);
+                        if subjects.is_empty() {
+                            map.remove(&key);
+                        }
                     }
                 }
             }
         }
         if let Some(entry) = entry {
-            for (map, key) in self.maps(&entry) {
-                map.entry(key).or_default().insert(subject.clone());
+            for (map, keys) in self.maps(&entry) {
+                for key in keys {
+                    map.entry(key).or_default().insert(subject.clone());
+                }
             }
             self.entries.insert(subject.clone(), entry);
         }
@@ -81,18 +94,20 @@ impl Index {
     fn neighbours(&self, subject: &Subject) -> BTreeSet<Subject> {
         let Some(entry) = self.entries.get(subject) else { return BTreeSet::new() };
         let mut found = self.of_identity(&entry.identity);
-        if let Some(key) = &entry.cluster {
+        for key in &entry.clusters {
             let of_cluster = self.by_cluster.get(key).into_iter().flatten();
             found.extend(of_cluster.filter(|other| other.kind != subject.kind).cloned());
         }
         found.into_iter().filter(|other| other != subject).collect()
     }
 
-    fn maps(&mut self, entry: &Entry) -> Vec<(&mut HashMap<String, BTreeSet<Subject>>, String)> {
-        let mut maps = vec![(&mut self.by_identity, entry.identity.clone())];
-        maps.extend(entry.owner.clone().map(|key| (&mut self.by_owner, key)));
-        maps.extend(entry.cluster.clone().map(|key| (&mut self.by_cluster, key)));
-        maps
+    /// Each map with the keys that this entry has in it.
+    fn maps(&mut self, entry: &Entry) -> [(&mut ByKey, Vec<String>); 3] {
+        [
+            (&mut self.by_identity, vec![entry.identity.clone()]),
+            (&mut self.by_owner, entry.owner.iter().cloned().collect()),
+            (&mut self.by_cluster, entry.clusters.iter().cloned().collect()),
+        ]
     }
 
     /// The machines that this Machine owns.
@@ -110,10 +125,25 @@ impl Index {
         all(self.by_identity.get(uid))
     }
 
-    /// How many machines this Cluster has.
-    pub fn machines_of_cluster(&self, key: &str) -> usize {
-        let all = self.by_cluster.get(key).into_iter().flatten();
-        all.filter(|one| one.kind == SubjectKind::Machine).count()
+    /// The infrastructure with this Cluster in its mark. `None` if there are several.
+    pub fn infrastructure_of(&self, key: &str) -> Option<&Subject> {
+        let is_marked = |one: &Subject| self.entries.get(one).is_some_and(|entry| entry.marked == key);
+        let of_cluster = self.by_cluster.get(key)?.iter();
+        let mut found = of_cluster.filter(|one| one.kind == SubjectKind::Cluster && is_marked(one));
+        let first = found.next()?;
+        found.next().is_none().then_some(first)
+    }
+
+    /// The machines of this cluster, and those of its namespace of which nothing says to which Cluster they belong.
+    pub fn machines_of(&self, cluster: &Subject) -> BTreeSet<&Subject> {
+        let keys = self.entries.get(cluster).into_iter().flat_map(|entry| &entry.clusters);
+        let all = keys.filter_map(|key| self.by_cluster.get(key)).flatten();
+        all.filter(|one| one.kind == SubjectKind::Machine).collect()
+    }
+
+    /// Whether nothing says to which Cluster this machine belongs.
+    pub fn is_stray(&self, machine: &Subject) -> bool {
+        self.entries.get(machine).is_some_and(|entry| entry.clusters.iter().all(|key| key.ends_with('/')))
     }
 
     /// The object that has the same identity as this one, and the better claim to it.
@@ -131,6 +161,17 @@ impl Entry {
         let own = object.metadata.uid.as_deref().unwrap_or_default();
         let identity = object.identity(kinds).unwrap_or(own);
         let in_namespace = |name: &str| key_of(object.namespace(), name);
+        let nameless = if subject.kind == SubjectKind::Cluster { object.name() } else { UNKNOWN };
+        let marked = in_namespace(object.marked_cluster(kinds).unwrap_or(nameless));
+        let mut names = object.cluster_names(kinds);
+        match subject.kind {
+            // The name in its mark, if nothing else names its Cluster.
+            SubjectKind::Cluster if names.is_empty() => names.extend([object.name(), UNKNOWN]),
+            SubjectKind::Cluster => drop(names.insert(UNKNOWN)),
+            _ if names.is_empty() => drop(names.insert(UNKNOWN)),
+            _ => {}
+        }
+        let clusters = names.into_iter().map(in_namespace).collect();
         let claim = Claim {
             is_borrowed: identity != own,
             made: object.metadata.creation_timestamp.as_ref().map(|time| time.0),
@@ -138,7 +179,8 @@ impl Entry {
         };
         Self {
             owner: object.core_owner("Machine").map(|owner| in_namespace(&owner.name)),
-            cluster: object.cluster_name().map(in_namespace),
+            clusters,
+            marked,
             identity: identity.to_owned(),
             claim,
         }

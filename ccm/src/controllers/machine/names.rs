@@ -39,6 +39,12 @@ pub const READY: &str = "Ready";
 /// The condition that nothing is done.
 pub const PAUSED: &str = "Paused";
 
+/// The condition that objects beside a machine or a cluster are not as its provider wants them. It is there only while it is false.
+pub const COMPANIONS_UP_TO_DATE: &str = "CompanionsUpToDate";
+
+/// The API server does not take a write of a companion.
+pub const COMPANION_NOT_WRITTEN: &str = "NotWritten";
+
 /// The reason of [`READY`] that is true.
 pub const READY_REASON: &str = "Ready";
 
@@ -69,6 +75,9 @@ pub const IDENTITY_IN_USE: &str = "IdentityInUse";
 /// Somebody removed the annotation with the identity of an object that has been made.
 pub const IDENTITY_MISSING: &str = "IdentityMissing";
 
+/// The label names another Cluster than the one that an object was made for, and it may be a copy.
+pub const CLUSTER_NAME_MISMATCH: &str = "ClusterNameMismatch";
+
 /// A fault of the provider.
 pub const PROVIDER_ERROR: &str = "ProviderError";
 
@@ -89,6 +98,12 @@ pub fn identity_annotation(kinds: &Kinds) -> String {
     format!("{}/uid", kinds.group)
 }
 
+/// The annotation with the name of the Cluster that an object was made for: what is in the cloud carries it. The label
+/// [`CLUSTER_NAME_LABEL`] can change, and this does not.
+pub fn cluster_annotation(kinds: &Kinds) -> String {
+    format!("{}/cluster-name", kinds.group)
+}
+
 /// The reason of [`READY`] after an error, by its kind. The table is in the documentation of [`cloudprovider::machines`].
 pub fn reason_of(kind: ErrorKind) -> &'static str {
     match kind {
@@ -103,5 +118,44 @@ pub fn reason_of(kind: ErrorKind) -> &'static str {
         ErrorKind::RateLimited | ErrorKind::Unavailable => "ProviderUnavailable",
         ErrorKind::Timeout => "ProviderTimeout",
         _ => PROVIDER_ERROR,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cloudprovider::machines::WaitsFor;
+
+    use super::*;
+
+    #[test]
+    fn the_documents_explain_every_reason() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/troubleshooting.md");
+        let page = std::fs::read_to_string(page).expect("a document");
+        let section = page.split("\n## ").find(|section| section.starts_with("A machine does not get ready"));
+        let section = section.expect("the section about machines");
+        let own = [
+            READY_REASON,
+            PAUSED_REASON,
+            NOT_PAUSED_REASON,
+            WAITING_FOR_CLUSTER_INFRASTRUCTURE,
+            WAITING_FOR_BOOTSTRAP_DATA,
+            WAITING_FOR_MACHINES,
+            DELETING,
+            MACHINE_LOST,
+            IDENTITY_IN_USE,
+            IDENTITY_MISSING,
+            CLUSTER_NAME_MISMATCH,
+            PROVIDER_ERROR,
+            PROVIDER_ID_MISMATCH,
+            ENDPOINT_MISMATCH,
+            COMPANIONS_UP_TO_DATE,
+            COMPANION_NOT_WRITTEN,
+        ];
+        let waits =
+            [WaitsFor::Task, WaitsFor::Address, WaitsFor::BootstrapData, WaitsFor::Capacity, WaitsFor::Time];
+        let of_errors = ErrorKind::ALL.iter().map(|kind| reason_of(*kind));
+        for reason in own.into_iter().chain(waits.map(WaitsFor::reason)).chain(of_errors) {
+            assert!(section.contains(&format!("`{reason}`")), "{reason} is missing");
+        }
     }
 }

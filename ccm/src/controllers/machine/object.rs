@@ -1,6 +1,6 @@
 //! The objects that the controller writes: machines and clusters of a provider.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::BTreeSet};
 
 use cloudprovider::{
     ControlPlaneEndpoint,
@@ -8,11 +8,11 @@ use cloudprovider::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::names::{
     BLOCK_MOVE_ANNOTATION, BLOCK_MOVE_VALUE, CLUSTER_NAME_LABEL, CORE_GROUP, MANAGED_BY, PAUSED_ANNOTATION,
-    WATCH_FILTER_LABEL, identity_annotation,
+    WATCH_FILTER_LABEL, cluster_annotation, identity_annotation,
 };
 use crate::cache::CachedObject;
 
@@ -107,15 +107,36 @@ impl InfraObject {
         self.annotation(&identity_annotation(kinds)).filter(|uid| !uid.is_empty())
     }
 
+    /// The name of the Cluster that it was made for, which it has in an annotation.
+    pub fn made_for(&self, kinds: &Kinds) -> Option<&str> {
+        self.annotation(&cluster_annotation(kinds)).filter(|name| !name.is_empty())
+    }
+
+    /// The name of the Cluster in its mark. Objects of earlier versions have no annotation with it.
+    pub fn marked_cluster(&self, kinds: &Kinds) -> Option<&str> {
+        self.made_for(kinds).or_else(|| self.cluster_name())
+    }
+
+    /// The names of all Clusters that it may belong to: by its label, its owner, and what it was made for.
+    pub fn cluster_names(&self, kinds: &Kinds) -> BTreeSet<&str> {
+        let owner = self.core_owner("Cluster").map(|owner| owner.name.as_str());
+        [self.cluster_name(), owner, self.made_for(kinds)].into_iter().flatten().collect()
+    }
+
+    /// Whether it has had its identity from the beginning. A copy has not, and neither has an object that has moved.
+    pub fn is_original(&self, kinds: &Kinds) -> bool {
+        self.identity(kinds) == self.metadata.uid.as_deref()
+    }
+
     /// The mark of what a machine's steps create.
     pub fn machine_mark(&self, kinds: &Kinds) -> Mark {
-        let cluster = self.cluster_name().unwrap_or_default();
+        let cluster = self.marked_cluster(kinds).unwrap_or_default();
         Mark::machine(self.uid(kinds), self.namespace(), cluster, self.name())
     }
 
     /// The mark of what a cluster's steps create.
     pub fn cluster_mark(&self, kinds: &Kinds) -> Mark {
-        let cluster = self.cluster_name().unwrap_or_else(|| self.name());
+        let cluster = self.marked_cluster(kinds).unwrap_or_else(|| self.name());
         Mark::cluster(self.uid(kinds), self.namespace(), cluster)
     }
 
@@ -178,6 +199,13 @@ impl InfraObject {
         }
         self
     }
+}
+
+/// A merge patch for this very version of an object: lists are replaced whole, so what somebody else wrote meanwhile is looked at first.
+pub(super) fn guarded(metadata: &ObjectMeta, mut patch: Value) -> Value {
+    patch["metadata"]["uid"] = json!(metadata.uid);
+    patch["metadata"]["resourceVersion"] = json!(metadata.resource_version);
+    patch
 }
 
 /// An endpoint, as the API has it. An empty host is none, as v1beta1 writes it.

@@ -16,10 +16,11 @@ use tokio::time::Instant;
 use super::{
     conditions::is_news,
     names::{
-        BLOCK_MOVE_ANNOTATION, BLOCK_MOVE_VALUE, DELETING, ENDPOINT_MISMATCH, MACHINE_LOST, PROVIDER_ERROR,
-        PROVIDER_ID_MISMATCH, READY, READY_REASON, finalizer, identity_annotation, reason_of,
+        BLOCK_MOVE_ANNOTATION, BLOCK_MOVE_VALUE, COMPANION_NOT_WRITTEN, COMPANIONS_UP_TO_DATE, DELETING,
+        ENDPOINT_MISMATCH, MACHINE_LOST, PROVIDER_ERROR, PROVIDER_ID_MISMATCH, READY, READY_REASON,
+        cluster_annotation, finalizer, identity_annotation, reason_of,
     },
-    object::InfraObject,
+    object::{InfraObject, guarded},
     plan::Due,
     status::Told,
 };
@@ -44,6 +45,8 @@ pub struct Outcome {
     pub blocks_move: Option<bool>,
     /// Whether the cloud works on a task for it.
     pub has_task: bool,
+    /// Whether it waits for something on its way to existing. No event tells of that: the status does.
+    pub is_on_its_way: bool,
     /// Whether nothing is left of it, so that the finalizer goes.
     pub is_gone: bool,
     /// Whether it failed.
@@ -63,6 +66,17 @@ pub struct Happening {
     pub message: String,
 }
 
+impl Happening {
+    /// A warning that says what a condition says.
+    pub(super) fn warning(condition: &Condition) -> Self {
+        Self {
+            event_type: EventType::Warning,
+            reason: condition.reason.to_string(),
+            message: condition.message.to_string(),
+        }
+    }
+}
+
 impl Outcome {
     fn of(ready: Condition, due: Due) -> Self {
         Self {
@@ -71,6 +85,7 @@ impl Outcome {
             endpoint: None,
             blocks_move: None,
             has_task: false,
+            is_on_its_way: false,
             is_gone: false,
             has_failed: false,
             due,
@@ -89,7 +104,8 @@ impl Outcome {
                 let outcome = Self::of(not_ready(&wait.reason, &wait.message), due_after(Some(wait), now));
                 // Until the provider ID is written, only the mark in the cloud says that there is something.
                 let has_task = is_task(Some(wait));
-                Self { blocks_move: Some(object.provider_id().is_none() || has_task), has_task, ..outcome }
+                let blocks_move = Some(object.provider_id().is_none() || has_task);
+                Self { blocks_move, has_task, is_on_its_way: is_on_its_way(Some(wait)), ..outcome }
             }
             Ok(MachineReport::Present(machine)) => Self::of_present(object, machine, now),
             Ok(MachineReport::Lost { message }) => {
@@ -101,7 +117,7 @@ impl Outcome {
     }
 
     fn of_present(object: &InfraObject, machine: &PresentMachine, now: Instant) -> Self {
-        let PresentMachine { instance, failure_domain, wait, .. } = machine;
+        let PresentMachine { instance, failure_domain, wait, look_again_after, .. } = machine;
         let reported = instance.provider_id.as_ref().map(ToString::to_string);
         let ready = match (object.provider_id(), &reported) {
             (_, None) => {
@@ -119,13 +135,15 @@ impl Outcome {
             }
             _ => ready_after(wait.as_ref()),
         };
-        let mut outcome = Self::of(ready, due_after(wait.as_ref(), now));
+        let of_wait = wait.as_ref().and_then(|wait| wait.look_again_after);
+        let mut outcome = Self::of(ready, due_at(of_wait.into_iter().chain(*look_again_after).min(), now));
         outcome.told.is_done = wait.is_none();
         // What is incomplete says nothing about addresses that were seen before.
         let addresses = &instance.metadata.addresses;
         outcome.told.addresses =
             (instance.incomplete.is_none() && !addresses.is_empty()).then(|| addresses.clone());
         outcome.told.failure_domain.clone_from(failure_domain);
+        outcome.is_on_its_way = is_on_its_way(wait.as_ref());
         outcome.has_task = is_task(wait.as_ref());
         outcome.blocks_move = Some(outcome.has_task);
         outcome.provider_id = reported.filter(|_| object.provider_id().is_none());
@@ -154,6 +172,7 @@ impl Outcome {
         let mut outcome = Self::of(ready_after(wait), due_after(wait, now));
         outcome.told.is_done = wait.is_none();
         outcome.told.failure_domains = Some(report.failure_domains.clone());
+        outcome.is_on_its_way = is_on_its_way(wait);
         outcome.has_task = is_task(wait);
         outcome.blocks_move = Some(outcome.has_task);
         outcome.endpoint = report.control_plane_endpoint.clone().filter(|_| object.endpoint().is_none());
@@ -172,14 +191,20 @@ impl Outcome {
                 let outcome = Self::of(not_ready(DELETING, "nothing is left"), Due::WhenChanged);
                 Self { is_gone: true, ..outcome }
             }
-            Err(error) => Self::of_error(error, failures, now),
+            Err(error) => {
+                let words = format!("not deleted yet: {}", error.report());
+                Self::of_fault(error, &words, failures, now)
+            }
         }
     }
 
     fn of_error(error: &Error, failures: u32, now: Instant) -> Self {
-        let due = due_after_error(error, failures, now);
-        let ready = not_ready(reason_of(error.kind()), &error.report());
-        Self { has_failed: true, ..Self::of(ready, due) }
+        Self::of_fault(error, &error.report(), failures, now)
+    }
+
+    fn of_fault(error: &Error, words: &str, failures: u32, now: Instant) -> Self {
+        let ready = not_ready(reason_of(error.kind()), words);
+        Self { has_failed: true, ..Self::of(ready, due_after_error(error, failures, now)) }
     }
 
     /// The same while the object is paused: a move waits for a task alone. Everything else is found again by the mark.
@@ -188,15 +213,25 @@ impl Outcome {
         Self { blocks_move: Some(self.has_task), ..self }
     }
 
-    /// The event about it: one for each change of the status or the reason of `Ready`.
+    /// The event about it: one for each change of the status or the reason of `Ready`, but for waits on the way there. A condition that
+    /// is true needs no message, an event does.
     pub fn happening(&self, object: &InfraObject) -> Option<Happening> {
         let Condition { reason, message, .. } = &self.told.ready;
+        let message = if message.is_empty() { "provisioned" } else { message };
         let is_bad = self.has_failed || reason == MACHINE_LOST;
-        is_news(object, &self.told.ready).then(|| Happening {
+        let is_quiet = self.is_on_its_way && !object.is_provisioned();
+        (!is_quiet && is_news(object, &self.told.ready)).then(|| Happening {
             event_type: if is_bad { EventType::Warning } else { EventType::Normal },
             reason: reason.to_string(),
             message: message.to_string(),
         })
+    }
+
+    /// The write that lets a move wait for a task, if nothing does so yet.
+    pub(super) fn hold(&self, object: &InfraObject) -> Option<Value> {
+        let is_needed = self.has_task && object.annotation(BLOCK_MOVE_ANNOTATION).is_none();
+        let patch = || json!({"metadata": {"annotations": {BLOCK_MOVE_ANNOTATION: BLOCK_MOVE_VALUE}}});
+        is_needed.then(|| guarded(&object.metadata, patch()))
     }
 
     /// The merge patch of metadata and spec, if there is anything to write. It is for this very version of the object.
@@ -223,40 +258,56 @@ impl Outcome {
             patch["metadata"]["finalizers"] = json!(other_finalizers(object, kinds, kind));
         }
         let is_empty = patch.as_object().is_none_or(Map::is_empty);
-        (!is_empty).then(|| guarded(object, patch))
+        (!is_empty).then(|| guarded(&object.metadata, patch))
     }
 }
 
-/// The write before the first outside call: finalizer and identity. A machine may not move until its provider ID is written.
+/// The write before the first outside call: finalizer, identity and the rest of the mark that can change. A machine may not
+/// move until its provider ID is written.
 pub fn adoption(object: &InfraObject, kinds: &Kinds, kind: &Kind) -> Value {
+    let uid = object.identity(kinds).or(object.metadata.uid.as_deref()).unwrap_or_default();
+    adoption_as(uid, object, kinds, kind)
+}
+
+/// The same with this identity, which the object does not have yet.
+pub(super) fn adoption_as(uid: &str, object: &InfraObject, kinds: &Kinds, kind: &Kind) -> Value {
     let mut finalizers = object.metadata.finalizers.clone().unwrap_or_default();
     let ours = finalizer(kinds, kind);
     if !finalizers.contains(&ours) {
         finalizers.push(ours);
     }
-    let uid = object.identity(kinds).or(object.metadata.uid.as_deref()).unwrap_or_default();
-    let mut annotations = json!({identity_annotation(kinds): uid});
     let is_machine = kind.kind == kinds.machine.kind;
+    let mark = if is_machine { object.machine_mark(kinds) } else { object.cluster_mark(kinds) };
+    let mut annotations = json!({identity_annotation(kinds): uid, cluster_annotation(kinds): mark.cluster});
     if is_machine && object.provider_id().is_none() && object.annotation(BLOCK_MOVE_ANNOTATION).is_none() {
         annotations[BLOCK_MOVE_ANNOTATION] = json!(BLOCK_MOVE_VALUE);
     }
-    guarded(object, json!({"metadata": {"finalizers": finalizers, "annotations": annotations}}))
+    guarded(&object.metadata, json!({"metadata": {"finalizers": finalizers, "annotations": annotations}}))
 }
 
 /// The write that lets an object move, if this controller holds it.
 pub(super) fn unblock(object: &InfraObject) -> Option<Value> {
     let patch = || json!({"metadata": {"annotations": {BLOCK_MOVE_ANNOTATION: null}}});
-    object.holds_move().then(|| guarded(object, patch()))
+    object.holds_move().then(|| guarded(&object.metadata, patch()))
 }
 
 /// The write that lets an object go for which nothing was made.
 pub(super) fn release(object: &InfraObject, kinds: &Kinds, kind: &Kind) -> Value {
-    guarded(object, json!({"metadata": {"finalizers": other_finalizers(object, kinds, kind)}}))
+    guarded(&object.metadata, json!({"metadata": {"finalizers": other_finalizers(object, kinds, kind)}}))
 }
 
 fn other_finalizers<'o>(object: &'o InfraObject, kinds: &Kinds, kind: &Kind) -> Vec<&'o String> {
     let ours = finalizer(kinds, kind);
     object.metadata.finalizers.iter().flatten().filter(|one| **one != ours).collect()
+}
+
+/// The condition about companions that are not as they are wanted.
+pub(super) fn about_companions(error: &Error) -> Condition {
+    let reason = match error.kind() {
+        ErrorKind::Unavailable => COMPANION_NOT_WRITTEN,
+        kind => reason_of(kind),
+    };
+    Condition::new(COMPANIONS_UP_TO_DATE, ConditionStatus::False, reason).with_message(error.report())
 }
 
 /// When a step is made again that failed. `failures` counts those in a row, this one included.
@@ -279,11 +330,9 @@ pub(super) fn due_after_error(error: &Error, failures: u32, now: Instant) -> Due
     }
 }
 
-/// Lists are replaced whole, so the patch is refused if somebody else was faster.
-fn guarded(object: &InfraObject, mut patch: Value) -> Value {
-    patch["metadata"]["uid"] = json!(object.metadata.uid);
-    patch["metadata"]["resourceVersion"] = json!(object.metadata.resource_version);
-    patch
+/// Whether a wait ends by itself. Room in the cloud has to be made by somebody.
+fn is_on_its_way(wait: Option<&Wait>) -> bool {
+    wait.is_some_and(|wait| wait.waits_for != WaitsFor::Capacity)
 }
 
 fn is_task(wait: Option<&Wait>) -> bool {
@@ -303,10 +352,11 @@ fn not_ready(reason: &str, message: &str) -> Condition {
 }
 
 fn due_after(wait: Option<&Wait>, now: Instant) -> Due {
-    match wait.and_then(|wait| wait.look_again_after) {
-        Some(wait) => after(wait, now),
-        None => Due::WhenChanged,
-    }
+    due_at(wait.and_then(|wait| wait.look_again_after), now)
+}
+
+fn due_at(look_again_after: Option<Duration>, now: Instant) -> Due {
+    look_again_after.map_or(Due::WhenChanged, |wait| after(wait, now))
 }
 
 /// A wait that no clock can hold is one for a change.

@@ -1,23 +1,34 @@
 //! What to do next about a machine or a cluster: from the object, its surroundings, what is remembered, and the time.
 
-use std::borrow::Cow;
+mod memory;
+
+use std::{borrow::Cow, time::Duration};
 
 use cloudprovider::machines::{
     ClusterContext, ClusterRequest, Condition, ConditionStatus, Kinds, MachineRequest,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{
     conditions::{is_told, not_paused, paused},
+    further::Reads,
     names::{
-        CLUSTER_NAME_LABEL, DELETING, IDENTITY_IN_USE, IDENTITY_MISSING, PAUSED, READY,
-        WAITING_FOR_BOOTSTRAP_DATA, WAITING_FOR_CLUSTER_INFRASTRUCTURE, WAITING_FOR_MACHINES, finalizer,
-        identity_annotation,
+        CLUSTER_NAME_LABEL, CLUSTER_NAME_MISMATCH, DELETING, IDENTITY_IN_USE, IDENTITY_MISSING, PAUSED,
+        READY, WAITING_FOR_BOOTSTRAP_DATA, WAITING_FOR_CLUSTER_INFRASTRUCTURE, WAITING_FOR_MACHINES,
+        cluster_annotation, finalizer, identity_annotation,
     },
     object::InfraObject,
     surroundings::{Bootstrap, Cluster, Machine},
 };
+
+pub use self::memory::{Due, Inputs, Memory, Untold};
+
+/// How long a cluster waits for its machines until they are counted again: not every change that lets one go wakes it.
+const MACHINES_INTERVAL: Duration = Duration::from_secs(60);
+
+/// How many machines a message names.
+const MAX_NAMED: usize = 3;
 
 /// What to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,9 +43,13 @@ pub enum Next {
     SayPaused,
     /// Say what it waits for: the condition `Ready`.
     Say(Condition),
+    /// Remember what it waits for. It is said once the wait has lasted a while.
+    SayLater(Condition),
     /// Read the Secret with the bootstrap data, and ask again.
     ReadBootstrap,
-    /// Write finalizer and identity, in one write.
+    /// Ask the provider which machine in the cloud is its own, and write that down. Another program has worked on it.
+    Identify,
+    /// Write finalizer and mark, in one write.
     Adopt,
     /// Call the step towards existing.
     Ensure,
@@ -42,50 +57,6 @@ pub enum Next {
     Delete,
     /// Let it go without a step: nothing was ever made for it.
     Release,
-}
-
-/// What is remembered of the last step of an object.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Memory {
-    /// What the step got.
-    pub inputs: Inputs,
-    /// When the next one is due.
-    pub due: Due,
-    /// How many steps in a row failed.
-    pub failures: u32,
-}
-
-/// When the next step is due.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Due {
-    /// Now, because the cloud or the clock said so.
-    Now,
-    /// At this time.
-    At(Instant),
-    /// When something changes.
-    WhenChanged,
-}
-
-/// What a step gets. If it differs from what the last one got, the next one is due.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Inputs {
-    /// Another object may get the name of one that was deleted.
-    uid: Option<String>,
-    generation: i64,
-    is_deleting: bool,
-    machine: Option<Machine>,
-    cluster: Option<Cluster>,
-    cluster_generation: Option<i64>,
-    has_bootstrap: bool,
-    provider: u64,
-}
-
-impl Inputs {
-    /// What the capacity of a template is made from.
-    pub(super) fn of_template(template: &InfraObject, provider: u64) -> Self {
-        let uid = template.metadata.uid.clone();
-        Self { uid, generation: template.generation(), provider, ..Self::default() }
-    }
 }
 
 /// What is the same for all objects of a provider.
@@ -116,6 +87,8 @@ pub struct MachineSituation<'a> {
     pub bootstrap: &'a Bootstrap,
     /// The name of another object that has the same identity, and the better claim to it.
     pub rival: Option<&'a str>,
+    /// What is there now in the places that the last step read.
+    pub reads: Option<&'a Reads>,
     /// What is remembered.
     pub memory: Option<&'a Memory>,
 }
@@ -127,10 +100,12 @@ pub struct ClusterSituation<'a> {
     pub object: &'a InfraObject,
     /// Its Cluster: the owner, if there is one yet.
     pub cluster: Option<&'a Cluster>,
-    /// How many machines it still has.
-    pub machines: usize,
+    /// The names of the machines that it still has.
+    pub machines: &'a [String],
     /// The name of another object that has the same identity, and the better claim to it.
     pub rival: Option<&'a str>,
+    /// What is there now in the places that the last step read.
+    pub reads: Option<&'a Reads>,
     /// What is remembered.
     pub memory: Option<&'a Memory>,
 }
@@ -149,25 +124,31 @@ impl MachineSituation<'_> {
         if let Some(rival) = self.rival {
             return yield_to(rival, object, scope.kinds);
         }
-        if is_without_identity(object, &finalizer, scope.kinds) {
+        let is_anothers = is_another_programs(object, &finalizer, scope.kinds);
+        if !is_anothers && is_without_identity(object, &finalizer, scope.kinds) {
             return say(object, IDENTITY_MISSING, about_identity(scope.kinds));
+        }
+        if let Some(words) = self.about_another_cluster(scope.kinds) {
+            return say(object, CLUSTER_NAME_MISMATCH, words);
         }
         if object.is_deleting() {
             // Without this name nobody can tell what is its own, and everything would look like somebody else's.
-            if object.cluster_name().is_none() {
+            if object.marked_cluster(scope.kinds).is_none() {
                 return say(object, DELETING, format!("the label {CLUSTER_NAME_LABEL} is missing"));
             }
-            return due(Next::Delete, self.memory, &self.inputs(scope), self.object, scope.now);
+            let step = if is_anothers { Next::Identify } else { Next::Delete };
+            return due(step, self.memory, &self.inputs(scope), self.object, scope.now);
         }
-        let (Some(machine), Some(cluster), Some(_)) = (self.machine, self.cluster, object.cluster_name())
+        let (Some(machine), Some(cluster), Some(_)) =
+            (self.machine, self.cluster, object.marked_cluster(scope.kinds))
         else {
             return Next::Rest;
         };
         // A machine that exists is followed whatever its surroundings say: the step makes nothing then.
         let exists = object.provider_id().is_some();
         if !exists && !cluster.is_infrastructure_provisioned {
-            return say(
-                object,
+            return self.say_late(
+                scope,
                 WAITING_FOR_CLUSTER_INFRASTRUCTURE,
                 "the infrastructure of the Cluster is not provisioned yet",
             );
@@ -180,9 +161,12 @@ impl MachineSituation<'_> {
             return due(Next::ReadBootstrap, self.memory, &self.inputs(scope), object, scope.now);
         }
         if !exists && self.bootstrap.data().is_none() {
-            return say(object, WAITING_FOR_BOOTSTRAP_DATA, self.about_bootstrap(machine));
+            return self.say_late(scope, WAITING_FOR_BOOTSTRAP_DATA, self.about_bootstrap(machine));
         }
-        if !object.has_finalizer(&finalizer) || object.identity(scope.kinds).is_none() {
+        if is_anothers {
+            return due(Next::Identify, self.memory, &self.inputs(scope), self.object, scope.now);
+        }
+        if is_to_be_adopted(object, &finalizer, scope.kinds) {
             return Next::Adopt;
         }
         due(Next::Ensure, self.memory, &self.inputs(scope), self.object, scope.now)
@@ -194,6 +178,7 @@ impl MachineSituation<'_> {
         let surroundings = (self.machine, self.cluster, self.infra_cluster, self.rival);
         if !object.holds_move()
             || object.is_deleting()
+            || self.about_another_cluster(scope.kinds).is_some()
             || !matches!(surroundings, (Some(_), Some(_), Some(_), None))
         {
             return say_paused(object);
@@ -202,6 +187,32 @@ impl MachineSituation<'_> {
             return due(Next::ReadBootstrap, self.memory, &self.inputs(scope), object, scope.now);
         }
         due(Next::Ensure, self.memory, &self.inputs(scope), object, scope.now)
+    }
+
+    /// Says what it waits for, unless the wait is still young. The core makes objects one after the other, so most waits for them
+    /// are over at once.
+    fn say_late(
+        &self,
+        scope: &Scope<'_>,
+        reason: &'static str,
+        message: impl Into<Cow<'static, str>>,
+    ) -> Next {
+        let next = say(self.object, reason, message);
+        let Next::Say(ready) = next else { return next };
+        // As long as the status says that it is paused, each step is due at once.
+        if says_paused(self.object) {
+            return Next::Say(ready);
+        }
+        match self.memory.and_then(|memory| memory.untold_of(self.object, reason)).map(Untold::told_at) {
+            None => Next::SayLater(ready),
+            Some(at) if at > scope.now => Next::At(at),
+            Some(_) => Next::Say(ready),
+        }
+    }
+
+    fn about_another_cluster(&self, kinds: &Kinds) -> Option<String> {
+        let owner = self.machine.and_then(|machine| machine.cluster.as_deref());
+        about_another_cluster(self.object, owner, &finalizer(kinds, &kinds.machine), kinds)
     }
 
     fn about_bootstrap(&self, machine: &Machine) -> Cow<'static, str> {
@@ -222,12 +233,13 @@ impl MachineSituation<'_> {
             is_deleting: self.object.is_deleting(),
             machine: self.machine.cloned(),
             cluster: self.cluster.cloned(),
-            cluster_generation: self.infra_cluster.map(InfraObject::generation),
+            infra_cluster: self.infra_cluster.map(|found| (found.metadata.uid.clone(), found.generation())),
             has_bootstrap: match self.bootstrap {
                 // Nothing is known to be new.
                 Bootstrap::Unread => self.memory.is_some_and(|memory| memory.inputs.has_bootstrap),
                 read => read.data().is_some(),
             },
+            reads: self.reads.cloned().unwrap_or_default(),
             provider: scope.provider,
         }
     }
@@ -237,10 +249,16 @@ impl MachineSituation<'_> {
         let Self { object, infra_cluster, .. } = self;
         let endpoint = infra_cluster.and_then(InfraObject::endpoint);
         let endpoint = endpoint.or_else(|| self.cluster.and_then(|cluster| cluster.endpoint.clone()));
-        let spec = infra_cluster.map_or(Value::Null, |cluster| cluster.spec.clone());
+        // Null says that there is no cluster. One without a spec says nothing.
+        let spec = match infra_cluster.map(|cluster| &cluster.spec) {
+            Some(Value::Null) => json!({}),
+            Some(spec) => spec.clone(),
+            None => Value::Null,
+        };
         let cluster = ClusterContext::new(spec).with_control_plane_endpoint(endpoint);
         let bootstrap = self.bootstrap.data().filter(|_| needs_bootstrap(object)).cloned();
         MachineRequest::new(object.machine_mark(scope.kinds), object.spec.clone(), cluster)
+            .with_object_uid(object.metadata.uid.as_deref().unwrap_or_default())
             .with_provider_id(object.provider_id().map(str::to_owned))
             .provisioned(object.is_provisioned())
             .with_node(self.machine.is_some_and(|machine| machine.has_node))
@@ -251,6 +269,11 @@ impl MachineSituation<'_> {
 }
 
 impl ClusterSituation<'_> {
+    fn about_another_cluster(&self, kinds: &Kinds) -> Option<String> {
+        let owner = self.object.core_owner("Cluster").map(|owner| owner.name.as_str());
+        about_another_cluster(self.object, owner, &finalizer(kinds, &kinds.cluster), kinds)
+    }
+
     /// What to do next.
     pub fn next(&self, scope: &Scope<'_>) -> Next {
         let Self { object, .. } = self;
@@ -262,8 +285,8 @@ impl ClusterSituation<'_> {
             return Next::Ignore;
         }
         if object.is_paused() || self.cluster.is_some_and(|cluster| cluster.is_paused) {
-            if object.holds_move() && !object.is_deleting() && self.cluster.is_some() && self.rival.is_none()
-            {
+            let is_sure = self.rival.is_none() && self.about_another_cluster(scope.kinds).is_none();
+            if object.holds_move() && !object.is_deleting() && self.cluster.is_some() && is_sure {
                 return due(Next::Ensure, self.memory, &self.inputs(scope), object, scope.now);
             }
             return say_paused(object);
@@ -271,19 +294,30 @@ impl ClusterSituation<'_> {
         if let Some(rival) = self.rival {
             return yield_to(rival, object, scope.kinds);
         }
-        if is_without_identity(object, &finalizer, scope.kinds) {
+        // What another program made for a cluster is in the spec of the cluster.
+        let is_anothers = is_another_programs(object, &finalizer, scope.kinds);
+        if !is_anothers && is_without_identity(object, &finalizer, scope.kinds) {
             return say(object, IDENTITY_MISSING, about_identity(scope.kinds));
         }
+        if let Some(words) = self.about_another_cluster(scope.kinds) {
+            return say(object, CLUSTER_NAME_MISMATCH, words);
+        }
         if object.is_deleting() {
-            if self.machines > 0 {
-                return say(object, WAITING_FOR_MACHINES, format!("{} machines are left", self.machines));
+            if !self.machines.is_empty() {
+                return match say(object, WAITING_FOR_MACHINES, about_machines(self.machines)) {
+                    Next::Rest => Next::At(scope.now + MACHINES_INTERVAL),
+                    next => next,
+                };
+            }
+            if is_anothers {
+                return Next::Adopt;
             }
             return due(Next::Delete, self.memory, &self.inputs(scope), self.object, scope.now);
         }
         if self.cluster.is_none() {
             return Next::Rest;
         }
-        if !object.has_finalizer(&finalizer) || object.identity(scope.kinds).is_none() {
+        if is_to_be_adopted(object, &finalizer, scope.kinds) {
             return Next::Adopt;
         }
         due(Next::Ensure, self.memory, &self.inputs(scope), self.object, scope.now)
@@ -298,6 +332,7 @@ impl ClusterSituation<'_> {
             generation: self.object.generation(),
             is_deleting: self.object.is_deleting(),
             cluster: self.cluster.map(|_| Cluster { endpoint, ..Cluster::default() }),
+            reads: self.reads.cloned().unwrap_or_default(),
             provider: scope.provider,
             ..Inputs::default()
         }
@@ -323,12 +358,64 @@ fn is_without_identity(object: &InfraObject, finalizer: &str, kinds: &Kinds) -> 
     object.has_finalizer(finalizer) && object.identity(kinds).is_none()
 }
 
-fn about_identity(kinds: &Kinds) -> String {
-    let annotation = identity_annotation(kinds);
+/// Whether another program has worked on it, and this one has not. Of the annotations that this one writes together, somebody may have
+/// removed one: then it is ours. Without both, the finalizer or a provider ID says that something may be there.
+fn is_another_programs(object: &InfraObject, finalizer: &str, kinds: &Kinds) -> bool {
+    let is_unknown = object.identity(kinds).is_none() && object.made_for(kinds).is_none();
+    kinds.is_shared && is_unknown && (object.has_finalizer(finalizer) || object.provider_id().is_some())
+}
+
+/// Whether finalizer or mark are not written yet. An object of an earlier version lacks a part of the mark.
+fn is_to_be_adopted(object: &InfraObject, finalizer: &str, kinds: &Kinds) -> bool {
+    !object.has_finalizer(finalizer) || object.made_for(kinds).is_none()
+}
+
+/// Why nothing is done about an object whose label names another Cluster than its mark, if it may be a copy: what carries the
+/// mark may belong to the object that it was copied from. One that has its own UID cannot be a copy, and keeps its mark.
+///
+/// Without the annotation only the label has the name in the mark, and a label can change. The `owner` names a Cluster too, which
+/// cannot change. So nothing is done about an object with the finalizer while the two differ: under the wrong name nothing would
+/// be found, and what was made would be left over.
+fn about_another_cluster(
+    object: &InfraObject,
+    owner: Option<&str>,
+    finalizer: &str,
+    kinds: &Kinds,
+) -> Option<String> {
+    let named = object.cluster_name()?;
+    let Some(marked) = object.made_for(kinds) else {
+        let owner = owner.filter(|owner| object.has_finalizer(finalizer) && *owner != named)?;
+        return Some(format!(
+            "the annotation {} is missing, the label {CLUSTER_NAME_LABEL} names {named:?}, and the owner belongs to {owner:?}: write \
+             the annotation again, with the name of the Cluster that the object was made for",
+            cluster_annotation(kinds)
+        ));
+    };
+    (marked != named && !object.is_original(kinds)).then(|| {
+        format!(
+            "it was made for the Cluster {marked:?}, as the annotation {} says, and the label {CLUSTER_NAME_LABEL} names {named:?}: \
+             write the label back, or, if this object is a copy, make it again without the annotations",
+            cluster_annotation(kinds)
+        )
+    })
+}
+
+pub(super) fn about_identity(kinds: &Kinds) -> String {
+    let (identity, cluster) = (identity_annotation(kinds), cluster_annotation(kinds));
     format!(
-        "the annotation {annotation} is missing: write it again, with the UID that names what was made in the cloud; if nothing was \
-         made, with any UUID"
+        "the annotation {identity} is missing: write it again, with the UID that names what was made in the cloud; if nothing was \
+         made, with any UUID. If {cluster} is missing too, write it with the name of the Cluster that the object was made for"
     )
+}
+
+/// How many machines are left, and the names of the first.
+fn about_machines(names: &[String]) -> String {
+    let first = names.iter().take(MAX_NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
+    match names.len() {
+        1 => format!("1 machine is left: {first}"),
+        all if all <= MAX_NAMED => format!("{all} machines are left: {first}"),
+        all => format!("{all} machines are left: {first} and {} more", all - MAX_NAMED),
+    }
 }
 
 /// Two objects with one identity would work on one machine, so only one of them may. For one without a provider ID nothing was
@@ -338,9 +425,14 @@ fn yield_to(rival: &str, object: &InfraObject, kinds: &Kinds) -> Next {
         return Next::Release;
     }
     let annotation = identity_annotation(kinds);
+    let advice = if object.is_deleting() {
+        // Which of the two its provider ID is about is not known.
+        "remove the finalizer of this object by hand if it is the copy; then nothing in the cloud is touched"
+    } else {
+        "delete this object, and make it again without the annotation"
+    };
     let words = format!(
-        "{rival:?} has the same identity, in the annotation {annotation}, and had it before; it was probably copied: delete \
-         this object, and make it again without the annotation"
+        "{rival:?} has the same identity, in the annotation {annotation}, and had it before; it was probably copied: {advice}"
     );
     say(object, IDENTITY_IN_USE, words)
 }
@@ -354,10 +446,19 @@ fn say(object: &InfraObject, reason: &'static str, message: impl Into<Cow<'stati
     if is_told(object, &ready) && is_told(object, &not_paused()) { Next::Rest } else { Next::Say(ready) }
 }
 
-/// A step is due if it never ran, if it would get something new, if its time has come, and after a pause.
+/// Whether its status says that it is paused, also after that has ended.
+pub(super) fn says_paused(object: &InfraObject) -> bool {
+    object.condition(PAUSED).is_some_and(|found| found["status"] == "True")
+}
+
+/// A step is due if it never ran, if it would get something new, if its time has come, and after a pause. It is not while the watch
+/// shows an object that was let go.
 fn due(step: Next, memory: Option<&Memory>, inputs: &Inputs, object: &InfraObject, now: Instant) -> Next {
-    let was_paused = object.condition(PAUSED).is_some_and(|found| found["status"] == "True");
-    let Some(memory) = memory.filter(|memory| memory.inputs == *inputs && !was_paused) else { return step };
+    if let Some(until) = memory.and_then(|memory| memory.released_until(object, now)) {
+        return Next::At(until);
+    }
+    let is_known = |memory: &&Memory| memory.inputs == *inputs && !says_paused(object);
+    let Some(memory) = memory.filter(is_known) else { return step };
     match memory.due {
         Due::At(at) if at > now => Next::At(at),
         Due::Now | Due::At(_) => step,

@@ -21,6 +21,12 @@ pub(crate) const DESCRIPTOR: ControllerDescriptor = ControllerDescriptor {
     explain: None,
 };
 
+/// The name of the check that all kinds are served.
+const KINDS_CHECK: &str = "machine-kinds";
+
+/// The name of the queue in its metrics.
+const QUEUE: &str = "machine";
+
 /// Those of the provider's kinds are in [`crate::permissions::needed_for_machines`].
 fn permissions() -> ControllerPermissions {
     let core = |resource: &'static str| {
@@ -35,6 +41,7 @@ fn permissions() -> ControllerPermissions {
 }
 
 fn build(context: ControllerContext<'_>) -> anyhow::Result<Run> {
+    let (kinds_check, queue) = (context.named(KINDS_CHECK), context.named(QUEUE));
     let ControllerContext { flags, cloud, fence, metrics, clients, events, health, .. } = context;
     let kinds = cloud.machine_kinds().ok_or_else(|| anyhow::anyhow!("the cloud provider has no machines"))?;
     let own = &flags.controllers.machine;
@@ -43,14 +50,16 @@ fn build(context: ControllerContext<'_>) -> anyhow::Result<Run> {
         watch_filter: own.watch_filter(),
         sync_period: own.sync_period,
         dry_run: flags.misc.dry_run,
+        kinds_check,
     };
-    let queue = metrics.get::<WorkQueueMetrics>()?.named("machine");
+    let queue = metrics.get::<WorkQueueMetrics>()?.named(&queue);
+    let own_metrics = metrics.get::<MachineMetrics>()?.of(&cloud.name());
     let controller = MachineController::new(
         kinds,
         (cloud, fence),
         (clients.client, clients.unthrottled),
         events,
-        metrics.get()?,
+        own_metrics,
         queue,
         health,
         options,

@@ -48,9 +48,12 @@ pub fn record_of(object: &InfraObject) -> Record<Value> {
     record
 }
 
-/// The whole status after a step, or `None` if it is as it was. `object` is the newest one, after its spec was written.
+/// The whole status after a step, or `None` if it is as it was. `object` is the newest one, after its spec was written. The step
+/// was `given` one record and left another: conditions that it did not change are as others have written them meanwhile. The other
+/// fields of the provider are as the step left them.
 pub fn after_step(
     object: &InfraObject,
+    given: &Record<Value>,
     record: &Record<Value>,
     told: &Told,
     now: Timestamp,
@@ -75,9 +78,23 @@ pub fn after_step(
         set(&mut status, "failureDomains", domains.iter().map(failure_domain).collect());
     }
 
+    let of = |record: &Record<Value>, condition_type: &str| {
+        record.conditions.iter().find(|one| one.condition_type == condition_type).cloned()
+    };
+    let is_of_the_step = |name: &str| record.has_told(name) || of(given, name) != of(record, name);
     let mut conditions = vec![entry(object, &told.ready, now), entry(object, &not_paused(), now)];
-    let own =
-        record.conditions.iter().filter(|one| one.condition_type != READY && one.condition_type != PAUSED);
+    let found = object.status.get("conditions").and_then(Value::as_array).into_iter().flatten();
+    conditions.extend(
+        found
+            .filter(|one| {
+                let name = one["type"].as_str().unwrap_or_default();
+                name != READY && name != PAUSED && !is_of_the_step(name)
+            })
+            .cloned(),
+    );
+    let own = record.conditions.iter().filter(|one| {
+        one.condition_type != READY && one.condition_type != PAUSED && is_of_the_step(&one.condition_type)
+    });
     conditions.extend(own.map(|one| entry(object, one, now)));
     set_conditions(object, &mut status, conditions);
     (status != object.status).then_some(status)
@@ -98,6 +115,15 @@ pub fn with_conditions(
     conditions.extend(wanted.iter().map(|one| entry(object, one, now)));
     let mut status = object.status.clone();
     set_conditions(object, &mut status, conditions);
+    Some(status)
+}
+
+/// The whole status without the condition of this type, or `None` if there is none.
+pub fn without_condition(object: &InfraObject, condition_type: &str) -> Option<Map<String, Value>> {
+    object.condition(condition_type)?;
+    let mut status = object.status.clone();
+    let conditions = status.get_mut("conditions").and_then(Value::as_array_mut)?;
+    conditions.retain(|one| one["type"] != condition_type);
     Some(status)
 }
 

@@ -1,17 +1,23 @@
 //! What the watches show: the objects of the provider's kinds, and those of Cluster API's core.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, time::Duration};
 
+use cloudprovider::machines::Kinds;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::Object;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use tokio::time::timeout;
 
 use super::{
+    further::{self, Further},
     object::InfraObject,
     surroundings::{Cluster, Machine},
 };
 use crate::cache::{Cache, CachedObject, Watched};
+
+/// How long objects of further kinds are waited for before the controller begins. Steps that need them wait longer.
+const FURTHER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The caches of the controller. Clones share them.
 #[derive(Clone, Debug, Default)]
@@ -26,11 +32,24 @@ pub struct Stores {
     pub core_machines: Cache<Core<Machine>>,
     /// Clusters of Cluster API.
     pub core_clusters: Cache<Core<Cluster>>,
+    /// Objects of the provider's further kinds.
+    pub further: Further,
 }
 
 impl Stores {
-    /// Waits until all of them have arrived.
-    pub(super) async fn synced(&self) {
+    /// Empty caches for these kinds, in this namespace or in all.
+    pub fn of(kinds: &Kinds, namespace: Option<&str>) -> Self {
+        Self { further: Further::new(kinds.further).in_namespace(namespace), ..Self::default() }
+    }
+
+    /// Waits until they show everything. A further kind that cannot be read stops only the steps that need it.
+    pub(super) async fn arrived(&self) {
+        self.synced().await;
+        let _in_time = timeout(FURTHER_TIMEOUT, self.further.settled()).await;
+    }
+
+    /// Waits until all but the further ones have arrived.
+    async fn synced(&self) {
         tokio::join!(
             self.machines.synced(),
             self.clusters.synced(),
@@ -43,7 +62,7 @@ impl Stores {
 
 /// The key of an object in a cache.
 pub(super) fn key_of(namespace: &str, name: &str) -> String {
-    format!("{namespace}/{name}")
+    further::key_of(Some(namespace), name)
 }
 
 /// A Machine or a Cluster of Cluster API's core, as far as it is read.

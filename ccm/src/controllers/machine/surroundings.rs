@@ -22,6 +22,8 @@ pub struct Machine {
     pub is_control_plane: bool,
     /// Whether its Node is known.
     pub has_node: bool,
+    /// The name of its Cluster.
+    pub cluster: Option<String>,
 }
 
 impl Machine {
@@ -33,6 +35,7 @@ impl Machine {
             bootstrap_secret: text(&spec["bootstrap"]["dataSecretName"]),
             is_control_plane: object["metadata"]["labels"].get(CONTROL_PLANE_LABEL).is_some(),
             has_node: text(&object["status"]["nodeRef"]["name"]).is_some(),
+            cluster: text(&spec["clusterName"]),
         }
     }
 }
@@ -138,7 +141,7 @@ mod tests {
         }
         let machine = json!({
             "metadata": {"labels": {"cluster.x-k8s.io/control-plane": ""}},
-            "spec": {"failureDomain": "rack-a", "bootstrap": {"dataSecretName": "one"}},
+            "spec": {"clusterName": "prod", "failureDomain": "rack-a", "bootstrap": {"dataSecretName": "one"}},
             "status": {"nodeRef": {"name": "node-1"}},
         });
         let expected = Machine {
@@ -146,6 +149,7 @@ mod tests {
             bootstrap_secret: Some("one".into()),
             is_control_plane: true,
             has_node: true,
+            cluster: Some("prod".into()),
         };
         assert_eq!(Machine::from_json(&machine), expected);
         assert_eq!(Machine::from_json(&json!({"spec": {"failureDomain": ""}})), Machine::default());

@@ -1,11 +1,14 @@
 //! An object with what surrounds it, as the caches show it now.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use cloudprovider::machines::Kinds;
 
 use super::{
+    dependents::CompanionKey,
+    further::{Further, Reads},
     index::Index,
+    names::finalizer,
     object::InfraObject,
     plan::{ClusterSituation, Inputs, MachineSituation, Memory, Next, Scope},
     store::{Stores, key_of},
@@ -27,9 +30,19 @@ pub struct View {
     /// The name of the Secret with its bootstrap data.
     pub bootstrap_secret: Option<String>,
     cluster: Option<Cluster>,
+    /// The name of the Cluster that was looked for.
+    cluster_name: Option<String>,
     infra_cluster: Option<Arc<InfraObject>>,
-    machines_left: usize,
+    /// The names of the machines that a cluster still has.
+    machines_left: Vec<String>,
     rival: Option<String>,
+    /// What is there now in the places that the last step read.
+    reads: Reads,
+    /// The objects of the further kinds.
+    pub(super) further: Further,
+    /// What may be a companion of the object.
+    pub(super) companions: BTreeSet<CompanionKey>,
+    kinds: Kinds,
 }
 
 impl View {
@@ -46,7 +59,7 @@ impl View {
             SubjectKind::Cluster => stores.clusters.get(&subject.key)?,
             SubjectKind::Template => return None,
         };
-        let cluster_key = object.cluster_name().map(|name| key_of(object.namespace(), name));
+        let cluster_key = object.marked_cluster(kinds).map(|name| key_of(object.namespace(), name));
         let cluster = cluster_key.as_ref().and_then(|key| stores.core_clusters.get(key));
         let mut view = Self {
             subject: subject.clone(),
@@ -54,9 +67,14 @@ impl View {
             machine: None,
             bootstrap_secret: None,
             cluster: None,
+            cluster_name: object.marked_cluster(kinds).map(str::to_owned),
             infra_cluster: None,
-            machines_left: 0,
+            machines_left: Vec::new(),
             rival: index.rival(subject),
+            reads: memory.map(|memory| stores.further.look_again(memory.inputs.reads())).unwrap_or_default(),
+            further: stores.further.clone(),
+            companions: BTreeSet::new(),
+            kinds: *kinds,
             object: Arc::clone(&object),
         };
         if subject.kind == SubjectKind::Cluster {
@@ -64,8 +82,8 @@ impl View {
             let is_owner = |uid: &str| owner.is_some_and(|owner| owner.uid == uid);
             view.cluster =
                 cluster.filter(|cluster| is_owner(&cluster.uid)).map(|cluster| cluster.content.clone());
-            let deleted = cluster_key.filter(|_| object.is_deleting());
-            view.machines_left = deleted.map_or(0, |key| index.machines_of_cluster(&key));
+            // Also while it is not being deleted: it may be by the time that it is read again.
+            view.machines_left = machines_left(subject, &object, stores, index, kinds);
             return Some(view);
         }
         if let Some(owner) = object.core_owner("Machine") {
@@ -73,12 +91,24 @@ impl View {
             view.machine = found.filter(|found| found.uid == owner.uid).map(|found| found.content.clone());
         }
         view.bootstrap_secret = view.machine.as_ref().and_then(|machine| machine.bootstrap_secret.clone());
-        view.cluster = cluster.map(|cluster| cluster.content.clone());
+        view.cluster = cluster.as_ref().map(|cluster| cluster.content.clone());
         let infrastructure = view.cluster.as_ref().and_then(|cluster| cluster.infrastructure.as_ref());
         view.infra_cluster = infrastructure
             .filter(|(kind, _)| *kind == kinds.cluster.kind)
             .and_then(|(_, name)| stores.clusters.get(&key_of(object.namespace(), name)));
+        if let (None, Some(key)) = (&cluster, &cluster_key) {
+            // Somebody removed the Cluster by force. A deletion goes on with what is left.
+            let left = index.infrastructure_of(key);
+            view.infra_cluster = left.and_then(|subject| stores.clusters.get(&subject.key));
+        }
         Some(view)
+    }
+
+    /// With what may be companions of the object.
+    #[must_use]
+    pub(super) fn with_companions(mut self, companions: BTreeSet<CompanionKey>) -> Self {
+        self.companions = companions;
+        self
     }
 
     /// The bootstrap data before anybody has read them.
@@ -93,7 +123,12 @@ impl View {
 
     /// Whether nothing new is to be begun about it.
     pub(super) fn is_paused(&self, object: &InfraObject) -> bool {
-        object.is_paused() || self.cluster.as_ref().is_some_and(|cluster| cluster.is_paused)
+        object.is_paused() || self.cluster_of(object).is_some_and(|cluster| cluster.is_paused)
+    }
+
+    /// Its Cluster, unless the object names another one by now than it did when this view was made.
+    fn cluster_of(&self, object: &InfraObject) -> Option<&Cluster> {
+        self.cluster.as_ref().filter(|_| object.marked_cluster(&self.kinds) == self.cluster_name.as_deref())
     }
 
     /// What is to be done about it next.
@@ -120,10 +155,11 @@ impl View {
         MachineSituation {
             object,
             machine: self.machine.as_ref(),
-            cluster: self.cluster.as_ref(),
+            cluster: self.cluster_of(object),
             infra_cluster: self.infra_cluster.as_deref(),
             bootstrap,
             rival: self.rival.as_deref(),
+            reads: Some(&self.reads),
             memory: self.memory.as_ref(),
         }
     }
@@ -131,10 +167,37 @@ impl View {
     pub(super) fn cluster_situation<'a>(&'a self, object: &'a InfraObject) -> ClusterSituation<'a> {
         ClusterSituation {
             object,
-            cluster: self.cluster.as_ref(),
-            machines: self.machines_left,
+            cluster: self.cluster_of(object),
+            machines: &self.machines_left,
             rival: self.rival.as_deref(),
+            reads: Some(&self.reads),
             memory: self.memory.as_ref(),
         }
     }
 }
+
+/// The names of the machines that a cluster still has. One of which nothing says to which Cluster it belongs counts too, if something was made
+/// for it, and unless its Machine says that it belongs to another one.
+fn machines_left(
+    subject: &Subject,
+    cluster: &InfraObject,
+    stores: &Stores,
+    index: &Index,
+    kinds: &Kinds,
+) -> Vec<String> {
+    let names = cluster.cluster_names(kinds);
+    let is_its_own = |stray: &Subject| {
+        let Some(object) = stores.machines.get(&stray.key) else { return false };
+        let owner = object.core_owner("Machine").map(|owner| key_of(object.namespace(), &owner.name));
+        let machine = owner.and_then(|key| stores.core_machines.get(&key));
+        let name = machine.as_ref().and_then(|machine| machine.content.cluster.as_deref());
+        object.has_finalizer(&finalizer(kinds, &kinds.machine))
+            && name.is_none_or(|name| names.contains(name))
+    };
+    let all = index.machines_of(subject).into_iter();
+    let own = all.filter(|machine| !index.is_stray(machine) || is_its_own(machine));
+    own.map(|machine| machine.key.rsplit('/').next().unwrap_or_default().to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests;

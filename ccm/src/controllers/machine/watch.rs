@@ -1,11 +1,12 @@
 //! One watch for each kind. They begin by themselves once the API server serves the kinds.
 
 use std::{
+    collections::BTreeSet,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
-use cloudprovider::machines::Kinds;
+use cloudprovider::machines::{FurtherKind, Kinds};
 use component::{
     health::{Concerns, HealthChecks},
     watching,
@@ -18,7 +19,8 @@ use tokio::{task::JoinSet, time::sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    discovery::{Served, discover},
+    discovery::{Served, discover, served_further},
+    further::{FurtherStore, WireFurther},
     names::CORE_GROUP,
     store::{Stores, WireCluster, WireInfra, WireMachine},
     subject::SubjectKind,
@@ -31,8 +33,8 @@ const MISSING_INTERVAL: Duration = Duration::from_secs(5);
 /// How often otherwise: the version in which they are read may go.
 const SERVED_INTERVAL: Duration = Duration::from_secs(300);
 
-/// The name of the check that all kinds are served.
-pub(super) const KINDS_CHECK: &str = "machine-kinds";
+/// How often while further kinds are missing.
+const FURTHER_INTERVAL: Duration = Duration::from_secs(15);
 
 /// How many objects one page of a list has. An object has a few kB.
 const PAGE: u32 = 500;
@@ -68,20 +70,31 @@ impl Known {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = found;
     }
 
-    /// Lets `/readyz` say what is missing.
-    pub(super) fn report_to(&self, health: &HealthChecks) {
+    /// Lets `/readyz` say what is missing, in a check of this name.
+    pub(super) fn report_to(&self, health: &HealthChecks, name: &str) {
         let known = self.clone();
-        health.add(KINDS_CHECK, Concerns::Readiness, move || match known.get() {
+        health.add(name, Concerns::Readiness, move || match known.get() {
             Some(Err(missing)) => Err(missing),
-            None | Some(Ok(_)) => Ok(()),
+            None => Err("the API server has not said yet which kinds it serves".to_owned()),
+            Some(Ok(_)) => Ok(()),
         });
     }
+}
+
+/// The watches of further kinds.
+#[derive(Default)]
+struct FurtherWatches {
+    /// Those that are watched.
+    kinds: BTreeSet<FurtherKind>,
+    /// Each ends only with the controller, or after a panic.
+    tasks: JoinSet<()>,
 }
 
 impl Watches {
     /// Watches until `stop` is cancelled.
     pub(super) async fn run(self, stop: CancellationToken) {
         let mut watching: Option<(Served, JoinSet<()>)> = None;
+        let mut further = FurtherWatches::default();
         while !stop.is_cancelled() {
             let found = discover(&self.client, &self.kinds).await;
             self.tell(&found, watching.is_some());
@@ -96,10 +109,20 @@ impl Watches {
                 // Those that are watched are tried on by their watches.
                 Err(_) => interval = MISSING_INTERVAL,
             }
+            let is_known = found.is_ok();
             self.known.set(Some(found));
+            if is_known && !self.watch_further(&mut further, &stop).await {
+                interval = interval.min(FURTHER_INTERVAL);
+            }
             let ended = async {
                 match &mut watching {
                     Some((_, tasks)) => drop(tasks.join_next().await),
+                    None => std::future::pending().await,
+                }
+            };
+            let further_ended = async {
+                match further.tasks.join_next().await {
+                    Some(_) => {}
                     None => std::future::pending().await,
                 }
             };
@@ -108,9 +131,58 @@ impl Watches {
                 () = sleep(interval) => {}
                 // Only after a panic.
                 () = ended => break,
+                () = further_ended => break,
             }
         }
         self.known.set(None);
+    }
+
+    /// Watches the further kinds that are served. Gives whether all of them are.
+    async fn watch_further(&self, watching: &mut FurtherWatches, stop: &CancellationToken) -> bool {
+        let stores = self.stores.further.all();
+        if stores.is_empty() {
+            return true;
+        }
+        let served = match served_further(&self.client, self.kinds.further).await {
+            Ok(served) => served,
+            Err(why) => {
+                tracing::warn!("further kinds of machines: {why}");
+                return false;
+            }
+        };
+        for (store, is_served) in stores.iter().zip(&served) {
+            self.stores.further.set_served(store, *is_served);
+            // One that is not served any more is tried on by its watch.
+            if *is_served && watching.kinds.insert(store.kind) {
+                watching.tasks.spawn(self.watch_one(store, stop));
+            }
+        }
+        served.iter().all(|is_served| *is_served)
+    }
+
+    /// Watches a further kind, and says when its objects have arrived.
+    fn watch_one(
+        &self,
+        store: &FurtherStore,
+        stop: &CancellationToken,
+    ) -> impl Future<Output = ()> + Send + use<> {
+        let FurtherKind { group, version, kind, plural, is_namespaced, .. } = store.kind;
+        let resource =
+            ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural);
+        let client = watching::client(self.client.clone());
+        let api = match self.namespace.as_deref().filter(|_| is_namespaced) {
+            Some(namespace) => Api::<WireFurther>::namespaced_with(client, namespace, &resource),
+            None => Api::all_with(client, &resource),
+        };
+        let (cache, further) = (store.cache.clone(), self.stores.further.clone());
+        let watch = watch_objects(plural, api, PAGE, cache.clone(), stop.clone());
+        async move {
+            let arrival = async {
+                cache.synced().await;
+                further.has_arrived();
+            };
+            tokio::join!(watch, arrival);
+        }
     }
 
     /// One line for each change.
@@ -129,7 +201,7 @@ impl Watches {
     fn start(&self, served: Served, stop: &CancellationToken) -> JoinSet<()> {
         let mut tasks = JoinSet::new();
         let Kinds { group, version, machine, cluster, .. } = self.kinds;
-        let Stores { machines, clusters, templates, core_machines, core_clusters } = self.stores.clone();
+        let Stores { machines, clusters, templates, core_machines, core_clusters, .. } = self.stores.clone();
         let own = |kind: SubjectKind| {
             let gvk = GroupVersionKind::gvk(group, version, &kind.kind(&self.kinds));
             ApiResource::from_gvk_with_plural(&gvk, &kind.plural(&self.kinds))
@@ -164,5 +236,23 @@ impl Watches {
             None => Api::all_with(client, resource),
         };
         watch_objects(name, api, PAGE, cache, stop.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_ready_once_all_kinds_are_known_to_be_served() {
+        let (health, known) = (HealthChecks::default(), Known::default());
+        known.report_to(&health, "machine-kinds");
+        let is_ready =
+            || health.all().into_iter().find(|(name, ..)| name == "machine-kinds").expect("the check").2();
+        assert_eq!(is_ready(), Err("the API server has not said yet which kinds it serves".to_owned()));
+        known.set(Some(Err("there is no mymachines".to_owned())));
+        assert_eq!(is_ready(), Err("there is no mymachines".to_owned()));
+        known.set(Some(Ok(Served { core_version: "v1beta2" })));
+        assert_eq!(is_ready(), Ok(()));
     }
 }

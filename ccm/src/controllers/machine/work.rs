@@ -1,5 +1,7 @@
 //! The work on one object: what its turn came for is decided once more, and done.
 
+mod companions;
+mod identity;
 mod step;
 mod template;
 
@@ -17,10 +19,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     conditions::{is_news, not_paused, paused},
-    metrics::MachineMetrics,
+    metrics::ControllerMachineMetrics,
     object::InfraObject,
     outcome::{Happening, adoption, release, unblock},
-    plan::{Due, Memory, Next, Scope},
+    plan::{Due, Memory, Next, Scope, Untold},
     status::with_conditions,
     subject::Subject,
     surroundings::Bootstrap,
@@ -48,7 +50,7 @@ pub(super) struct Shared {
     pub(super) kinds: Kinds,
     pub(super) writer: ObjectWriter,
     pub(super) events: EventRecorder,
-    pub(super) metrics: MachineMetrics,
+    pub(super) metrics: ControllerMachineMetrics,
     /// `apiVersion` of the objects, for events.
     pub(super) api_version: Arc<str>,
     /// `--watch-filter`
@@ -93,6 +95,14 @@ pub(super) enum NotWritten {
     Stale,
     /// It is to end like this.
     Early(Then),
+}
+
+/// How the question ended which machine in the cloud is the object's own.
+pub(super) enum Identified {
+    /// The next write was made, or was not.
+    Written(Result<(), NotWritten>),
+    /// Nothing more can be done now.
+    Ended(Then, Option<Box<Memory>>),
 }
 
 /// An object at work.
@@ -141,11 +151,15 @@ impl Shared {
             name: object.name().to_owned(),
             uid: object.metadata.uid.clone().unwrap_or_default(),
         };
+        // A step that fails has a line of its own.
+        if happening.event_type == EventType::Normal {
+            tracing::info!(object = %subject, reason = %happening.reason, "{}", happening.message);
+        }
         self.events.record(about, happening.event_type, happening.reason, happening.message);
     }
 
     pub(super) fn count_write(&self, subject: &Subject, what: &str) {
-        self.metrics.writes.with_label_values(&[subject.kind.as_str(), what]).inc();
+        self.metrics.writes(subject.kind.as_str(), what).inc();
     }
 }
 
@@ -160,7 +174,8 @@ impl Work<'_> {
             }
             let written = match next {
                 Next::Ignore | Next::Rest => return self.rest(&bootstrap),
-                Next::At(_) => return self.end(None, Then::Look),
+                Next::At(at) => return self.wait_until(at, &bootstrap),
+                Next::SayLater(ready) => return self.wait_in_silence(&ready, &bootstrap),
                 Next::ReadBootstrap => match self.read_bootstrap().await {
                     Ok(read) => {
                         bootstrap = read;
@@ -175,6 +190,10 @@ impl Work<'_> {
                 Next::Say(ready) => match self.say(&[ready, not_paused()]).await {
                     Ok(()) => return self.rest(&bootstrap),
                     Err(error) => Err(error),
+                },
+                Next::Identify => match self.identify(&bootstrap).await {
+                    Identified::Written(written) => written,
+                    Identified::Ended(then, memory) => return self.end(memory.map(|memory| *memory), then),
                 },
                 Next::Adopt => {
                     let kind = self.view.subject.kind.own_kind(&self.shared.kinds);
@@ -211,8 +230,9 @@ impl Work<'_> {
         match next {
             Next::Ignore | Next::Rest | Next::At(_) | Next::ReadBootstrap => None,
             Next::SayPaused => Some("say in its status that it is paused"),
-            Next::Say(_) => Some("say in its status what it waits for"),
-            Next::Adopt => Some("add the finalizer and the identity to it, and then make it in the cloud"),
+            Next::Say(_) | Next::SayLater(_) => Some("say in its status what it waits for"),
+            Next::Identify => Some("find out which machine in the cloud is its own, and take it over"),
+            Next::Adopt => Some("write finalizer and mark, and then look at it in the cloud"),
             Next::Ensure => Some("go one step towards it in the cloud"),
             Next::Delete => Some("delete what was made for it in the cloud"),
             Next::Release => Some("remove the finalizer"),
@@ -230,7 +250,37 @@ impl Work<'_> {
         let known = self.view.memory.as_ref().filter(|known| known.inputs == inputs);
         let failures = known.map_or(1, |known| known.failures.saturating_add(1));
         let due = Due::At(Instant::now() + BOOTSTRAP_WAITS.after(failures));
-        self.end(Some(Memory { inputs, due, failures }), Then::Look)
+        let memory = Memory { inputs, due, failures, ..self.remembered() };
+        self.end(Some(memory), Then::Look)
+    }
+
+    /// Nothing is due before this time.
+    fn wait_until(self, at: Instant, bootstrap: &Bootstrap) -> Ended {
+        let is_read = self.view.bootstrap_secret.is_some() && !matches!(bootstrap, Bootstrap::Unread);
+        // Else the Secret would be read again at once.
+        let memory = is_read.then(|| Memory {
+            inputs: self.view.inputs(&self.object, bootstrap, &self.scope),
+            due: Due::At(at),
+            ..self.remembered()
+        });
+        self.end(memory, Then::Look)
+    }
+
+    /// A wait begins of which nothing is said yet.
+    fn wait_in_silence(self, ready: &Condition, bootstrap: &Bootstrap) -> Ended {
+        let untold = Untold { reason: ready.reason.clone(), since: Instant::now() };
+        let memory = Memory {
+            inputs: self.view.inputs(&self.object, bootstrap, &self.scope),
+            due: Due::At(untold.told_at()),
+            untold: Some(untold),
+            ..self.remembered()
+        };
+        self.end(Some(memory), Then::Look)
+    }
+
+    /// What is remembered, or nothing.
+    fn remembered(&self) -> Memory {
+        self.view.memory.clone().unwrap_or_default()
     }
 
     fn end(self, memory: Option<Memory>, then: Then) -> Ended {

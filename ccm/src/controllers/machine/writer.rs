@@ -1,13 +1,25 @@
 //! Reads and writes of single objects.
 
-use cloudprovider::machines::Kinds;
+use cloudprovider::machines::{FurtherKind, Kinds};
 use component::api_client::describe;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
 use serde_json::{Map, Value, json};
 
-use super::{object::InfraObject, subject::SubjectKind, surroundings::Bootstrap};
-use crate::writes::{JSON_PATCH, MERGE_PATCH, WHOLE_OBJECT, WriteError, patch_as, within_deadline};
+use super::{
+    companions::Write,
+    further::{Kept, WireFurther},
+    names::CLUSTER_NAME_LABEL,
+    object::InfraObject,
+    subject::SubjectKind,
+    surroundings::Bootstrap,
+};
+use crate::writes::{
+    JSON_PATCH, MERGE_PATCH, WHOLE_OBJECT, WriteError, create_as, delete, patch_as, within_deadline,
+};
+
+/// Asks for the metadata of a list alone.
+const ONLY_METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
 /// Reads and writes objects of the provider's kinds, and reads Secrets.
 #[derive(Clone)]
@@ -79,6 +91,119 @@ impl ObjectWriter {
         if found.metadata.uid == object.metadata.uid { Ok(found.lean()) } else { Err(WriteError::Gone) }
     }
 
+    /// Makes one write of a companion, and gives it as it is then. `None` after a deletion.
+    ///
+    /// # Errors
+    /// [`WriteError::Stale`] also if one of this name exists already.
+    pub(super) async fn write_companion(
+        &self,
+        kind: &FurtherKind,
+        namespace: &str,
+        name: &str,
+        found: Option<&Kept>,
+        write: &Write,
+    ) -> Result<Option<Kept>, WriteError> {
+        let all = companions(kind, namespace);
+        let one = format!("{all}/{name}");
+        let (uid, version) = match found {
+            Some(found) => (&found.metadata.uid, &found.metadata.resource_version),
+            None => (&None, &None),
+        };
+        let written = match write {
+            Write::Create(body) => create_as::<WireFurther>(&self.client, &all, body).await?,
+            Write::Change(body) => {
+                patch_as::<WireFurther>(&self.client, &one, MERGE_PATCH, body, WHOLE_OBJECT).await?
+            }
+            Write::Status(status) => {
+                let body = json!([
+                    {"op": "test", "path": "/metadata/uid", "value": uid},
+                    {"op": "test", "path": "/metadata/resourceVersion", "value": version},
+                    {"op": "add", "path": "/status", "value": status},
+                ]);
+                let path = format!("{one}/status");
+                patch_as::<WireFurther>(&self.client, &path, JSON_PATCH, &body, WHOLE_OBJECT).await?
+            }
+            Write::Delete => {
+                let body = json!({"preconditions": {"uid": uid, "resourceVersion": version}});
+                return delete(&self.client, &one, &body).await.map(|()| None);
+            }
+        };
+        Ok(Some(written.into()))
+    }
+
+    /// Makes one write of an object that nobody owns, and gives it as it is then.
+    pub(super) async fn write_told(
+        &self,
+        kind: &FurtherKind,
+        found: &Kept,
+        write: &Write,
+    ) -> Result<Kept, WriteError> {
+        let FurtherKind { group, version, plural, .. } = kind;
+        let all = match &found.object.namespace {
+            Some(namespace) => companions(kind, namespace),
+            None => format!("/apis/{group}/{version}/{plural}"),
+        };
+        let one = format!("{all}/{}", found.object.name);
+        let written = match write {
+            Write::Status(status) => {
+                let body = json!([
+                    {"op": "test", "path": "/metadata/uid", "value": found.metadata.uid},
+                    {"op": "test", "path": "/metadata/resourceVersion", "value": found.metadata.resource_version},
+                    {"op": "add", "path": "/status", "value": status},
+                ]);
+                let path = format!("{one}/status");
+                patch_as::<WireFurther>(&self.client, &path, JSON_PATCH, &body, WHOLE_OBJECT).await?
+            }
+            Write::Change(body) => {
+                patch_as::<WireFurther>(&self.client, &one, MERGE_PATCH, body, WHOLE_OBJECT).await?
+            }
+            Write::Create(_) | Write::Delete => {
+                let words = format!("{one} is neither made nor deleted by the controller");
+                return Err(WriteError::Failed(words));
+            }
+        };
+        Ok(written.into())
+    }
+
+    /// A companion as it is now.
+    ///
+    /// # Errors
+    /// [`WriteError::Gone`] if there is none.
+    pub(super) async fn read_companion(
+        &self,
+        kind: &FurtherKind,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Kept, WriteError> {
+        let request = http::Request::get(format!("{}/{name}", companions(kind, namespace)))
+            .body(Vec::new())
+            .map_err(|error| WriteError::Failed(error.to_string()))?;
+        within_deadline(self.client.request::<WireFurther>(request)).await.map(Kept::from)
+    }
+
+    /// Whether an object of this kind names an owner with this UID, among those of a Cluster. The API server is asked.
+    ///
+    /// # Errors
+    /// It does not give the list.
+    pub(super) async fn has_companions(
+        &self,
+        kind: &FurtherKind,
+        namespace: &str,
+        cluster: Option<&str>,
+        uid: &str,
+    ) -> Result<bool, WriteError> {
+        let selector = cluster.map(|name| format!("?labelSelector={CLUSTER_NAME_LABEL}%3D{name}"));
+        let path = format!("{}{}", companions(kind, namespace), selector.unwrap_or_default());
+        let request = http::Request::get(path)
+            .header(http::header::ACCEPT, ONLY_METADATA)
+            .body(Vec::new())
+            .map_err(|error| WriteError::Failed(error.to_string()))?;
+        let found = within_deadline(self.client.request::<Value>(request)).await?;
+        let all = found["items"].as_array().into_iter().flatten();
+        let mut owners = all.filter_map(|one| one["metadata"]["ownerReferences"].as_array()).flatten();
+        Ok(owners.any(|owner| owner["uid"] == uid))
+    }
+
     /// The bootstrap data in this Secret.
     ///
     /// # Errors
@@ -100,6 +225,12 @@ impl ObjectWriter {
         };
         within_deadline(read).await
     }
+}
+
+/// Where the objects of a further kind in a namespace are.
+fn companions(kind: &FurtherKind, namespace: &str) -> String {
+    let FurtherKind { group, version, plural, .. } = kind;
+    format!("/apis/{group}/{version}/namespaces/{namespace}/{plural}")
 }
 
 fn is_refusal(error: &kube::Error) -> bool {

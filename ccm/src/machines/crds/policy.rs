@@ -1,7 +1,8 @@
-//! The policy that keeps templates as they are.
+//! The policies: that templates stay as they are, and what a kind's own rules say.
 
 use std::collections::BTreeMap;
 
+use cloudprovider::machines::{AdmissionRule, AdmissionTime};
 use k8s_openapi::{
     api::admissionregistration::v1::{
         MatchResources, NamedRuleWithOperations, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
@@ -26,7 +27,6 @@ pub(super) fn of_templates(
     labels: BTreeMap<String, String>,
 ) -> (ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding) {
     let name = format!("{provider}-templates.{group}");
-    let metadata = ObjectMeta { name: Some(name.clone()), labels: Some(labels), ..ObjectMeta::default() };
     let updates = NamedRuleWithOperations {
         api_groups: Some(vec![group.to_owned()]),
         api_versions: Some(vec!["*".to_owned()]),
@@ -40,13 +40,53 @@ pub(super) fn of_templates(
         reason: Some("Invalid".to_owned()),
         ..Validation::default()
     };
+    in_force(name, updates, vec![validation], labels)
+}
+
+/// The policy about objects with this plural, and what puts it into force. Requests in other versions are converted to
+/// `version` first.
+pub(super) fn of_kind(
+    name: String,
+    group: &str,
+    version: &str,
+    plural: &str,
+    rules: &[AdmissionRule],
+    labels: BTreeMap<String, String>,
+) -> (ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding) {
+    let validations = rules.iter().map(|rule| Validation {
+        expression: match rule.when {
+            AdmissionTime::Creation => format!("oldObject != null || ({})", rule.expression),
+            AdmissionTime::Update => format!("oldObject == null || ({})", rule.expression),
+            _ => rule.expression.to_owned(),
+        },
+        message: Some(rule.message.to_owned()),
+        reason: Some("Invalid".to_owned()),
+        ..Validation::default()
+    });
+    let what = NamedRuleWithOperations {
+        api_groups: Some(vec![group.to_owned()]),
+        api_versions: Some(vec![version.to_owned()]),
+        operations: Some(vec!["CREATE".to_owned(), "UPDATE".to_owned()]),
+        resources: Some(vec![plural.to_owned()]),
+        ..NamedRuleWithOperations::default()
+    };
+    in_force(name, what, validations.collect(), labels)
+}
+
+fn in_force(
+    name: String,
+    what: NamedRuleWithOperations,
+    validations: Vec<Validation>,
+    labels: BTreeMap<String, String>,
+) -> (ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding) {
+    let metadata = ObjectMeta { name: Some(name.clone()), labels: Some(labels), ..ObjectMeta::default() };
     let spec = ValidatingAdmissionPolicySpec {
         failure_policy: Some("Fail".to_owned()),
         match_constraints: Some(MatchResources {
-            resource_rules: Some(vec![updates]),
+            resource_rules: Some(vec![what]),
             ..MatchResources::default()
         }),
-        validations: Some(vec![validation]),
+        validations: Some(validations),
         ..ValidatingAdmissionPolicySpec::default()
     };
     let policy = ValidatingAdmissionPolicy { metadata: metadata.clone(), spec: Some(spec), status: None };

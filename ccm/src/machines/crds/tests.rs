@@ -1,7 +1,8 @@
 use cloudprovider::{
     Error, ErrorKind, Machines, async_trait,
     machines::{
-        Capacity, ClusterReport, ClusterRequest, Deletion, DynMachines, MachineReport, MachineRequest, Record,
+        Capacity, ClusterReport, ClusterRequest, Deletion, DynMachines, MachineDeletionRequest,
+        MachineReport, MachineRequest, Record,
     },
 };
 use schemars::JsonSchema;
@@ -55,7 +56,7 @@ impl Machines for Example {
     }
     async fn delete_machine(
         &self,
-        _: &MachineRequest<MachineSpec, ClusterSpec>,
+        _: &MachineDeletionRequest<MachineSpec, ClusterSpec>,
         _: &mut Record<MachineStatus>,
     ) -> cloudprovider::Result<Deletion> {
         unused()
@@ -98,8 +99,7 @@ fn schema(crd: &CustomResourceDefinition) -> Value {
 #[test]
 fn cluster_api_finds_every_kind() {
     let definitions = definitions();
-    let names: Vec<_> =
-        definitions.crds().iter().map(|crd| crd.metadata.name.clone().unwrap_or_default()).collect();
+    let names: Vec<_> = definitions.crds().into_iter().filter_map(|crd| crd.metadata.name.clone()).collect();
     let expected =
         ["examplemachines", "examplemachinetemplates", "exampleclusters", "exampleclustertemplates"];
     assert_eq!(names, expected.map(|plural| format!("{plural}.infrastructure.cluster.x-k8s.io")));
@@ -173,7 +173,8 @@ fn a_spec_may_be_left_out_if_it_may_be_empty() {
 #[test]
 fn only_what_has_a_status_has_the_subresource() {
     let definitions = definitions();
-    let has = definitions.crds().map(|crd| crd.spec.versions[0].subresources.is_some());
+    let has: Vec<_> =
+        definitions.crds().into_iter().map(|crd| crd.spec.versions[0].subresources.is_some()).collect();
     assert_eq!(has, [true, true, true, false]);
 }
 

@@ -27,6 +27,7 @@ impl MachineController {
             self.written.insert(subject.clone(), (version, Instant::now()));
         }
         let is_woken = self.woken.remove(subject);
+        let mut has_read = false;
         if let Some(memory) = memory {
             let due = match memory.due {
                 // What fails and is pushed by its own step would be tried without a pause.
@@ -34,6 +35,8 @@ impl MachineController {
                 Due::WhenChanged => Due::At(Instant::now() + self.resync_after()),
                 due => due,
             };
+            self.dependents.read(subject, memory.inputs.reads());
+            has_read = memory.inputs.reads().places().next().is_some();
             self.memories.insert(subject.clone(), Memory { due, ..memory });
         }
         let is_dirty = self.dirty.remove(subject);
@@ -50,7 +53,8 @@ impl MachineController {
             }
             Then::Look | Then::WhenChanged => drop(self.tries.remove(subject)),
         }
-        if is_dirty || is_woken || then == Then::Look {
+        // What it read may have changed before it was known to be a reader.
+        if is_dirty || is_woken || has_read || then == Then::Look {
             self.look_at(subject);
         }
     }

@@ -92,6 +92,69 @@ fn a_change_tells_those_for_which_it_makes_a_difference() {
     let copy = object("b", 1, Some("a"));
     assert_eq!(index.update(&machine("b"), Some(&copy), &KINDS), set(&[&machine("a"), &cluster]));
     assert_eq!(index.update(&machine("b"), Some(&copy), &KINDS), set(&[]), "the same");
-    assert_eq!(index.machines_of_cluster("default/prod"), 2);
+    assert_eq!(index.machines_of(&cluster).len(), 2);
+    assert_eq!(index.infrastructure_of("default/prod"), Some(&cluster));
     assert_eq!(index.update(&machine("b"), None, &KINDS), set(&[&machine("a"), &cluster]));
+}
+
+#[test]
+fn the_infrastructure_of_a_cluster_is_the_only_one_with_its_name_in_the_mark() {
+    let of = |name: &str, label: &str, made_for: &str| {
+        let object = read(json!({"metadata": {
+            "name": name, "namespace": "default", "uid": name, "labels": {"cluster.x-k8s.io/cluster-name": label},
+            "annotations": {"infrastructure.cluster.x-k8s.io/cluster-name": made_for},
+        }}));
+        (Subject::new(SubjectKind::Cluster, format!("default/{name}")), object)
+    };
+    let mut index = Index::default();
+    // The first by name is labelled with another Cluster than it was made for.
+    for (subject, object) in [of("a", "prod", "test"), of("b", "prod", "prod")] {
+        index.update(&subject, Some(&object), &KINDS);
+    }
+    let key = |name: &str| format!("default/{name}");
+    assert_eq!(index.infrastructure_of(&key("prod")).map(|found| &*found.key), Some("default/b"));
+    assert_eq!(index.infrastructure_of(&key("test")).map(|found| &*found.key), Some("default/a"));
+    let (subject, object) = of("c", "prod", "prod");
+    index.update(&subject, Some(&object), &KINDS);
+    assert_eq!(index.infrastructure_of(&key("prod")), None, "there are two");
+}
+
+#[test]
+fn a_machine_belongs_to_each_cluster_that_anything_about_it_names() {
+    let cluster = |name: &str| Subject::new(SubjectKind::Cluster, format!("default/{name}"));
+    let owner = |kind: &str| json!([{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": kind, "name": "prod", "uid": "c"}]);
+    let label = |name: &str| json!({"cluster.x-k8s.io/cluster-name": name});
+    let made_for = json!({"infrastructure.cluster.x-k8s.io/cluster-name": "prod"});
+    let mut index = Index::default();
+    for name in ["prod", "test"] {
+        let object = read(json!({"metadata": {"name": name, "namespace": "default", "labels": label(name)}}));
+        index.update(&cluster(name), Some(&object), &KINDS);
+    }
+    // Neither a label nor an owner: its own name is in its mark.
+    let nameless = read(json!({"metadata": {"name": "bare", "namespace": "default"}}));
+    index.update(&cluster("bare"), Some(&nameless), &KINDS);
+    for (what, metadata, of, is_stray) in [
+        ("a label", json!({"labels": label("prod")}), vec!["prod"], false),
+        ("its owner", json!({"ownerReferences": owner("Cluster")}), vec!["prod"], false),
+        ("what it was made for", json!({"annotations": made_for}), vec!["prod"], false),
+        (
+            "another label",
+            json!({"labels": label("test"), "annotations": made_for}),
+            vec!["prod", "test"],
+            false,
+        ),
+        ("the name of the infrastructure", json!({"labels": label("bare")}), vec!["bare"], false),
+        ("nothing", json!({"ownerReferences": owner("Machine")}), vec!["bare", "prod", "test"], true),
+    ] {
+        let mut object = json!({"metadata": metadata});
+        (object["metadata"]["name"], object["metadata"]["namespace"]) = (json!("one"), json!("default"));
+        index.update(&machine("one"), None, &KINDS);
+        let woken = index.update(&machine("one"), Some(&read(object)), &KINDS);
+        let found = ["bare", "prod", "test"]
+            .into_iter()
+            .filter(|name| index.machines_of(&cluster(name)).contains(&machine("one")));
+        assert_eq!(found.collect::<Vec<_>>(), of, "{what}");
+        assert!(of.iter().all(|name| woken.contains(&cluster(name))), "{what}: {woken:?}");
+        assert_eq!(index.is_stray(&machine("one")), is_stray, "{what}");
+    }
 }

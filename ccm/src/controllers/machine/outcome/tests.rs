@@ -74,6 +74,15 @@ async fn what_a_step_of_a_machine_saw_is_said() {
         ),
         ("task later", existing(), present(Some(task())), "WaitingForClone", false, true, Due::WhenChanged),
         ("done", existing(), present(None), "Ready", true, false, Due::WhenChanged),
+        (
+            "done, with something to look at",
+            existing(),
+            Ok(PresentMachine::new(instance()).look_again_after(minute).into()),
+            "Ready",
+            true,
+            false,
+            Due::At(now + minute),
+        ),
         ("lost", existing(), Ok(MachineReport::lost("gone")), "MachineLost", false, false, Due::WhenChanged),
     ] {
         let outcome = after_machine(&object, answer, now);
@@ -170,6 +179,8 @@ async fn a_deletion_ends_only_when_nothing_is_left() {
     ] {
         let outcome = Outcome::of_deletion(&answer, 1, now);
         assert_eq!((&*outcome.told.ready.reason, outcome.is_gone), (reason, is_gone), "{answer:?}");
+        let says_that_it_waits = outcome.told.ready.message.starts_with("not deleted yet: ");
+        assert_eq!(says_that_it_waits, answer.is_err(), "{answer:?}");
         let with_finalizers = object(
             json!({
                 "finalizers": ["other", "mymachine.infrastructure.cluster.x-k8s.io"],
@@ -241,23 +252,30 @@ async fn only_what_differs_is_patched_and_only_on_this_version() {
 }
 
 #[test]
-fn finalizer_and_identity_are_one_write() {
+fn finalizer_and_mark_are_one_write() {
     let uid = "infrastructure.cluster.x-k8s.io/uid";
+    let cluster = "infrastructure.cluster.x-k8s.io/cluster-name";
+    let labels = json!({"cluster.x-k8s.io/cluster-name": "prod"});
     let block = "clusterctl.cluster.x-k8s.io/block-move";
     let ours = "mymachine.infrastructure.cluster.x-k8s.io";
     for (metadata, kind, finalizers, annotations) in [
-        (json!({}), &KINDS.machine, json!([ours]), json!({uid: "u-1", block: "machine-controller"})),
         (
-            json!({"finalizers": ["other"], "annotations": {uid: "u-0", block: "somebody"}}),
+            json!({"labels": labels}),
+            &KINDS.machine,
+            json!([ours]),
+            json!({uid: "u-1", cluster: "prod", block: "machine-controller"}),
+        ),
+        (
+            json!({"finalizers": ["other"], "labels": labels, "annotations": {uid: "u-0", block: "somebody"}}),
             &KINDS.machine,
             json!(["other", ours]),
-            json!({uid: "u-0"}),
+            json!({uid: "u-0", cluster: "prod"}),
         ),
         (
             json!({}),
             &KINDS.cluster,
             json!(["mycluster.infrastructure.cluster.x-k8s.io"]),
-            json!({uid: "u-1"}),
+            json!({uid: "u-1", cluster: "one"}),
         ),
     ] {
         let patch = adoption(&object(metadata, json!({})), &KINDS, kind);
@@ -291,8 +309,70 @@ async fn people_hear_of_each_change_once() {
     assert_eq!(after_machine(&again, lost(), now).happening(&again), None);
     let done = Ok(MachineReport::from(PresentMachine::new(instance())));
     let event = after_machine(&again, done, now).happening(&again).expect("it is back");
-    assert_eq!((event.event_type, &*event.reason), (EventType::Normal, "Ready"));
+    assert_eq!(
+        (event.event_type, &*event.reason, &*event.message),
+        (EventType::Normal, "Ready", "provisioned")
+    );
     let failed = Err(Error::new(ErrorKind::Conflict, "a foreign domain"));
     let event = after_machine(&again, failed, now).happening(&again).expect("it is new");
     assert_eq!((event.event_type, &*event.message), (EventType::Warning, "a foreign domain"));
+}
+
+#[tokio::test]
+async fn a_wait_on_the_way_is_no_event() {
+    let now = Instant::now();
+    let creating = |wait: Wait| Ok(MachineReport::Creating(wait));
+    let present = |wait: Wait| Ok(PresentMachine::new(instance()).with_wait(Some(wait)).into());
+    let mut complete = existing();
+    complete.status.insert("initialization".to_owned(), json!({"provisioned": true}));
+    for (what, object, answer, expected) in [
+        ("a clone", new(), creating(Wait::task("clone")), None),
+        ("an address", existing(), present(Wait::address("no lease")), None),
+        ("no room", new(), creating(Wait::capacity("full")), Some("WaitingForCapacity")),
+        ("complete once", complete, present(Wait::address("no lease")), Some("WaitingForAddress")),
+    ] {
+        let event = after_machine(&object, answer, now).happening(&object);
+        assert_eq!(event.map(|event| event.reason), expected.map(str::to_owned), "{what}");
+    }
+    let deletion = Ok(Deletion::Deleting(Wait::task("power-off")));
+    let event = Outcome::of_deletion(&deletion, 1, now).happening(&existing());
+    assert_eq!(event.map(|event| event.reason), Some("Deleting".to_owned()));
+}
+
+#[tokio::test]
+async fn a_move_waits_for_a_task_that_is_not_told() {
+    let now = Instant::now();
+    let of = |wait: Wait| Outcome::of_deletion(&Ok(Deletion::Deleting(wait)), 0, now);
+    let held = object(json!({"annotations": {BLOCK_MOVE_ANNOTATION: "somebody"}}), json!({}));
+    assert_eq!(of(Wait::task("power-off")).hold(&held), None);
+    assert_eq!(of(Wait::address("no task")).hold(&new()), None);
+    let patch = of(Wait::task("power-off")).hold(&new()).expect("a patch");
+    let expected = json!({
+        "uid": "u-1", "resourceVersion": "7", "annotations": {BLOCK_MOVE_ANNOTATION: BLOCK_MOVE_VALUE},
+    });
+    assert_eq!(patch["metadata"], expected);
+}
+
+#[test]
+fn trouble_with_companions_has_a_condition_of_its_own() {
+    for (kind, reason) in [
+        (ErrorKind::Unavailable, "NotWritten"),
+        (ErrorKind::Conflict, "ForeignObject"),
+        (ErrorKind::Unsupported, "Unsupported"),
+    ] {
+        let condition = about_companions(&Error::new(kind, "Guest default/one: why"));
+        assert_eq!(
+            (&*condition.condition_type, condition.status),
+            ("CompanionsUpToDate", ConditionStatus::False)
+        );
+        assert_eq!(&*condition.reason, reason);
+        assert!(condition.message.contains("Guest default/one: why"), "{}", condition.message);
+    }
+    let (now, soon) = (Instant::now(), Duration::from_secs(1));
+    let (early, late) = (Due::At(now), Due::At(now + soon));
+    for (one, other, expected) in
+        [(early, late, early), (late, Due::WhenChanged, late), (late, Due::Now, Due::Now)]
+    {
+        assert_eq!((one.or(other), other.or(one)), (expected, expected));
+    }
 }

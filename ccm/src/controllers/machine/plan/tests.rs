@@ -1,3 +1,8 @@
+mod clusters;
+mod marks;
+mod steps;
+mod waits;
+
 use std::time::Duration;
 
 use cloudprovider::machines::{BootstrapData, BootstrapFormat, Kind};
@@ -19,7 +24,10 @@ fn machine_object(change: Value) -> InfraObject {
         "metadata": {
             "name": "one", "namespace": "default", "uid": "u-1", "generation": 1,
             "labels": {"cluster.x-k8s.io/cluster-name": "prod"},
-            "annotations": {"infrastructure.cluster.x-k8s.io/uid": "u-1"},
+            "annotations": {
+                "infrastructure.cluster.x-k8s.io/uid": "u-1",
+                "infrastructure.cluster.x-k8s.io/cluster-name": "prod",
+            },
             "finalizers": ["mymachine.infrastructure.cluster.x-k8s.io"],
         },
         "spec": {"cpus": 2},
@@ -33,7 +41,10 @@ fn cluster_object(change: Value) -> InfraObject {
         "metadata": {
             "name": "prod-infra", "namespace": "default", "uid": "c-1", "generation": 1,
             "labels": {"cluster.x-k8s.io/cluster-name": "prod"},
-            "annotations": {"infrastructure.cluster.x-k8s.io/uid": "c-1"},
+            "annotations": {
+                "infrastructure.cluster.x-k8s.io/uid": "c-1",
+                "infrastructure.cluster.x-k8s.io/cluster-name": "prod",
+            },
             "finalizers": ["mycluster.infrastructure.cluster.x-k8s.io"],
         },
         "spec": {"pool": "fast"},
@@ -82,6 +93,7 @@ struct World {
     rival: Option<&'static str>,
     memory: Option<Memory>,
     watch_filter: Option<&'static str>,
+    kinds: Kinds,
     now: Instant,
 }
 
@@ -97,6 +109,7 @@ impl World {
             rival: None,
             memory: None,
             watch_filter: None,
+            kinds: KINDS,
             now: Instant::now(),
         }
     }
@@ -114,12 +127,13 @@ impl World {
             infra_cluster: self.infra_cluster.as_ref(),
             bootstrap: &self.bootstrap,
             rival: self.rival,
+            reads: None,
             memory: self.memory.as_ref(),
         }
     }
 
     fn scope(&self) -> Scope<'_> {
-        Scope { kinds: &KINDS, watch_filter: self.watch_filter, provider: 1, now: self.now }
+        Scope { kinds: &self.kinds, watch_filter: self.watch_filter, provider: 1, now: self.now }
     }
 
     fn next(&self) -> Next {
@@ -129,13 +143,18 @@ impl World {
     /// After a step that got what the next one would get.
     fn remembering(mut self, due: Due) -> Self {
         let inputs = self.situation().inputs(&self.scope());
-        self.memory = Some(Memory { inputs, due, failures: 0 });
+        self.memory = Some(Memory { inputs, due, ..Memory::default() });
         self
     }
 }
 
 fn waits(reason: &'static str, message: &'static str) -> Next {
     Next::Say(Condition::new("Ready", ConditionStatus::False, reason).with_message(message))
+}
+
+/// The same, and the wait has just begun.
+fn waits_unsaid(reason: &'static str, message: &'static str) -> Next {
+    Next::SayLater(Condition::new("Ready", ConditionStatus::False, reason).with_message(message))
 }
 
 #[tokio::test]
@@ -146,11 +165,15 @@ async fn the_order_of_the_contract() {
         ("everything is there", world(json!({})), Next::Ensure),
         ("no Machine yet", world(json!({})).with(|world| world.machine = None), Next::Rest),
         ("no Cluster", world(json!({})).with(|world| world.cluster = None), Next::Rest),
-        ("no name of a Cluster", world(json!({"metadata": {"labels": null}})), Next::Rest),
+        (
+            "no name of a Cluster",
+            world(json!({"metadata": {"labels": null, "annotations": null, "finalizers": null}})),
+            Next::Rest,
+        ),
         (
             "the Cluster is first",
             world(json!({})).with(|world| world.cluster = Some(Cluster::default())),
-            waits(
+            waits_unsaid(
                 "WaitingForClusterInfrastructureReady",
                 "the infrastructure of the Cluster is not provisioned yet",
             ),
@@ -165,17 +188,23 @@ async fn the_order_of_the_contract() {
             world(json!({}))
                 .with(secret(Bootstrap::Missing))
                 .with(|world| world.machine = Some(Machine::default())),
-            waits("WaitingForBootstrapData", "spec.bootstrap.dataSecretName of the Machine is not set yet"),
+            waits_unsaid(
+                "WaitingForBootstrapData",
+                "spec.bootstrap.dataSecretName of the Machine is not set yet",
+            ),
         ),
         (
             "the Secret is not there",
             world(json!({})).with(secret(Bootstrap::Missing)),
-            waits("WaitingForBootstrapData", "the Secret \"one-data\" with the bootstrap data is not there"),
+            waits_unsaid(
+                "WaitingForBootstrapData",
+                "the Secret \"one-data\" with the bootstrap data is not there",
+            ),
         ),
         (
             "the Secret is something else",
             world(json!({})).with(secret(Bootstrap::Unusable("why".into()))),
-            waits("WaitingForBootstrapData", "the Secret \"one-data\" has no bootstrap data: why"),
+            waits_unsaid("WaitingForBootstrapData", "the Secret \"one-data\" has no bootstrap data: why"),
         ),
         ("no finalizer", world(json!({"metadata": {"finalizers": null}})), Next::Adopt),
         ("no identity", world(json!({"metadata": {"finalizers": null, "annotations": null}})), Next::Adopt),
@@ -183,7 +212,7 @@ async fn the_order_of_the_contract() {
             "nothing is written before everything is there",
             world(json!({"metadata": {"finalizers": null}}))
                 .with(|world| world.cluster = Some(Cluster::default())),
-            waits(
+            waits_unsaid(
                 "WaitingForClusterInfrastructureReady",
                 "the infrastructure of the Cluster is not provisioned yet",
             ),
@@ -210,7 +239,16 @@ async fn the_order_of_the_contract() {
         ),
         (
             "deletion without a name of its Cluster",
-            world(deleting()).with(|world| world.object.metadata.labels = None),
+            world(deleting()).with(|world| {
+                world.object.metadata.labels = None;
+                world
+                    .object
+                    .metadata
+                    .annotations
+                    .as_mut()
+                    .expect("annotations")
+                    .remove(&cluster_annotation(&KINDS));
+            }),
             waits("Deleting", "the label cluster.x-k8s.io/cluster-name is missing"),
         ),
     ] {
@@ -279,6 +317,52 @@ async fn without_its_identity_nothing_is_made_or_deleted() {
 }
 
 #[tokio::test]
+async fn of_what_another_program_has_made_the_provider_says_whose_it_is() {
+    let without = |change: Value| {
+        let mut object = json!({"metadata": {"annotations": null}});
+        merge(&mut object, change);
+        machine_object(object)
+    };
+    let next = |object: InfraObject| World::new(object).with(|world| world.kinds = KINDS.shared()).next();
+    let with_id = || json!({"spec": {"providerID": "fake:///1"}});
+    assert_eq!(next(without(json!({}))), Next::Identify, "it has the finalizer");
+    assert_eq!(next(without(deleting())), Next::Identify, "a deletion too has to know");
+    assert_eq!(next(without(with_id())), Next::Identify);
+    let bare = |change: Value| {
+        let mut object = json!({"metadata": {"annotations": null, "finalizers": null}});
+        merge(&mut object, change);
+        machine_object(object)
+    };
+    assert_eq!(next(bare(with_id())), Next::Identify);
+    assert_eq!(next(bare(json!({}))), Next::Adopt, "a new one");
+    // one of the two was removed
+    let ours = json!({"metadata": {"annotations": {"infrastructure.cluster.x-k8s.io/uid": null}}});
+    let Next::Say(told) = next(machine_object(ours)) else { panic!("it is not told") };
+    assert_eq!(told.reason, IDENTITY_MISSING);
+    assert_eq!(next(machine_object(json!({}))), Next::Ensure);
+}
+
+#[tokio::test]
+async fn a_cluster_of_another_program_gets_a_mark() {
+    for change in [json!({}), deleting()] {
+        let mut object = json!({"metadata": {"annotations": null}});
+        merge(&mut object, change);
+        let object = cluster_object(object);
+        let kinds = KINDS.shared();
+        let situation = ClusterSituation {
+            object: &object,
+            cluster: Some(&Cluster::default()),
+            machines: &[],
+            rival: None,
+            reads: None,
+            memory: None,
+        };
+        let scope = Scope { kinds: &kinds, watch_filter: None, provider: 1, now: Instant::now() };
+        assert_eq!(situation.next(&scope), Next::Adopt);
+    }
+}
+
+#[tokio::test]
 async fn what_others_look_after_is_left_alone() {
     let labelled = json!({"metadata": {"labels": {"cluster.x-k8s.io/watch-filter": "a"}}});
     for (object, filter, expected) in [
@@ -293,183 +377,6 @@ async fn what_others_look_after_is_left_alone() {
 }
 
 #[tokio::test]
-async fn a_wait_is_said_once() {
-    let message = "the infrastructure of the Cluster is not provisioned yet";
-    let ready = said("Ready", "False", "WaitingForClusterInfrastructureReady", message);
-    let not_paused = said("Paused", "False", "NotPaused", "");
-    let waiting = |conditions: Value, generation: i64| {
-        let change = json!({"metadata": {"generation": generation}, "status": {"conditions": conditions}});
-        World::new(machine_object(change)).with(|world| world.cluster = Some(Cluster::default()))
-    };
-    assert_eq!(waiting(json!([ready, not_paused]), 1).next(), Next::Rest);
-    let says = waits("WaitingForClusterInfrastructureReady", message);
-    assert_eq!(waiting(json!([ready, not_paused]), 2).next(), says, "about another generation");
-    assert_eq!(waiting(json!([ready]), 1).next(), says, "the other condition is missing");
-    assert_eq!(waiting(json!([said("Ready", "False", "X", message), not_paused]), 1).next(), says);
-}
-
-#[tokio::test]
-async fn a_step_is_due_when_something_changed_or_its_time_has_come() {
-    let world = || World::new(machine_object(json!({})));
-    let now = world().now;
-    let minute = Duration::from_secs(60);
-    for (what, world, expected) in [
-        ("nothing is left", world().remembering(Due::WhenChanged), Next::Rest),
-        ("the cloud said so", world().remembering(Due::Now), Next::Ensure),
-        (
-            "the spec changed",
-            world().remembering(Due::WhenChanged).with(|world| world.object.metadata.generation = Some(2)),
-            Next::Ensure,
-        ),
-        (
-            "another object has the name now",
-            world()
-                .remembering(Due::WhenChanged)
-                .with(|world| world.object.metadata.uid = Some("u-2".into())),
-            Next::Ensure,
-        ),
-        (
-            "its own status does not count",
-            world().remembering(Due::WhenChanged).with(|world| {
-                world.object.metadata.resource_version = Some("2".into());
-                world.object.status.insert("ready".into(), json!(true));
-            }),
-            Next::Rest,
-        ),
-        (
-            "the Machine changed",
-            world().remembering(Due::WhenChanged).with(|world| {
-                world.machine = Some(Machine { failure_domain: Some("b".into()), ..Machine::default() });
-            }),
-            Next::Ensure,
-        ),
-        (
-            "the infrastructure of the Cluster changed",
-            world().remembering(Due::WhenChanged).with(|world| {
-                world.infra_cluster = Some(cluster_object(json!({"metadata": {"generation": 2}})));
-            }),
-            Next::Ensure,
-        ),
-        (
-            "it is to be deleted",
-            world().remembering(Due::WhenChanged).with(|world| world.object = machine_object(deleting())),
-            Next::Delete,
-        ),
-    ] {
-        assert_eq!(world.next(), expected, "{what}");
-    }
-    let at = |at: Instant| {
-        let world = World { now, ..world() };
-        world.remembering(Due::At(at)).next()
-    };
-    assert_eq!(at(now + minute), Next::At(now + minute));
-    assert_eq!(at(now), Next::Ensure);
-    let other_provider = world().remembering(Due::WhenChanged);
-    let scope = Scope { provider: 2, ..other_provider.scope() };
-    assert_eq!(other_provider.situation().next(&scope), Next::Ensure);
-}
-
-#[tokio::test]
-async fn a_step_gets_what_it_needs() {
-    let change = json!({
-        "metadata": {"uid": "u-2", "annotations": {"infrastructure.cluster.x-k8s.io/uid": "u-1"}},
-        "spec": {"providerID": "my:///1"},
-    });
-    let world = World::new(machine_object(change)).with(|world| {
-        let endpoint = json!({"spec": {"controlPlaneEndpoint": {"host": "a", "port": 6443}}});
-        world.infra_cluster = Some(cluster_object(endpoint));
-        world.machine = Some(Machine {
-            failure_domain: Some("b".into()),
-            bootstrap_secret: None,
-            is_control_plane: true,
-            has_node: true,
-        });
-    });
-    let request = world.situation().request(&world.scope());
-    assert_eq!(request.mark, cloudprovider::machines::Mark::machine("u-1", "default", "prod", "one"));
-    assert_eq!(request.provider_id.as_deref(), Some("my:///1"));
-    assert!(request.has_node);
-    assert_eq!(request.spec, json!({"cpus": 2, "providerID": "my:///1"}));
-    assert_eq!(request.cluster.spec["pool"], "fast");
-    assert_eq!(request.cluster.control_plane_endpoint.map(|endpoint| endpoint.port), Some(6443));
-    assert!(request.is_control_plane && !request.is_provisioned);
-    assert_eq!(request.failure_domain.as_deref(), Some("b"));
-    assert!(request.bootstrap.is_some());
-    for change in [deleting(), json!({"status": {"initialization": {"provisioned": true}}})] {
-        let world = World::new(machine_object(change));
-        assert!(world.situation().request(&world.scope()).bootstrap.is_none());
-    }
-}
-
-#[tokio::test]
-async fn clusters() {
-    let cluster = Cluster::default();
-    let paused = Cluster { is_paused: true, ..Cluster::default() };
-    let managed = |place: &str| json!({"metadata": {place: {"cluster.x-k8s.io/managed-by": "x"}}});
-    let ready = said("Ready", "True", READY_REASON, "");
-    for (what, object, cluster, machines, expected) in [
-        ("everything is there", json!({}), Some(&cluster), 0, Next::Ensure),
-        ("no Cluster owns it", json!({}), None, 0, Next::Rest),
-        ("somebody else's", managed("annotations"), Some(&cluster), 0, Next::Ignore),
-        ("the same as a label", managed("labels"), Some(&cluster), 0, Next::Ignore),
-        ("paused", json!({}), Some(&paused), 0, Next::SayPaused),
-        ("no finalizer", json!({"metadata": {"finalizers": null}}), Some(&cluster), 0, Next::Adopt),
-        ("ready", json!({"status": {"conditions": [ready]}}), Some(&cluster), 3, Next::Ensure),
-        ("deletion", deleting(), Some(&cluster), 0, Next::Delete),
-        ("deletion without the Cluster", deleting(), None, 0, Next::Delete),
-        (
-            "machines go first",
-            deleting(),
-            Some(&cluster),
-            3,
-            waits("WaitingForMachinesDeletion", "3 machines are left"),
-        ),
-    ] {
-        let object = cluster_object(object);
-        let situation = ClusterSituation { object: &object, cluster, machines, rival: None, memory: None };
-        let scope = Scope { kinds: &KINDS, watch_filter: None, provider: 1, now: Instant::now() };
-        assert_eq!(situation.next(&scope), expected, "{what}");
-    }
-    let object = cluster_object(json!({}));
-    let endpoint = cloudprovider::ControlPlaneEndpoint { host: "a".into(), port: 6443 };
-    let cluster = Cluster { endpoint: Some(endpoint.clone()), ..Cluster::default() };
-    let situation =
-        ClusterSituation { object: &object, cluster: Some(&cluster), machines: 0, rival: None, memory: None };
-    let scope = Scope { kinds: &KINDS, watch_filter: None, provider: 1, now: Instant::now() };
-    let request = situation.request(&scope);
-    assert_eq!(request.control_plane_endpoint, Some(endpoint));
-    assert_eq!(request.mark, cloudprovider::machines::Mark::cluster("c-1", "default", "prod"));
-}
-
-#[tokio::test]
-async fn a_secret_is_read_only_where_it_decides_something() {
-    let unread = || World::new(machine_object(json!({}))).with(|world| world.bootstrap = Bootstrap::Unread);
-    let provisioned =
-        || json!({"spec": {"providerID": "my:///1"}, "status": {"initialization": {"provisioned": true}}});
-    let (now, minute) = (Instant::now(), Duration::from_secs(60));
-    for (what, world, expected) in [
-        ("before the first step", unread(), Next::ReadBootstrap),
-        ("nothing is due", unread().remembering(Due::At(now + minute)), Next::At(now + minute)),
-        ("something is due", unread().remembering(Due::Now), Next::ReadBootstrap),
-        (
-            "nobody needs it any more",
-            unread().with(|world| world.object = machine_object(provisioned())),
-            Next::Ensure,
-        ),
-        (
-            "nor for a deletion",
-            unread().with(|world| world.object = machine_object(deleting())),
-            Next::Delete,
-        ),
-    ] {
-        assert_eq!(World { now, ..world }.next(), expected, "{what}");
-    }
-    // What was read counts as what the step got, until somebody reads it again.
-    let read = World::new(machine_object(json!({}))).remembering(Due::WhenChanged);
-    assert_eq!(read.with(|world| world.bootstrap = Bootstrap::Unread).next(), Next::Rest);
-}
-
-#[tokio::test]
 async fn of_two_objects_with_one_identity_one_is_told_and_left_alone() {
     let copy =
         |change: Value| World::new(machine_object(change)).with(|world| world.rival = Some("default/two"));
@@ -479,13 +386,18 @@ async fn of_two_objects_with_one_identity_one_is_told_and_left_alone() {
     assert_eq!(copy(deleting()).next(), Next::Release);
     // Something was made for it, before somebody gave it the identity of another one.
     let made = json!({"metadata": deleting()["metadata"], "spec": {"providerID": "my:///1"}});
-    assert!(matches!(copy(made).next(), Next::Say(ready) if ready.reason == IDENTITY_IN_USE));
+    let Next::Say(told) = copy(made).next() else { panic!("it is not told") };
+    assert_eq!(told.reason, IDENTITY_IN_USE);
+    assert!(told.message.ends_with(
+        "remove the finalizer of this object by hand if it is the copy; then nothing in the cloud is touched"
+    ));
     let object = cluster_object(deleting());
     let situation = ClusterSituation {
         object: &object,
         cluster: None,
-        machines: 0,
+        machines: &[],
         rival: Some("default/b"),
+        reads: None,
         memory: None,
     };
     let scope = Scope { kinds: &KINDS, watch_filter: None, provider: 1, now: Instant::now() };

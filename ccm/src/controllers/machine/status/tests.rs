@@ -28,16 +28,17 @@ fn entry_of(condition_type: &str, status: &str, reason: &str, since: &str) -> Va
 /// The status after a step, as it was if nothing is written.
 fn after(status: Value, record: &Record<Value>, told: &Told) -> Value {
     let object = object(status);
-    Value::Object(after_step(&object, record, told, now()).unwrap_or(object.status))
+    let given = record_of(&object);
+    Value::Object(after_step(&object, &given, record, told, now()).unwrap_or(object.status))
 }
 
 #[test]
 fn a_status_is_written_only_if_it_changed() {
     let told = Told { is_done: true, ..Told::ready(ready(ConditionStatus::True, "Ready")) };
     let record = Record::new(json!({"taskRef": "task-1"}));
-    let first = after_step(&object(json!({})), &record, &told, now()).expect("it is new");
+    let first = after_step(&object(json!({})), &Record::default(), &record, &told, now()).expect("it is new");
     let later = "2026-07-01T00:00:00Z".parse().expect("a time");
-    assert_eq!(after_step(&object(first.clone().into()), &record, &told, later), None);
+    assert_eq!(after_step(&object(first.clone().into()), &record, &record, &told, later), None);
     let expected = json!({
         "taskRef": "task-1", "initialization": {"provisioned": true}, "ready": true,
         "conditions": [
@@ -46,6 +47,16 @@ fn a_status_is_written_only_if_it_changed() {
         ],
     });
     assert_eq!(Value::Object(first), expected);
+}
+
+#[test]
+fn a_condition_that_is_over_goes_and_all_else_stays() {
+    let told = |conditions: Value| json!({"taskRef": "task-1", "conditions": conditions});
+    let ready = || entry_of("Ready", "True", "Ready", BEFORE);
+    let trouble = entry_of("CompanionsUpToDate", "False", "NotWritten", BEFORE);
+    let left = without_condition(&object(told(json!([ready(), trouble]))), "CompanionsUpToDate");
+    assert_eq!(left.map(Value::Object), Some(told(json!([ready()]))));
+    assert_eq!(without_condition(&object(told(json!([ready()]))), "CompanionsUpToDate"), None);
 }
 
 #[test]
@@ -136,4 +147,38 @@ fn a_pause_changes_its_own_condition_alone() {
     assert_eq!(status["conditions"][0], before["conditions"][0]);
     assert_eq!(status["conditions"][1]["reason"], "Paused");
     assert_eq!(with_conditions(&object(status.into()), &[paused()], now()), None);
+}
+
+/// While the step ran, somebody else wrote conditions of the same object.
+#[test]
+fn a_step_writes_its_own_conditions_and_leaves_those_of_others() {
+    let conditions = |conditions: Value| json!({ "conditions": conditions });
+    let old = |name: &str, status: &str| {
+        json!({"type": name, "status": status, "reason": "R", "message": "", "observedGeneration": 1,
+            "lastTransitionTime": BEFORE})
+    };
+    let seen =
+        object(conditions(json!([old("Cloned", "False"), old("Kept", "True"), old("Theirs", "True")])));
+    let given = record_of(&seen);
+    let mut record = given.clone();
+    record.remove("Cloned");
+    record.set(Condition::new("Kept", ConditionStatus::True, "R"));
+    record.conditions.push(Condition::new("Direct", ConditionStatus::True, "R"));
+    let now_there = conditions(json!([
+        old("Cloned", "False"),
+        old("Kept", "True"),
+        old("Theirs", "False"),
+        old("New", "True")
+    ]));
+    let told = Told::ready(ready(ConditionStatus::True, "Ready"));
+    let status = after_step(&object(now_there), &given, &record, &told, now()).expect("it is new");
+    let expected = json!([
+        entry_of("Kept", "True", "R", BEFORE),
+        old("Theirs", "False"),
+        old("New", "True"),
+        entry_of("Ready", "True", "Ready", "2026-06-01T00:00:00Z"),
+        entry_of("Paused", "False", "NotPaused", "2026-06-01T00:00:00Z"),
+        entry_of("Direct", "True", "R", "2026-06-01T00:00:00Z"),
+    ]);
+    assert_eq!(status["conditions"], expected);
 }

@@ -32,7 +32,7 @@ impl Shared {
         let inputs = Inputs::of_template(template, provider);
         let ended = |due: Due, failures: u32, version: Option<String>, then: Then| Ended {
             version,
-            memory: Some(Memory { inputs: inputs.clone(), due, failures }),
+            memory: Some(Memory { inputs: inputs.clone(), due, failures, ..Memory::default() }),
             then,
         };
         let spec = &template.spec["template"]["spec"];
@@ -41,7 +41,7 @@ impl Shared {
             return Ended { version: None, memory: None, then: Then::Stopped };
         };
         let result = answer.as_ref().map_or_else(|error| error.kind().as_str(), |_| "ok");
-        self.metrics.steps.with_label_values(&[subject.kind.as_str(), "capacity", result]).inc();
+        self.metrics.steps(subject.kind.as_str(), "capacity", result).inc();
         let failures = memory.map_or(0, |memory| memory.failures).saturating_add(1);
         let capacity = match answer {
             Ok(capacity) => capacity,

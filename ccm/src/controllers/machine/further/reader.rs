@@ -1,0 +1,119 @@
+//! Reads for one step.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use cloudprovider::{
+    Error, ErrorKind, Result,
+    machines::{FurtherKind, FurtherObject, ObjectSource, not_served},
+};
+
+use super::{
+    reads::{Place, Reads, Seen},
+    stores::{Further, not_listed},
+};
+
+/// Reads for one step, and takes note of it.
+#[derive(Debug)]
+pub struct Reader {
+    further: Further,
+    reads: Mutex<BTreeMap<Place, Seen>>,
+}
+
+impl Reader {
+    /// Nothing is read yet.
+    pub fn new(further: Further) -> Self {
+        Self { further, reads: Mutex::default() }
+    }
+
+    /// What was read.
+    pub fn reads(&self) -> Reads {
+        Reads(Arc::new(self.lock().clone()))
+    }
+
+    /// Whether the step asked for objects of a kind and got no answer.
+    pub(in crate::controllers::machine) fn has_missed(&self, kind: &FurtherKind) -> bool {
+        let reads = self.lock();
+        reads.iter().any(|(place, seen)| place.kind == *kind && !matches!(seen, Seen::Objects(_)))
+    }
+
+    /// Takes note of a place in which something is wanted: `before` was there when it was decided what to write, and `after` is
+    /// there now. If the step has read something else there, that stays, so that it looks again.
+    pub(in crate::controllers::machine) fn note(&self, place: Place, before: &Seen, after: Seen) {
+        let mut reads = self.lock();
+        if reads.get(&place).is_none_or(|read| read == before) {
+            reads.insert(place, after);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Place, Seen>> {
+        self.reads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read(&self, place: Place) -> Result<Vec<Arc<FurtherObject>>> {
+        if self.further.of(&place.kind).is_none() {
+            let words = format!("the kind {} is not among those that the provider reads", place.kind.kind);
+            return Err(Error::new(ErrorKind::Internal, words));
+        }
+        let kind = place.kind;
+        let is_possible = if kind.is_namespaced {
+            place.namespace.is_some() || place.name.is_none()
+        } else {
+            place.namespace.is_none()
+        };
+        if !is_possible {
+            let is = if kind.is_namespaced { "is in a namespace" } else { "is in no namespace" };
+            let words = format!("{place} cannot be read: the kind {} {is}", kind.kind);
+            return Err(Error::new(ErrorKind::Internal, words));
+        }
+        if place.namespace.as_deref().is_some_and(|namespace| self.further.is_elsewhere(namespace)) {
+            let words = format!("{place} cannot be read: with --namespace only that one is looked at");
+            return Err(Error::new(ErrorKind::Unsupported, words));
+        }
+        let seen = self.further.look(&place);
+        // The first look counts, so that a change after it is seen.
+        self.lock().entry(place).or_insert_with(|| seen.clone());
+        match seen {
+            Seen::Objects(found) => Ok(found),
+            Seen::NotServed => Err(not_served(&kind)),
+            Seen::NotListed => Err(not_listed(&kind)),
+        }
+    }
+}
+
+impl ObjectSource for Reader {
+    fn get(
+        &self,
+        kind: &FurtherKind,
+        namespace: Option<&str>,
+        name: &str,
+    ) -> Result<Option<Arc<FurtherObject>>> {
+        Ok(self.read(Place::object(kind, namespace, name))?.pop())
+    }
+
+    fn list(&self, kind: &FurtherKind, namespace: Option<&str>) -> Result<Vec<Arc<FurtherObject>>> {
+        self.read(Place::list(kind, namespace))
+    }
+
+    /// Only the objects in the answer are noted, and not the list: each change of each object would be news for each owner.
+    fn owned_by(
+        &self,
+        kind: &FurtherKind,
+        namespace: &str,
+        name: &str,
+        uid: &str,
+    ) -> Result<Vec<Arc<FurtherObject>>> {
+        let owned = |name: &str| -> Result<Option<Arc<FurtherObject>>> {
+            let found = self.read(Place::object(kind, Some(namespace), name))?.pop();
+            Ok(found.filter(|found| found.is_owned_by(uid)))
+        };
+        if let Some(found) = owned(name)? {
+            return Ok(vec![found]);
+        }
+        let names = self.further.of(kind).map(|store| store.names_owned_by(namespace, uid));
+        let all = names.into_iter().flatten().filter(|one| one != name);
+        all.filter_map(|name| owned(&name).transpose()).collect()
+    }
+}

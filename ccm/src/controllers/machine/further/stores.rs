@@ -1,0 +1,244 @@
+//! The objects of all kinds.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use cloudprovider::{
+    Error, ErrorKind,
+    machines::{FurtherKind, FurtherObject, not_served},
+};
+use serde_json::{Value, json};
+use tokio::{sync::watch, time::Instant};
+
+use super::{
+    kept::{Kept, key_of},
+    reads::{Place, Reads, Seen},
+};
+use crate::cache::{Cache, CachedObject as _};
+
+/// How long the watch may be behind one of our own writes.
+const BEHIND_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The objects of all further kinds. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct Further {
+    stores: Arc<Vec<FurtherStore>>,
+    /// `--namespace`: nothing is known of other ones.
+    namespace: Option<Arc<str>>,
+    /// Something is known of a kind that was not before.
+    news: watch::Sender<()>,
+}
+
+/// The objects of one kind.
+#[derive(Debug)]
+pub struct FurtherStore {
+    /// The kind.
+    pub kind: FurtherKind,
+    /// What the watch shows.
+    pub cache: Cache<Kept>,
+    /// Whether the API server serves the kind. `None` until it has said so.
+    is_served: watch::Sender<Option<bool>>,
+    /// What our own writes gave, by the key, until the watch shows it.
+    written: Mutex<HashMap<String, (Arc<Kept>, Instant)>>,
+    /// When the watch has shown the end of an object, by the key, for as long as the answer of an earlier write may come.
+    ends: Mutex<HashMap<String, Instant>>,
+}
+
+impl Further {
+    /// Of these kinds, about which nothing is known yet.
+    pub fn new(kinds: &[FurtherKind]) -> Self {
+        let stores = kinds.iter().map(|kind| FurtherStore {
+            kind: *kind,
+            cache: Cache::new(),
+            is_served: watch::Sender::new(None),
+            written: Mutex::default(),
+            ends: Mutex::default(),
+        });
+        Self { stores: Arc::new(stores.collect()), ..Self::default() }
+    }
+
+    /// The same where only the objects of this namespace are watched.
+    #[must_use]
+    pub fn in_namespace(self, namespace: Option<&str>) -> Self {
+        Self { namespace: namespace.map(Arc::from), ..self }
+    }
+
+    /// Whether the objects of this namespace are not watched.
+    pub(super) fn is_elsewhere(&self, namespace: &str) -> bool {
+        self.namespace.as_deref().is_some_and(|own| own != namespace)
+    }
+
+    /// All kinds.
+    pub fn all(&self) -> &[FurtherStore] {
+        &self.stores
+    }
+
+    /// The objects of a kind.
+    pub fn of(&self, kind: &FurtherKind) -> Option<&FurtherStore> {
+        self.stores.iter().find(|store| store.kind == *kind)
+    }
+
+    /// Wakes when something is known of a kind that was not before.
+    pub(in crate::controllers::machine) fn news(&self) -> watch::Receiver<()> {
+        self.news.subscribe()
+    }
+
+    /// The API server said whether it serves a kind.
+    pub(in crate::controllers::machine) fn set_served(&self, store: &FurtherStore, is_served: bool) {
+        if store.is_served.send_replace(Some(is_served)) != Some(is_served) {
+            if !is_served {
+                let FurtherKind { plural, group, .. } = store.kind;
+                tracing::warn!("the API server does not serve {plural}.{group}: what needs it waits");
+            }
+            self.news.send_replace(());
+        }
+    }
+
+    /// All objects of a kind have arrived.
+    pub(in crate::controllers::machine) fn has_arrived(&self) {
+        self.news.send_replace(());
+    }
+
+    /// Waits until every kind is known, with its objects if it is served.
+    pub(in crate::controllers::machine) async fn settled(&self) {
+        for store in &*self.stores {
+            let mut is_served = store.is_served.subscribe();
+            let known = is_served.wait_for(Option::is_some).await.map(|known| *known);
+            if matches!(known, Ok(Some(true))) {
+                store.cache.synced().await;
+            }
+        }
+    }
+
+    /// What is there now.
+    pub fn look(&self, place: &Place) -> Seen {
+        let Some(store) = self.of(&place.kind) else { return Seen::NotServed };
+        store.look(place)
+    }
+
+    /// Has each object once in memory: what a step got from its own write is what the watch shows by now.
+    pub(in crate::controllers::machine) fn share(&self, reads: &mut Reads) {
+        let now = self.look_again(reads);
+        if now == *reads {
+            *reads = now;
+        }
+    }
+
+    /// What is there now in the places of these reads.
+    pub fn look_again(&self, reads: &Reads) -> Reads {
+        reads.map(|place| self.look(place))
+    }
+
+    /// For `/debug/state`.
+    pub(in crate::controllers::machine) fn to_json(&self) -> Value {
+        let one = |store: &FurtherStore| {
+            let name = format!("{}.{}", store.kind.plural, store.kind.group);
+            (name, json!({"served": *store.is_served.borrow(), "objects": store.cache.len()}))
+        };
+        Value::Object(self.stores.iter().map(one).collect())
+    }
+}
+
+impl FurtherStore {
+    /// The object with this key: what the watch shows, or what our last write gave if that is newer.
+    pub fn get(&self, key: &str) -> Option<Arc<Kept>> {
+        let shown = self.cache.get(key);
+        let mut written = self.written();
+        let Some((ours, since)) = written.get(key) else { return shown };
+        let is_behind = since.elapsed() < BEHIND_TIMEOUT
+            && shown.as_ref().is_none_or(|shown| shown.is_older_than(ours.resource_version()));
+        if is_behind {
+            return Some(Arc::clone(ours));
+        }
+        written.remove(key);
+        shown
+    }
+
+    fn look(&self, place: &Place) -> Seen {
+        match *self.is_served.borrow() {
+            Some(false) => return Seen::NotServed,
+            _ if !self.cache.is_synced() => return Seen::NotListed,
+            _ => {}
+        }
+        let namespace = place.namespace.as_deref();
+        if let Some(name) = &place.name {
+            let found = self.get(&key_of(namespace, name));
+            return Seen::Objects(found.map(|kept| Arc::clone(&kept.object)).into_iter().collect());
+        }
+        let shown = self.cache.read().keys().cloned().collect::<BTreeSet<_>>();
+        let keys = shown.into_iter().chain(self.written().keys().cloned()).collect::<BTreeSet<_>>();
+        let is_there =
+            |object: &FurtherObject| namespace.is_none_or(|one| object.namespace.as_deref() == Some(one));
+        let all = keys.iter().filter_map(|key| self.get(key)).map(|kept| Arc::clone(&kept.object));
+        Seen::Objects(all.filter(|object| is_there(object)).collect())
+    }
+
+    /// The names of the objects in a namespace that name this one as an owner, sorted.
+    pub(super) fn names_owned_by(&self, namespace: &str, uid: &str) -> BTreeSet<String> {
+        let is_it =
+            |kept: &Kept| kept.object.namespace.as_deref() == Some(namespace) && kept.object.is_owned_by(uid);
+        let name_of = |kept: &Arc<Kept>| kept.object.name.clone();
+        let mut names: BTreeSet<_> =
+            self.cache.read().values().filter(|kept| is_it(kept)).map(name_of).collect();
+        names.extend(self.written().values().map(|(kept, _)| kept).filter(|kept| is_it(kept)).map(name_of));
+        names
+    }
+
+    /// A request that was begun at this time gave this. It does not count if the watch has shown the end of the object since.
+    pub(in crate::controllers::machine) fn wrote(&self, kept: Kept, begun: Instant) {
+        let (key, kept) = (kept.key().into_owned(), Arc::new(kept));
+        let has_ended = lock(&self.ends).get(&key).is_some_and(|end| *end >= begun);
+        if !has_ended || self.cache.get(&key).is_some() {
+            self.written().insert(key, (kept, Instant::now()));
+        }
+    }
+
+    /// The watch has shown the end of an object.
+    pub(in crate::controllers::machine) fn ended(&self, key: &str) {
+        self.vanished(key);
+        let mut ends = lock(&self.ends);
+        ends.retain(|_, end| end.elapsed() < BEHIND_TIMEOUT);
+        ends.insert(key.to_owned(), Instant::now());
+    }
+
+    /// There is no such object any more.
+    pub(in crate::controllers::machine) fn vanished(&self, key: &str) {
+        self.written().remove(key);
+    }
+
+    /// Why nothing can be said about its objects.
+    ///
+    /// # Errors
+    /// As [`Objects::get`](cloudprovider::machines::Objects::get).
+    pub(in crate::controllers::machine) fn check(&self) -> Result<(), Error> {
+        match *self.is_served.borrow() {
+            Some(false) => Err(not_served(&self.kind)),
+            _ if !self.cache.is_synced() => Err(not_listed(&self.kind)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the API server has said that it does not serve the kind.
+    pub(in crate::controllers::machine) fn is_missing(&self) -> bool {
+        *self.is_served.borrow() == Some(false)
+    }
+
+    fn written(&self) -> MutexGuard<'_, HashMap<String, (Arc<Kept>, Instant)>> {
+        lock(&self.written)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // every change is whole, so what a panic leaves is still right
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(super) fn not_listed(kind: &FurtherKind) -> Error {
+    Error::new(
+        ErrorKind::Unavailable,
+        format!("the list of {}.{} has not arrived yet", kind.plural, kind.group),
+    )
+}

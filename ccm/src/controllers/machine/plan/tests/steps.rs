@@ -1,0 +1,125 @@
+//! When a step of a machine is due, and what it gets.
+
+use super::*;
+
+#[tokio::test]
+async fn a_step_is_due_when_something_changed_or_its_time_has_come() {
+    let world = || World::new(machine_object(json!({})));
+    let now = world().now;
+    let minute = Duration::from_secs(60);
+    for (what, world, expected) in [
+        ("nothing is left", world().remembering(Due::WhenChanged), Next::Rest),
+        ("the cloud said so", world().remembering(Due::Now), Next::Ensure),
+        (
+            "the spec changed",
+            world().remembering(Due::WhenChanged).with(|world| world.object.metadata.generation = Some(2)),
+            Next::Ensure,
+        ),
+        (
+            "another object has the name now",
+            world()
+                .remembering(Due::WhenChanged)
+                .with(|world| world.object.metadata.uid = Some("u-2".into())),
+            Next::Ensure,
+        ),
+        (
+            "its own status does not count",
+            world().remembering(Due::WhenChanged).with(|world| {
+                world.object.metadata.resource_version = Some("2".into());
+                world.object.status.insert("ready".into(), json!(true));
+            }),
+            Next::Rest,
+        ),
+        (
+            "the Machine changed",
+            world().remembering(Due::WhenChanged).with(|world| {
+                world.machine = Some(Machine { failure_domain: Some("b".into()), ..Machine::default() });
+            }),
+            Next::Ensure,
+        ),
+        (
+            "the infrastructure of the Cluster changed",
+            world().remembering(Due::WhenChanged).with(|world| {
+                world.infra_cluster = Some(cluster_object(json!({"metadata": {"generation": 2}})));
+            }),
+            Next::Ensure,
+        ),
+        (
+            "it is to be deleted",
+            world().remembering(Due::WhenChanged).with(|world| world.object = machine_object(deleting())),
+            Next::Delete,
+        ),
+    ] {
+        assert_eq!(world.next(), expected, "{what}");
+    }
+    let at = |at: Instant| {
+        let world = World { now, ..world() };
+        world.remembering(Due::At(at)).next()
+    };
+    assert_eq!(at(now + minute), Next::At(now + minute));
+    assert_eq!(at(now), Next::Ensure);
+    let other_provider = world().remembering(Due::WhenChanged);
+    let scope = Scope { provider: 2, ..other_provider.scope() };
+    assert_eq!(other_provider.situation().next(&scope), Next::Ensure);
+}
+
+#[tokio::test]
+async fn a_step_gets_what_it_needs() {
+    let change = json!({
+        "metadata": {"uid": "u-2", "annotations": {"infrastructure.cluster.x-k8s.io/uid": "u-1"}},
+        "spec": {"providerID": "my:///1"},
+    });
+    let world = World::new(machine_object(change)).with(|world| {
+        let endpoint = json!({"spec": {"controlPlaneEndpoint": {"host": "a", "port": 6443}}});
+        world.infra_cluster = Some(cluster_object(endpoint));
+        world.machine = Some(Machine {
+            failure_domain: Some("b".into()),
+            bootstrap_secret: None,
+            is_control_plane: true,
+            has_node: true,
+            cluster: Some("prod".into()),
+        });
+    });
+    let request = world.situation().request(&world.scope());
+    assert_eq!(request.mark, cloudprovider::machines::Mark::machine("u-1", "default", "prod", "one"));
+    assert_eq!(request.provider_id.as_deref(), Some("my:///1"));
+    assert!(request.has_node);
+    assert_eq!(request.spec, json!({"cpus": 2, "providerID": "my:///1"}));
+    assert_eq!(request.cluster.spec["pool"], "fast");
+    assert_eq!(request.cluster.control_plane_endpoint.map(|endpoint| endpoint.port), Some(6443));
+    assert!(request.is_control_plane && !request.is_provisioned);
+    assert_eq!(request.failure_domain.as_deref(), Some("b"));
+    assert!(request.bootstrap.is_some());
+    for change in [deleting(), json!({"status": {"initialization": {"provisioned": true}}})] {
+        let world = World::new(machine_object(change));
+        assert!(world.situation().request(&world.scope()).bootstrap.is_none());
+    }
+}
+
+#[tokio::test]
+async fn a_secret_is_read_only_where_it_decides_something() {
+    let unread = || World::new(machine_object(json!({}))).with(|world| world.bootstrap = Bootstrap::Unread);
+    let provisioned =
+        || json!({"spec": {"providerID": "my:///1"}, "status": {"initialization": {"provisioned": true}}});
+    let (now, minute) = (Instant::now(), Duration::from_secs(60));
+    for (what, world, expected) in [
+        ("before the first step", unread(), Next::ReadBootstrap),
+        ("nothing is due", unread().remembering(Due::At(now + minute)), Next::At(now + minute)),
+        ("something is due", unread().remembering(Due::Now), Next::ReadBootstrap),
+        (
+            "nobody needs it any more",
+            unread().with(|world| world.object = machine_object(provisioned())),
+            Next::Ensure,
+        ),
+        (
+            "nor for a deletion",
+            unread().with(|world| world.object = machine_object(deleting())),
+            Next::Delete,
+        ),
+    ] {
+        assert_eq!(World { now, ..world }.next(), expected, "{what}");
+    }
+    // What was read counts as what the step got, until somebody reads it again.
+    let read = World::new(machine_object(json!({}))).remembering(Due::WhenChanged);
+    assert_eq!(read.with(|world| world.bootstrap = Bootstrap::Unread).next(), Next::Rest);
+}
