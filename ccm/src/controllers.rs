@@ -12,7 +12,7 @@ pub mod service;
 pub(crate) use machine::{names::COMPONENT as MACHINE_CLIENT, subject::SubjectKind};
 
 pub(crate) use descriptor::{
-    Capability, ClusterRoutes, ControllerContext, ControllerDescriptor, NodeQuestion, Run,
+    Capability, ClusterRoutes, ControllerContext, ControllerDescriptor, NodeQuestion, Run, name_of,
 };
 pub(crate) use permissions::{ControllerPermissions, node_patches, node_status_patch};
 pub use running::{ControllerMetrics, ControllerRuns};

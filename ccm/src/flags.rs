@@ -10,6 +10,7 @@ mod documentation;
 mod generic;
 mod known_gates;
 mod leader_election;
+mod machine_providers;
 mod misc;
 mod node_labels;
 mod secure_serving;
@@ -47,6 +48,7 @@ pub use controllers::{
 pub use generic::GenericFlags;
 pub use known_gates::KNOWN_GATES;
 pub use leader_election::LeaderElectionFlags;
+pub use machine_providers::{MachineProvider, ServedMachines, machine_providers};
 pub use misc::MiscFlags;
 pub use node_labels::NodeLabels;
 pub use secure_serving::SecureServingFlags;
@@ -147,6 +149,7 @@ impl Flags {
         let gates = &self.generic.feature_gates;
         [
             self.global.faults(gates),
+            self.faults_of_providers(),
             self.generic.faults(),
             self.leader_election.faults(),
             self.leader_migration.faults(self.leader_election.lease(), &MIGRATED_CONTROLLERS),
@@ -174,6 +177,7 @@ impl Flags {
         deprecated
             .chain(without_effect)
             .chain(controllers::warning(&self.generic.controllers))
+            .chain(self.warning_of_providers())
             .chain(self.generic.warnings())
             .chain(self.leader_election.warnings(self.misc.dry_run))
             .chain(self.secure_serving.warnings())
@@ -189,8 +193,6 @@ impl Flags {
             }
             "contention-profiling" => !self.debugging.contention_profiling,
             "webhooks" => self.webhook.webhooks.is_empty(),
-            "webhook-secure-port" => self.webhook_serving.secure_port == 0,
-            "webhook-disable-http2-serving" => !self.webhook_serving.disable_http2_serving,
             "log-text-info-buffer-size" => self.global.log_text_info_buffer_size == 0,
             "log-json-info-buffer-size" => self.global.log_json_info_buffer_size == 0,
             _ => false,
@@ -206,6 +208,9 @@ impl Flags {
     pub fn switched_off_by(&self, controller: &str) -> Option<&'static str> {
         if !controllers::enables(&self.generic.controllers, controller) {
             return Some("--controllers");
+        }
+        if self.has_no_cloud_for(controller) {
+            return Some("--cloud-provider, which is not given");
         }
         let is_off = controller == ROUTE_CONTROLLER && !self.generic.configure_cloud_routes;
         is_off.then_some("--configure-cloud-routes=false")

@@ -33,6 +33,8 @@ pub mod permissions;
 mod rbac;
 pub mod secrets;
 pub mod services;
+#[cfg(feature = "serving")]
+mod webhooks;
 pub mod writes;
 
 /// The modules of the crate [`component`], which has what any Kubernetes daemon needs.

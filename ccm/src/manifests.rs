@@ -8,6 +8,7 @@ mod files;
 mod monitoring;
 mod options;
 mod rbac;
+mod webhook;
 mod workload;
 
 use cloudprovider::dns;
@@ -23,8 +24,10 @@ use crate::{
 
 pub use clusterctl::clusterctl_metadata;
 pub use command::ManifestsCommand;
-pub use files::generated_files;
-pub use options::{CONFIG_KEY, CONFIG_SECRET, CaObject, CloudConfig, ManifestOptions, MonitorAccess, NAME};
+pub use files::{generated_files, generated_machine_files};
+pub use options::{
+    CONFIG_KEY, CONFIG_SECRET, CaObject, CloudConfig, MachineOptions, ManifestOptions, MonitorAccess, NAME,
+};
 
 use options::{has_no_election, is_key, labels};
 
@@ -45,10 +48,10 @@ impl ManifestOptions {
         objects.extend(self.roles(&permissions::needed(&flags)));
         objects.extend(rbac::secret_roles(self));
         objects.extend(rbac::service_access_roles(self, &flags));
-        if let Some(types) = &self.machines {
-            objects.extend(rbac::machine_roles(self, &flags, &types.kinds));
-        }
-        if let CloudConfig::Content { secret, text, files } = &self.cloud_config {
+        objects.extend(rbac::machine_roles(self, &flags));
+        objects.extend(webhook::service(self, &flags));
+        for mount in self.mounts() {
+            let CloudConfig::Content { secret, text, files } = mount.cloud_config else { continue };
             let mut data = files.clone();
             data.insert(CONFIG_KEY.to_owned(), ByteString(text.clone().into_bytes()));
             objects.push(json!({
@@ -66,19 +69,25 @@ impl ManifestOptions {
         Ok(objects)
     }
 
-    /// The definitions of the kinds of the provider's machines, and the policy that keeps templates as they are.
+    /// The definitions of the kinds of the providers' machines, and the policies about them.
     ///
     /// # Errors
     /// What cannot be said in a definition.
     pub fn definitions(&self) -> Result<Vec<Value>, Vec<String>> {
-        let Some(types) = &self.machines else { return Ok(Vec::new()) };
-        let definitions = Definitions::new(&self.provider, &types.kinds, &(types.schemas)())
-            .map_err(|error| vec![format!("--machines: {error}")])?;
-        let crds = definitions.crds().into_iter().map(serde_json::to_value);
-        let policy = serde_json::to_value(&definitions.template_policy);
-        let binding = serde_json::to_value(&definitions.template_policy_binding);
-        let objects = crds.chain([policy, binding]).collect::<Result<Vec<_>, _>>();
-        objects.map_err(|error| vec![format!("--machines: {error}")])
+        let mut all = Vec::new();
+        for MachineOptions { provider, types, .. } in &self.machines {
+            let fault = |error: &dyn std::fmt::Display| vec![format!("machines of {provider}: {error}")];
+            let mut definitions = Definitions::of(provider, types).map_err(|error| fault(&error))?;
+            definitions.set_conversion(&webhook::client(self));
+            let crds = definitions.crds().into_iter().map(serde_json::to_value);
+            let policies = definitions
+                .policies()
+                .into_iter()
+                .flat_map(|(policy, binding)| [serde_json::to_value(policy), serde_json::to_value(binding)]);
+            let objects = crds.chain(policies).collect::<Result<Vec<_>, _>>();
+            all.extend(objects.map_err(|error| fault(&error))?);
+        }
+        Ok(all)
     }
 
     /// Roles that allow these permissions and nothing else, and their bindings to the service account.
@@ -89,8 +98,12 @@ impl ManifestOptions {
     /// The flags that the daemon will parse from its arguments.
     fn flags(&self) -> Result<Flags, Vec<String>> {
         let mut faults = self.faults();
-        // Any name is good enough here, since the permissions do not depend on it.
-        let line = [NAME.to_owned(), "--cloud-provider=any".to_owned()];
+        let mut line = vec![NAME.to_owned()];
+        if self.provider.is_empty() && self.machines.is_empty() {
+            // Any name is good enough here, since the permissions do not depend on it.
+            line.push("--cloud-provider=any".to_owned());
+        }
+        line.extend(self.provider_arguments());
         match flags::parse(line.into_iter().chain(self.arguments.iter().cloned())) {
             Ok(flags) => {
                 faults.extend(flags.faults());
@@ -117,6 +130,13 @@ impl ManifestOptions {
                     .to_owned(),
             );
         }
+        if webhook::is_needed(self) && flags.webhook_serving.port().is_none() {
+            faults.push(
+                "--set webhook-secure-port=0: the pods convert objects of machines for the API server, which could not reach \
+                 them"
+                    .to_owned(),
+            );
+        }
         let allowed = &flags.authorization.always_allow_paths;
         let missing: Vec<_> =
             workload::PROBED.into_iter().filter(|path| !is_always_allowed(allowed, path)).collect();
@@ -135,6 +155,7 @@ impl ManifestOptions {
         names.extend(self.image_pull_secrets.iter().map(|name| ("--image-pull-secret", name.as_str())));
         names.extend(self.cloud_config.object_name().map(|name| ("--config-secret or --config-map", name)));
         names.extend(Some(("--provider", self.provider.as_str())).filter(|(_, name)| !name.is_empty()));
+        names.extend(self.other_machines().map(|one| ("--machine-provider", one.provider.as_str())));
         for (option, name) in names {
             if !dns::is_label(name) {
                 faults.push(format!(
@@ -163,6 +184,7 @@ impl ManifestOptions {
             let option = match name.replace('_', "-").as_str() {
                 "cloud-provider" => "--provider",
                 "cloud-config" => "--config-secret, --config-map or --cloud-config",
+                "machine-provider" => "--machine-provider",
                 _ => continue,
             };
             faults.push(format!("--set {name}: use {option}"));

@@ -1,7 +1,10 @@
 //! The permissions of the daemon in the cluster. The shipped roles and `check` use this one table. The
 //! permissions of each controller are in the controller's row.
 
-use cloudprovider::{SecretName, ServiceAccessNeeds, machines::Kinds};
+use cloudprovider::{
+    MachineTypes, SecretName, ServiceAccessNeeds,
+    machines::{FurtherKind, Kinds},
+};
 
 pub use crate::rbac::Permission;
 
@@ -19,10 +22,10 @@ const AUTHENTICATION_CONFIG_MAP: &str = "extension-apiserver-authentication";
 /// `--use-service-account-credentials`, these do not include the permissions that the API server grants to
 /// the controllers' accounts by default.
 pub fn needed(flags: &Flags) -> Vec<Permission> {
-    let mut needed = vec![
-        Permission::new("", "nodes", "list", "all controllers"),
-        Permission::new("", "nodes", "watch", "all controllers"),
-    ];
+    let mut needed = Vec::new();
+    if flags.cloud_provider().is_some() {
+        needed.extend(["list", "watch"].map(|verb| Permission::new("", "nodes", verb, "all controllers")));
+    }
     needed.extend(needed_for_controllers(flags));
     if !flags.misc.dry_run {
         needed.extend(events());
@@ -94,13 +97,106 @@ pub fn needed_for_machines(flags: &Flags, kinds: &Kinds) -> Vec<Permission> {
         needed.push(of_kind("status", "patch"));
     }
     let mut needed: Vec<_> = needed.into_iter().map(|one| of_namespace(flags, one)).collect();
+    needed.extend(kinds.further.iter().flat_map(|kind| needed_for_further(flags, kind)));
     if account.is_some() {
         needed.extend(events());
     }
     if flags.misc.dry_run {
         needed.retain(|permission| matches!(&*permission.verb, "list" | "watch" | "get"));
     }
-    needed.into_iter().map(|permission| permission.for_account(account)).collect()
+    let needed = needed.into_iter().map(|permission| permission.for_account(account));
+    needed.chain(secrets_of_machines(flags, kinds)).collect()
+}
+
+/// Secrets that clusters name are followed by the provider, and so with the account of the daemon.
+fn secrets_of_machines(flags: &Flags, kinds: &Kinds) -> Vec<Permission> {
+    if !kinds.has_secrets {
+        return Vec::new();
+    }
+    let all = |verb: &'static str| Permission::new("", "secrets", verb, "credentials that clusters name");
+    let own = flags.leader_election.resource_namespace.clone();
+    let of_verb = |verb| match flags.controllers.machine.namespace() {
+        Some(namespace) if namespace != own => {
+            vec![all(verb).in_namespace(namespace), all(verb).in_namespace(own.clone())]
+        }
+        _ => vec![of_namespace(flags, all(verb))],
+    };
+    ["list", "watch"].into_iter().flat_map(of_verb).collect()
+}
+
+/// What is needed for a further kind, which may not be installed.
+fn needed_for_further(flags: &Flags, kind: &FurtherKind) -> Vec<Permission> {
+    let of_kind = |subresource: &'static str, verb| {
+        let needed = Permission {
+            subresource: subresource.into(),
+            ..Permission::new(kind.group, kind.plural, verb, "objects that machines and clusters refer to")
+        };
+        if kind.is_namespaced { of_namespace(flags, needed) } else { needed }
+    };
+    let mut needed = vec![of_kind("", "list"), of_kind("", "watch")];
+    if kind.is_made {
+        needed.extend(["get", "create", "patch", "delete"].map(|verb| of_kind("", verb)));
+        needed.push(of_kind("status", "patch"));
+    } else if kind.is_told {
+        needed.push(of_kind("status", "patch"));
+        if !kind.left_finalizers.is_empty() {
+            needed.push(of_kind("", "patch"));
+        }
+    }
+    needed
+}
+
+/// Additional permissions for objects that are [stored in another version](MachineTypes::stored): the authority of the webhook
+/// that converts them, and the definitions that trust it.
+pub fn needed_for_conversion(flags: &Flags, types: &MachineTypes) -> Vec<Permission> {
+    let serving = &flags.webhook_serving;
+    let is_served = flags.enables(MACHINE_CONTROLLER) && serving.port().is_some() && !flags.misc.dry_run;
+    if types.stored.is_none() || !is_served {
+        return Vec::new();
+    }
+    let of_definitions = |verbs: &[&'static str]| -> Vec<Permission> {
+        let needed_for = "the authority of the webhook for conversions";
+        let group = "apiextensions.k8s.io";
+        let on = |name: String| {
+            let permission = |verb: &&'static str| {
+                Permission::new(group, "customresourcedefinitions", verb, needed_for).on(name.clone())
+            };
+            verbs.iter().map(permission).collect::<Vec<_>>()
+        };
+        definitions_of(types).into_iter().flat_map(on).collect()
+    };
+    if serving.has_certificates() {
+        return of_definitions(&["list", "watch"]);
+    }
+    let secret = authority_secret(flags);
+    let of_secret = |verb| {
+        Permission::new("", "secrets", verb, "the authority of the webhook for conversions")
+            .in_namespace(secret.namespace.clone())
+    };
+    // RBAC cannot restrict the creation of objects by name.
+    let mut needed = vec![of_secret("create")];
+    needed.extend(["get", "list", "watch", "update"].map(|verb| of_secret(verb).on(secret.name.clone())));
+    needed.extend(of_definitions(&["list", "watch", "patch"]));
+    needed
+}
+
+/// The Secret with the authority of the webhook. It is beside the Lease, in the daemon's namespace.
+pub(crate) fn authority_secret(flags: &Flags) -> SecretName {
+    let election = &flags.leader_election;
+    SecretName {
+        namespace: election.resource_namespace.clone(),
+        name: format!("{}-webhook-ca", election.resource_name),
+    }
+}
+
+/// The names of the definitions of a provider's kinds.
+pub(crate) fn definitions_of(types: &MachineTypes) -> Vec<String> {
+    let Kinds { group, machine, cluster, .. } = types.kinds;
+    let of_machines = [machine, cluster]
+        .into_iter()
+        .flat_map(|kind| [kind.plural.to_owned(), format!("{}templates", kind.kind.to_ascii_lowercase())]);
+    let further = (types.further)().into_iter().map(|kind| kind.kind.plural.to_owned());
+    of_machines.chain(further).map(|plural| format!("{plural}.{group}")).collect()
 }
 
 /// What the machine controller does only in the namespace that it works on.
@@ -245,188 +341,4 @@ fn serving(flags: &Flags) -> Vec<Permission> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use cloudprovider::machines::Kind;
-
-    use super::*;
-
-    fn texts(args: &[&str]) -> Vec<String> {
-        let flags = crate::flags::parse(["ccm"].iter().chain(args)).expect("good flags");
-        needed(&flags).iter().map(ToString::to_string).collect()
-    }
-
-    fn given(args: &[&str]) -> Vec<Permission> {
-        given_to_accounts(&crate::flags::parse(["ccm"].iter().chain(args)).expect("good flags"))
-    }
-
-    #[test]
-    fn only_what_the_flags_ask_for() {
-        let all = texts(&[]);
-        for text in [
-            "list nodes",
-            "patch nodes/status",
-            "delete nodes",
-            "list services",
-            "watch services",
-            "patch services/status",
-            "get leases.coordination.k8s.io in kube-node-lease",
-            "create events",
-            "create leases.coordination.k8s.io in kube-system",
-            "update leases.coordination.k8s.io \"cloud-controller-manager\" in kube-system",
-            "create subjectaccessreviews.authorization.k8s.io",
-            "get configmaps \"extension-apiserver-authentication\" in kube-system",
-        ] {
-            assert!(all.iter().any(|known| known == text), "{text} in {all:#?}");
-        }
-        let migrating = texts(&["--enable-leader-migration"]);
-        for verb in ["get", "update", "watch"] {
-            let second = format!(
-                "{verb} leases.coordination.k8s.io \"cloud-provider-extraction-migration\" in kube-system"
-            );
-            assert!(migrating.contains(&second) && !all.contains(&second), "{migrating:#?}");
-        }
-        let few = texts(&["--leader-elect=false", "--secure-port=0", "--controllers=cloud-node"]);
-        assert_eq!(
-            few,
-            [
-                "list nodes",
-                "watch nodes",
-                "patch nodes",
-                "patch nodes/status",
-                "create events",
-                "patch events",
-            ]
-        );
-        let accounts = texts(&["--use-service-account-credentials"]);
-        let more: Vec<_> = accounts.iter().filter(|text| !all.contains(text)).collect();
-        assert_eq!(
-            more,
-            [
-                "get serviceaccounts \"node-controller\" in kube-system",
-                "create serviceaccounts in kube-system",
-                "create serviceaccounts/token \"node-controller\" in kube-system",
-                "get leases.coordination.k8s.io in kube-node-lease for the service account kube-system/node-controller",
-                "get serviceaccounts \"service-controller\" in kube-system",
-                "create serviceaccounts/token \"service-controller\" in kube-system",
-                "get serviceaccounts \"route-controller\" in kube-system",
-                "create serviceaccounts/token \"route-controller\" in kube-system",
-            ]
-        );
-        let fewer: Vec<_> = all.iter().filter(|text| !accounts.contains(text)).collect();
-        assert_eq!(
-            fewer,
-            [
-                "patch nodes",
-                "patch nodes/status",
-                "delete nodes",
-                "get leases.coordination.k8s.io in kube-node-lease",
-                "patch services/status",
-            ]
-        );
-        let dry = texts(&["--use-service-account-credentials", "--dry-run"]);
-        assert_eq!(dry, texts(&["--dry-run"]), "as itself");
-        let writes: Vec<_> = dry.iter().filter(|text| !text.contains("reviews")).collect();
-        assert!(
-            writes.iter().all(|text| ["get ", "list ", "watch "].iter().any(|verb| text.starts_with(verb))),
-            "{dry:#?}"
-        );
-        assert!(dry.iter().all(|text| all.contains(text)), "{dry:#?}");
-        let own = "--use-service-account-credentials";
-        assert_eq!(given(&[own]).len(), 11);
-        assert_eq!(given(&[own, "--configure-cloud-routes=false"]).len(), 8);
-        assert_eq!(given(&[own, "--controllers=cloud-node"]).len(), 4);
-        assert!(
-            given(&[]).is_empty() && given(&["--use-service-account-credentials", "--dry-run"]).is_empty()
-        );
-        for asked in [all, accounts] {
-            let once: BTreeSet<&String> = asked.iter().collect();
-            assert_eq!(once.len(), asked.len(), "nothing is asked for twice: {asked:#?}");
-        }
-    }
-
-    #[test]
-    fn what_a_provider_does_with_services() {
-        let map = cloudprovider::ConfigMapName { namespace: "kube-system".into(), name: "kubevip".into() };
-        let needs = ServiceAccessNeeds { claims: true, changes: true, config_maps: vec![map] };
-        let texts = |needs: &ServiceAccessNeeds, args: &[&str]| -> Vec<String> {
-            let flags = crate::flags::parse(["ccm"].iter().chain(args)).expect("good flags");
-            needed_for_service_access(&flags, needs).iter().map(ToString::to_string).collect()
-        };
-        let own = texts(&needs, &[]);
-        assert_eq!(
-            own,
-            [
-                "list ipaddresses.networking.k8s.io",
-                "get ipaddresses.networking.k8s.io",
-                "create ipaddresses.networking.k8s.io",
-                "patch ipaddresses.networking.k8s.io",
-                "delete ipaddresses.networking.k8s.io",
-                "patch services",
-                "list configmaps \"kubevip\" in kube-system",
-                "watch configmaps \"kubevip\" in kube-system",
-            ]
-        );
-        let accounts = texts(&needs, &["--use-service-account-credentials"]);
-        let of_account = accounts.iter().filter(|text| text.ends_with("kube-system/service-controller"));
-        assert_eq!(of_account.count(), 4, "{accounts:#?}");
-        let dry = texts(&needs, &["--dry-run"]);
-        assert_eq!(dry, [&own[..2], &own[6..]].concat());
-        assert!(texts(&ServiceAccessNeeds::default(), &[]).is_empty());
-    }
-
-    #[test]
-    fn what_machines_need() {
-        let kinds =
-            Kinds::new("v1", Kind::new("MyMachine", "mymachines"), Kind::new("MyCluster", "myclusters"));
-        let texts = |args: &[&str]| -> Vec<String> {
-            let flags = crate::flags::parse(["ccm"].iter().chain(args)).expect("good flags");
-            let core = needed(&flags)
-                .into_iter()
-                .filter(|one| one.group == "cluster.x-k8s.io" || one.resource == "secrets");
-            core.chain(needed_for_machines(&flags, &kinds)).map(|one| one.to_string()).collect()
-        };
-        assert!(texts(&[]).is_empty(), "the machine controller runs only if it is asked for");
-        let core = [
-            "list machines.cluster.x-k8s.io",
-            "watch machines.cluster.x-k8s.io",
-            "list clusters.cluster.x-k8s.io",
-            "watch clusters.cluster.x-k8s.io",
-            "get secrets",
-        ];
-        let own = [
-            "list mymachines",
-            "watch mymachines",
-            "get mymachines",
-            "patch mymachines",
-            "patch mymachines/status",
-            "list myclusters",
-            "watch myclusters",
-            "get myclusters",
-            "patch myclusters",
-            "patch myclusters/status",
-            "list mymachinetemplates",
-            "watch mymachinetemplates",
-            "patch mymachinetemplates/status",
-        ]
-        .map(|text| format!("{text}.infrastructure.cluster.x-k8s.io"));
-        let all: Vec<String> = core.map(str::to_owned).into_iter().chain(own).collect();
-        assert_eq!(texts(&["--controllers=*,machine-controller"]), all);
-        let one = texts(&["--controllers=machine-controller", "--namespace=team-a"]);
-        assert_eq!(one, all.iter().map(|text| format!("{text} in team-a")).collect::<Vec<_>>());
-        let dry = texts(&["--controllers=machine-controller", "--dry-run"]);
-        assert!(dry.len() == 13 && !dry.iter().any(|text| text.starts_with("patch")), "{dry:#?}");
-        let account = texts(&["--controllers=machine-controller", "--use-service-account-credentials"]);
-        let of_account =
-            account.iter().filter(|text| text.ends_with("kube-system/machine-controller")).count();
-        assert_eq!(of_account, all.len() + 2, "events too: {account:#?}");
-    }
-
-    #[test]
-    fn of_secrets_those_that_are_named() {
-        let name = SecretName { namespace: "vault".into(), name: "vc".into() };
-        let texts: Vec<_> = needed_for_secrets(&[name]).iter().map(ToString::to_string).collect();
-        assert_eq!(texts, ["list secrets \"vc\" in vault", "watch secrets \"vc\" in vault"]);
-    }
-}
+mod tests;

@@ -6,9 +6,7 @@ mod report;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use clap::Args;
-use cloudprovider::{
-    CHECK_NODE_NAME, CloudProvider, InstanceLookup, NodeIdentity, Registry, machines::Kinds,
-};
+use cloudprovider::{CHECK_NODE_NAME, CloudProvider, InstanceLookup, Registry, machines::Kinds};
 use component::{api_client::describe, files::FilesRead};
 use futures::FutureExt as _;
 use kube::Client;
@@ -18,6 +16,7 @@ use crate::{
     cloud::{self, Cloud},
     cloud_config::{CloudConfig, Reading},
     controllers::{machine, route::ClusterCidrs},
+    daemon,
     flags::{Flags, MACHINE_CONTROLLER, ROUTE_CONTROLLER},
     nodes::{self, Node},
     permissions::Permission,
@@ -26,6 +25,9 @@ pub use report::{Finding, Report, Verdict};
 
 /// Timeout for one request to the API server.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+
+/// What concerns the configuration of a provider.
+const CONFIGURATION: &str = "cloud configuration";
 
 /// What concerns the machine controller.
 const MACHINES: &str = "machines";
@@ -63,36 +65,69 @@ pub async fn check(flags: &Flags, registry: &Registry) -> Report {
         report.works("flags", "every value can be used");
     }
     let provider = provider(flags, registry, &mut report);
-    let for_cloud = provider.as_deref().map(|provider| {
-        let secrets = permissions::for_secrets(provider).into_iter();
-        let services = permissions::for_services(flags, provider);
-        secrets.chain(services).chain(permissions::for_machines(flags, provider)).collect()
-    });
-    let for_cloud = for_cloud.unwrap_or_default();
-    let runs_machines = flags.enables(MACHINE_CONTROLLER);
-    let kinds = provider.as_deref().filter(|_| runs_machines).map(cloud::machine_kinds_of);
-    let nodes = check_api_server(flags, for_cloud, kinds.flatten(), &mut report).await;
-    if let (Some(None), Some(provider)) = (kinds, &provider) {
-        let name = provider.name();
-        report.warning(
-            MACHINES,
-            format!("{name} does not support machines, so {MACHINE_CONTROLLER} does not run"),
-        );
+    let others = machine_providers(flags, registry, &mut report);
+    let of_main = provider.iter().filter(|_| flags.served_machines().of_main);
+    let served: Vec<_> = of_main.chain(&others).cloned().collect();
+    let mut for_cloud = Vec::new();
+    for all in provider.iter().chain(&others) {
+        for_cloud.extend(permissions::for_secrets(&**all));
     }
+    for_cloud.extend(provider.iter().flat_map(|provider| permissions::for_services(flags, &**provider)));
+    for_cloud
+        .extend(served.iter().flat_map(|provider| permissions::for_machines(flags, &**provider, registry)));
+    let kinds: Vec<_> = served.iter().filter_map(|provider| cloud::machine_kinds_of(&**provider)).collect();
+    let nodes = check_api_server(flags, for_cloud, &kinds, &mut report).await;
+    check_machines(flags, &served, &mut report);
     match provider {
-        Some(provider) => check_cloud(flags, provider, nodes.as_deref(), &mut report).await,
+        Some(provider) => check_cloud(flags, provider, Served::Nodes(nodes.as_deref()), &mut report).await,
+        None if flags.cloud_provider().is_none() && !flags.machine_providers().is_empty() => {}
         None => report.skipped("cloud", "there is no provider to ask"),
+    }
+    for provider in others {
+        check_cloud(flags, provider, Served::Machines, &mut report).await;
     }
     report
 }
 
+/// Whether these providers, whose machines are to be served, have some, and no kind twice.
+fn check_machines(flags: &Flags, served: &[Arc<dyn CloudProvider>], report: &mut Report) {
+    let is_main = |name: &str| flags.cloud_provider() == Some(name);
+    let mut kinds = Vec::new();
+    for provider in served {
+        let name = provider.name();
+        match cloud::machine_kinds_of(&**provider) {
+            Some(found) => kinds.push((name, found)),
+            None if is_main(name) && !flags.served_machines().is_main_named => report.warning(
+                MACHINES,
+                format!("{name} does not support machines, so {MACHINE_CONTROLLER} does not run"),
+            ),
+            None => report.failed(MACHINES, daemon::no_machines(name)),
+        }
+    }
+    if let Some(fault) = daemon::fault_of_kinds(kinds) {
+        report.failed(MACHINES, fault);
+    }
+}
+
+/// The providers of `--machine-provider` that are not the one of `--cloud-provider`.
+fn machine_providers(flags: &Flags, registry: &Registry, report: &mut Report) -> Vec<Arc<dyn CloudProvider>> {
+    let others = flags.served_machines().others;
+    others.iter().filter_map(|one| read(&CloudConfig::of_machines(one, registry), report)).collect()
+}
+
 fn provider(flags: &Flags, registry: &Registry, report: &mut Report) -> Option<Arc<dyn CloudProvider>> {
-    const WHAT: &str = "cloud configuration";
-    if flags.generic.cloud_provider.is_empty() {
-        report.skipped(WHAT, "--cloud-provider does not say which provider");
+    if flags.cloud_provider().is_none() {
+        if flags.machine_providers().is_empty() {
+            report.skipped(CONFIGURATION, "--cloud-provider does not say which provider");
+        }
         return None;
     }
-    let cloud_config = CloudConfig::new(flags, registry);
+    read(&CloudConfig::new(flags, registry), report)
+}
+
+/// Makes a provider from its configuration.
+fn read(cloud_config: &CloudConfig, report: &mut Report) -> Option<Arc<dyn CloudProvider>> {
+    const WHAT: &str = CONFIGURATION;
     // A provider's factory that panics must not end the report.
     let read =
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| cloud_config.read(&FilesRead::new())));
@@ -102,7 +137,7 @@ fn provider(flags: &Flags, registry: &Registry, report: &mut Report) -> Option<A
     };
     match &outcome {
         Ok(_) => {
-            let read = match (&flags.generic.cloud_config, warnings.len()) {
+            let read = match (cloud_config.path(), warnings.len()) {
                 (Some(path), 0) => format!("{} is good", path.display()),
                 (Some(path), 1) => format!("{} can be used; one thing in it is to look at", path.display()),
                 (Some(path), count) => {
@@ -125,7 +160,7 @@ fn provider(flags: &Flags, registry: &Registry, report: &mut Report) -> Option<A
 async fn check_api_server(
     flags: &Flags,
     for_cloud: Vec<Permission>,
-    kinds: Option<Kinds>,
+    kinds: &[Kinds],
     report: &mut Report,
 ) -> Option<Vec<Arc<Node>>> {
     let (client, url) = match tools::connect(flags).await {
@@ -150,15 +185,22 @@ async fn check_api_server(
         }
     }
     permissions::check(flags, for_cloud, &client, report).await;
-    if let Some(kinds) = kinds {
-        check_kinds(&client, &kinds, report).await;
+    for kinds in kinds {
+        check_kinds(flags, &client, kinds, report).await;
     }
+    // Without a provider for Nodes there is no right to list them.
+    flags.cloud_provider()?;
     list_nodes(client).await
 }
 
-/// Whether the API server serves what the machine controller needs.
-async fn check_kinds(client: &Client, kinds: &Kinds, report: &mut Report) {
-    match tokio::time::timeout(ANSWER_WITHIN, machine::served_kinds(client, kinds)).await {
+/// Whether the API server serves what the machine controller needs, and can convert it.
+async fn check_kinds(flags: &Flags, client: &Client, kinds: &Kinds, report: &mut Report) {
+    let namespace = Some(flags.controllers.machine.namespace.as_str()).filter(|name| !name.is_empty());
+    let asked = async {
+        let version = machine::served_kinds(client, kinds).await?;
+        machine::read_one_of_each(client, kinds, namespace).await.map(|()| version)
+    };
+    match tokio::time::timeout(ANSWER_WITHIN, asked).await {
         Ok(Ok(version)) => {
             let (machine, cluster) = (kinds.machine.kind, kinds.cluster.kind);
             report.works(MACHINES, format!("{machine}, {cluster} and Cluster API's {version} are served"));
@@ -184,21 +226,40 @@ async fn list_nodes(client: Client) -> Option<Vec<Arc<Node>>> {
     Some(listed.ok()?.ok()?.into_iter().map(Arc::new).collect())
 }
 
+/// What a provider is there for.
+#[derive(Clone, Copy)]
+enum Served<'a> {
+    /// These Nodes, if they can be listed.
+    Nodes(Option<&'a [Arc<Node>]>),
+    /// Machines alone.
+    Machines,
+}
+
 async fn check_cloud(
     flags: &Flags,
     provider: Arc<dyn CloudProvider>,
-    nodes: Option<&[Arc<Node>]>,
+    served: Served<'_>,
     report: &mut Report,
 ) {
     let name = provider.name().to_owned();
-    let starting = std::panic::AssertUnwindSafe(tools::start_cloud(provider, flags)).catch_unwind();
+    let starting =
+        std::panic::AssertUnwindSafe(tools::start_cloud(provider, flags, matches!(served, Served::Nodes(_))))
+            .catch_unwind();
     let started = match starting.await {
         Ok(Ok(started)) => started,
         Ok(Err(why)) => return report.failed("cloud", format!("{name} does not start: {why}")),
         Err(_) => return report.failed("cloud", format!("{name} panicked while it started")),
     };
-    check_look_ups(&name, &started, nodes, report).await;
-    check_routes(&name, flags, &started, report).await;
+    match served {
+        Served::Nodes(nodes) => {
+            check_look_ups(&name, &started, nodes, report).await;
+            check_routes(&name, flags, &started, report).await;
+        }
+        Served::Machines if started.has_instances() => {
+            check_look_ups(&name, &started, Some(&[]), report).await;
+        }
+        Served::Machines => report.works("cloud", format!("{name} started")),
+    }
     started.stop().await;
 }
 
@@ -227,7 +288,7 @@ async fn check_look_ups(name: &str, started: &Cloud, nodes: Option<&[Arc<Node>]>
     }
     let (foreign, ours): (Vec<_>, Vec<_>) =
         nodes.unwrap_or_default().iter().cloned().partition(|node| tools::is_foreign(started, node));
-    let asked: Vec<_> = ours.iter().cloned().chain([nobody()]).collect();
+    let asked: Vec<_> = ours.iter().cloned().chain([Arc::new(Node::of_nobody())]).collect();
     let mut answers = tools::look_up(started, &asked).await;
     let about_nobody = answers.pop();
     let (mut present, mut absent, mut unknown) = (0, Vec::new(), BTreeMap::<_, Vec<_>>::new());
@@ -307,17 +368,6 @@ async fn check_look_ups(name: &str, started: &Cloud, nodes: Option<&[Arc<Node>]>
 fn shown(names: &[&str]) -> String {
     let more = if names.len() > NAMES_SHOWN { ", ..." } else { "" };
     format!("{}{more}", names.iter().take(NAMES_SHOWN).copied().collect::<Vec<_>>().join(", "))
-}
-
-/// A Node that does not exist. If the provider reports its instance as absent, the provider can see all of
-/// its machines.
-fn nobody() -> Arc<Node> {
-    let identity = NodeIdentity {
-        name: CHECK_NODE_NAME.to_owned(),
-        system_uuid: Some(uuid::Uuid::new_v4().to_string()),
-        ..NodeIdentity::default()
-    };
-    Arc::new(Node { identity, ..Node::default() })
 }
 
 #[cfg(test)]

@@ -165,6 +165,9 @@ pub struct NodeCondition {
     pub message: String,
 }
 
+/// The words before the names of what is not a Node.
+const KINDS_WITH_NAMES: [&str; 2] = ["machine", "service"];
+
 /// Explains the Node of this name.
 ///
 /// # Errors
@@ -176,10 +179,13 @@ pub async fn explain(flags: &Flags, registry: &Registry, name: &str) -> anyhow::
     let (client, url) = tools::connect(flags).await.map_err(|why| anyhow!(why))?;
     let node = match nodes::read_node(client.clone(), name).await {
         Ok(Some(node)) => Arc::new(node),
+        Ok(None) if KINDS_WITH_NAMES.contains(&name) => {
+            bail!("there is no Node {name:?}; for a {name} give its name too: explain {name} NAMESPACE/NAME")
+        }
         Ok(None) => bail!("there is no Node {name:?}{}", similar(client, name).await),
         Err(error) => bail!("the API server at {url} does not give Node {name:?}: {}", describe(&error)),
     };
-    let cloud = tools::start_cloud(provider, flags)
+    let cloud = tools::start_cloud(provider, flags, true)
         .await
         .map_err(|why| anyhow!("cloud provider {provider_name} does not start: {why}"))?;
     let is_foreign = tools::is_foreign(&cloud, &node);

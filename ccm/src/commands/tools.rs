@@ -38,20 +38,30 @@ pub enum Output {
     Json,
 }
 
-/// Starts a provider. It runs until the last clone of the returned [`Cloud`] is dropped.
+/// Starts a provider, for the Services of the cluster too unless its machines alone are served. It runs until the last clone of the returned [`Cloud`] is dropped.
 ///
 /// # Errors
 /// The provider's error when it fails to start.
-pub(super) async fn start_cloud(provider: Arc<dyn CloudProvider>, flags: &Flags) -> Result<Cloud, String> {
+pub(super) async fn start_cloud(
+    provider: Arc<dyn CloudProvider>,
+    flags: &Flags,
+    has_services: bool,
+) -> Result<Cloud, String> {
     let stop = CancellationToken::new();
     let mut context = StartContext::new(stop, &flags.generic.cluster_name)
+        .with_namespace(&flags.leader_election.resource_namespace)
         .with_takeover_after(flags.leader_election.takeover_after());
+    if !has_services {
+        context = context.without_services();
+    }
     // Without an API server there are no Secrets. The provider reports that if its configuration names one.
     if let Ok((client, _)) = connect(flags).await {
         // Nothing can be written outside of a leader's term.
-        let services = ClusterServices::new(client.clone(), client.clone(), ServiceStore::new());
-        context =
-            context.with_secrets(Arc::new(ClusterSecrets::new(client))).with_services(Arc::new(services));
+        if has_services {
+            let services = ClusterServices::new(client.clone(), client.clone(), ServiceStore::new());
+            context = context.with_services(Arc::new(services));
+        }
+        context = context.with_secrets(Arc::new(ClusterSecrets::new(client)));
     }
     let metrics = CloudMetrics::unregistered().map_err(|error| error.to_string())?;
     let waits_for = format!("cloud provider {} to start", provider.name());

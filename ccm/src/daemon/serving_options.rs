@@ -44,6 +44,7 @@ impl From<&Flags> for ServingOptions {
                 tls_cert_file,
                 tls_private_key_file,
                 tls_sni_cert_key,
+                flags: "",
             },
             tls: TlsOptions {
                 tls_min_version,

@@ -174,6 +174,13 @@ pub(super) fn warning(list: &[String]) -> Option<String> {
     Some(format!("--controllers: no controller runs; there are {names}"))
 }
 
+/// The canonical names of the controllers that the list names, `*` left out.
+pub(super) fn names(list: &[String]) -> impl Iterator<Item = &str> {
+    list.iter()
+        .map(|name| canonical_name(name))
+        .filter(|name| CONTROLLERS.iter().any(|known| known.name == *name))
+}
+
 /// Whether the list enables the controller of this canonical name: the first exact `name` or `-name` decides, else a
 /// `*` anywhere, unless the controller is disabled by default.
 pub(super) fn enables(list: &[String], controller: &str) -> bool {

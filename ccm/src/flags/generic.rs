@@ -25,7 +25,7 @@ const WATCH_BASED_ROUTES: &str = "CloudControllerManagerWatchBasedRoutesReconcil
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Generic flags")]
 pub struct GenericFlags {
-    /// The provider for cloud services; needed.
+    /// The provider for cloud services; needed, unless --machine-provider is given.
     #[arg(long, default_value = "", hide_default_value = true, value_name = "NAME")]
     pub cloud_provider: String,
 
@@ -132,9 +132,6 @@ pub(super) const NOTES: &[Note] = &[
 impl GenericFlags {
     pub(super) fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
-        if self.cloud_provider.is_empty() {
-            faults.push("--cloud-provider cannot be empty".to_owned());
-        }
         if self.kube_api_qps.is_some_and(|qps| !qps.is_finite() || (qps > 0.0 && qps < LEAST_QPS)) {
             faults.push(format!(
                 "--kube-api-qps must be a number, at least {LEAST_QPS} or negative for no limit"

@@ -261,7 +261,6 @@ fn one_warning_for_what_has_no_effect() {
             &["--concurrent-node-status-updates=0", "--concurrent-node-status-updates=4"],
             "--concurrent-node-status-updates has no effect here",
         ),
-        (&["--webhook-bind-address=::"], "--webhook-bind-address has no effect here"),
         (&["--tls-cipher-suites=TLS_RSA_WITH_RC4_128_SHA"], "--tls-cipher-suites: not offered here"),
         (&["--tls-curve-preferences=25,29"], "--tls-curve-preferences: not offered here: 25"),
         (

@@ -1,11 +1,12 @@
-//! Webhooks: upstream's framework can host those of a provider. No provider here has one, so nothing is served.
+//! Webhooks: upstream's framework can host those of a provider. Here one is served where it is needed: the one that converts
+//! objects between the versions of a provider's machines.
 
 use std::{net::IpAddr, path::PathBuf};
 
 use clap::{ArgAction, Args};
 use component::{
     command_line::{
-        notes::{Note, no_effect},
+        notes::{Note, differs, no_effect},
         tls,
         values::{boolean, int32_list, integer, ip, list, named_certificate, path},
     },
@@ -16,12 +17,12 @@ use component::{
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Webhook flags")]
 pub struct WebhookFlags {
-    /// Webhooks to serve; no provider here has any.
+    /// Webhooks to serve; no provider here has one with a name.
     #[arg(long, default_value = "", hide_default_value = true, value_name = "LIST", value_parser = list)]
     pub webhooks: std::vec::Vec<String>,
 }
 
-/// Where they would be served.
+/// Where they are served.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Webhook serving flags")]
 pub struct WebhookServingFlags {
@@ -29,7 +30,7 @@ pub struct WebhookServingFlags {
     #[arg(id = "webhook-bind-address", long = "webhook-bind-address", default_value = "0.0.0.0", value_name = "IP", value_parser = ip)]
     pub bind_address: IpAddr,
 
-    /// Port for webhooks.
+    /// Port for webhooks; 0 to serve none.
     #[arg(id = "webhook-secure-port", long = "webhook-secure-port", default_value = "10260", value_name = "PORT", value_parser = integer)]
     pub secure_port: i64,
 
@@ -37,7 +38,8 @@ pub struct WebhookServingFlags {
     #[arg(id = "webhook-disable-http2-serving", long = "webhook-disable-http2-serving", default_value = "false", value_name = "BOOL", action = ArgAction::Set, value_parser = boolean)]
     pub disable_http2_serving: bool,
 
-    /// Folder of the self-signed certificate for webhooks.
+    /// Folder of the self-signed certificate for webhooks: cloud-controller-manager-webhook.crt and .key. Without a folder and
+    /// a file, an authority in a Secret signs one.
     #[arg(id = "webhook-cert-dir", long = "webhook-cert-dir", default_value = "", hide_default_value = true, value_name = "FOLDER", value_parser = path)]
     pub cert_dir: std::option::Option<PathBuf>,
 
@@ -72,20 +74,17 @@ pub struct WebhookServingFlags {
     pub tls_sni_cert_key: Vec<NamedCertificate>,
 }
 
-const NONE: &str = "no provider here has a webhook, so none is served";
-
 pub(super) const NOTES: &[Note] = &[
-    no_effect("webhooks", NONE),
-    no_effect("webhook-bind-address", NONE),
-    no_effect("webhook-secure-port", NONE),
-    no_effect("webhook-disable-http2-serving", NONE),
-    no_effect("webhook-cert-dir", NONE),
-    no_effect("webhook-tls-cert-file", NONE),
-    no_effect("webhook-tls-private-key-file", NONE),
-    no_effect("webhook-tls-cipher-suites", NONE),
-    no_effect("webhook-tls-curve-preferences", NONE),
-    no_effect("webhook-tls-min-version", NONE),
-    no_effect("webhook-tls-sni-cert-key", NONE),
+    no_effect("webhooks", "the webhook that converts objects has no name, and is served where it is needed"),
+    differs(
+        "webhook-secure-port",
+        "Served is the webhook that converts objects of machines between versions, where the machine controller is enabled and \
+         the provider has several versions (vSphere)",
+    ),
+    differs(
+        "webhook-cert-dir",
+        "Without it and --webhook-tls-cert-file, the daemon makes an authority and writes it into the definitions",
+    ),
 ];
 
 impl WebhookFlags {
@@ -102,7 +101,7 @@ impl WebhookFlags {
             .into_iter()
             .map(|name| {
                 format!(
-                    "{name:?} is not in the list of known webhooks (--webhooks; no provider here has any)"
+                    "{name:?} is not in the list of known webhooks (--webhooks; no provider here has one with a name)"
                 )
             })
             .collect()
@@ -118,11 +117,27 @@ impl WebhookServingFlags {
                 self.secure_port
             ));
         }
+        if self.tls_cert_file.is_some() != self.tls_private_key_file.is_some() {
+            faults.push(
+                "--webhook-tls-cert-file and --webhook-tls-private-key-file must be given together"
+                    .to_owned(),
+            );
+        }
         if self.secure_port == secure_port && secure_port != 0 {
             faults.push("--webhook-secure-port cannot be the same value as --secure-port".to_owned());
         }
         let curves = self.tls_curve_preferences.as_deref().unwrap_or_default();
         faults.extend(tls::faults("webhook-", &self.tls_cipher_suites, curves, &self.tls_min_version));
         faults
+    }
+
+    /// The port, `None` where nothing is to be served.
+    pub fn port(&self) -> Option<u16> {
+        u16::try_from(self.secure_port).ok().filter(|port| *port != 0)
+    }
+
+    /// Whether the certificates come from files. Otherwise an authority of our own signs one.
+    pub fn has_certificates(&self) -> bool {
+        self.cert_dir.is_some() || self.tls_cert_file.is_some() || !self.tls_sni_cert_key.is_empty()
     }
 }

@@ -5,7 +5,7 @@ use cloudprovider::MachineTypes;
 use component::{program::Program, yaml};
 use serde_json::{Value, json};
 
-use super::{CloudConfig, ManifestOptions, NAME, labels, options::CONFIG_KEY};
+use super::{CloudConfig, MachineOptions, ManifestOptions, NAME, labels, options::CONFIG_KEY};
 use crate::flags::MACHINE_CONTROLLER;
 
 /// The label by which `clusterctl` finds what belongs to a provider.
@@ -28,7 +28,11 @@ impl ManifestOptions {
             name: format!("{NAME}-{provider}"),
             replicas: Some(1),
             host_network: false,
-            machines: Some(machines),
+            machines: vec![MachineOptions {
+                provider: provider.to_owned(),
+                types: machines,
+                cloud_config: CloudConfig::None,
+            }],
             arguments: vec![
                 format!("--controllers={MACHINE_CONTROLLER}"),
                 format!("--leader-elect-resource-namespace={namespace}"),
@@ -114,7 +118,7 @@ mod tests {
             let provider = FakeCloud::new().with_machines().provider();
             provider.machines().map(DynMachines::schemas).expect("machines")
         };
-        ManifestOptions::for_clusterctl("fake", MachineTypes { kinds, schemas })
+        ManifestOptions::for_clusterctl("fake", MachineTypes::new(kinds, schemas))
             .clusterctl_components()
             .expect("good options")
     }
@@ -134,6 +138,10 @@ mod tests {
         let pod = &deployment["spec"]["template"]["spec"];
         assert_eq!(pod["containers"][0]["name"], "manager");
         assert!(pod["affinity"].get("nodeAffinity").is_none() && pod.get("hostNetwork").is_none(), "{pod}");
+        // Pods without a port of their node may share it, and need no place of an old one.
+        assert_eq!(deployment["spec"]["strategy"], json!({"type": "RollingUpdate"}));
+        let apart = &pod["affinity"]["podAntiAffinity"];
+        assert!(apart.get("requiredDuringSchedulingIgnoredDuringExecution").is_none(), "{apart}");
         let [secret] = of_kind("Secret")[..] else { panic!("one Secret") };
         assert_eq!(secret["data"], json!({"cloud.conf": "${FAKE_CONFIG_B64}"}));
     }

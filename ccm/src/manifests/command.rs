@@ -1,27 +1,32 @@
 //! `cloud-controller-manager manifests`.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeSet, path::PathBuf};
 
 use clap::Args;
-use cloudprovider::{Registry, SecretName, ServiceAccessNeeds, decode_config};
+use cloudprovider::{Registry, SecretName, ServiceAccessNeeds};
 use component::{serving::is_always_allowed, yaml};
 use serde_json::Value;
 
 use super::{
-    CONFIG_KEY, CONFIG_SECRET, CaObject, CloudConfig, ManifestOptions, MonitorAccess, NAME, content,
-    workload::CONFIG_FOLDER,
+    CONFIG_KEY, CONFIG_SECRET, CaObject, CloudConfig, MachineOptions, ManifestOptions, MonitorAccess, NAME,
+    content,
+    options::{CONFIG_FOLDER, config_folder},
 };
-use crate::flags::MACHINE_CONTROLLER;
+use crate::flags::{self, MACHINE_CONTROLLER, MachineProvider};
 
 /// Prints the deployment for these options as YAML, for `kubectl apply -f -`.
 #[derive(Args, Clone, Debug)]
 pub struct ManifestsCommand {
-    /// The provider for cloud services, as for the daemon's flag --cloud-provider.
-    #[arg(long, value_name = "NAME")]
+    /// The provider for cloud services, as for the daemon's flag --cloud-provider. Needed, unless --machine-provider is
+    /// given.
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "NAME")]
     pub provider: String,
+
+    /// A provider whose machines are served, as for the daemon's flag of that name: adds what --machines adds for it, and
+    /// mounts its configuration. FILE has that configuration: the output holds it, as the Secret `cloud-config-NAME`, with
+    /// the files beside it that it names. Without FILE, that Secret is not part of the output. Can be repeated.
+    #[arg(long, value_name = "NAME=FILE")]
+    pub machine_provider: Vec<String>,
 
     /// The container image with its tag. [default: cloud-controller-manager:VERSION]
     #[arg(long, value_name = "IMAGE")]
@@ -105,14 +110,15 @@ pub struct ManifestsCommand {
     pub machines: bool,
 
     /// Prints nothing but the definitions of the kinds of the provider's machines.
-    #[arg(long, requires = "machines")]
+    #[arg(long)]
     pub only_definitions: bool,
 
     /// Prints the file infrastructure-components.yaml of a repository for clusterctl: the machine controller alone, in a
     /// namespace of its own. The provider's configuration is a variable, such as `LIBVIRT_CONFIG_B64`.
     #[arg(long, conflicts_with_all = [
-        "namespace", "name", "replicas", "config_secret", "config_map", "config_key", "cloud_config", "secret",
+        "namespace", "name", "replicas", "machine_provider", "config_secret", "config_map", "config_key", "cloud_config", "secret",
         "no_cloud_config", "api_server", "no_host_network", "host_network_admin", "service_monitor", "machines",
+        "only_definitions",
     ])]
     pub for_clusterctl: bool,
 
@@ -133,23 +139,18 @@ impl ManifestsCommand {
         }
         let (options, warnings) = self.options(registry)?;
         let rendered = if self.only_definitions { options.definitions() } else { options.render() };
-        if registry.names().any(|known| known == self.provider) {
+        if self.provider.is_empty() || registry.names().any(|known| known == self.provider) {
             return Ok((yaml::stream(&rendered?), warnings));
         }
-        let mut faults = vec![self.unknown_provider(registry)];
+        let mut faults = vec![unknown_provider("--provider", &self.provider, registry)];
         faults.extend(rendered.err().into_iter().flatten());
         Err(faults)
-    }
-
-    fn unknown_provider(&self, registry: &Registry) -> String {
-        let known: Vec<_> = registry.names().collect();
-        format!("--provider: unknown cloud provider {:?} (known: {})", self.provider, known.join(", "))
     }
 
     /// What `clusterctl` installs.
     fn components(&self, registry: &Registry) -> Result<Vec<Value>, Vec<String>> {
         if !registry.names().any(|known| known == self.provider) {
-            return Err(vec![self.unknown_provider(registry)]);
+            return Err(vec![unknown_provider("--provider", &self.provider, registry)]);
         }
         let Some(machines) = registry.machines(&self.provider) else {
             return Err(vec![format!(
@@ -157,6 +158,9 @@ impl ManifestsCommand {
                 self.provider
             )]);
         };
+        if let Some(fault) = machine_controller_fault(Some("--for-clusterctl"), &self.set) {
+            return Err(vec![fault]);
+        }
         let mut options = ManifestOptions::for_clusterctl(&self.provider, machines);
         if let Some(image) = &self.image {
             options.image.clone_from(image);
@@ -170,7 +174,10 @@ impl ManifestsCommand {
         let (mut faults, mut warnings) = (Vec::new(), Vec::new());
         let mut host_network_admin = self.host_network_admin;
         if self.provider.is_empty() {
-            faults.push("--provider cannot be empty".to_owned());
+            faults.extend(self.faults_without_provider());
+        }
+        if self.only_definitions && !self.machines && self.machine_provider.is_empty() {
+            faults.push("--only-definitions needs --machines or --machine-provider".to_owned());
         }
         let (mut secrets, mut service_access) = (BTreeSet::new(), ServiceAccessNeeds::default());
         for text in &self.secret {
@@ -189,37 +196,24 @@ impl ManifestsCommand {
             parsed
         });
         let cloud_config = match &self.cloud_config {
-            Some(path) => match read_text(path) {
-                Ok((text, oddity)) => {
-                    let told = |warning: &str| format!("--cloud-config {}: {warning}", path.display());
-                    warnings.extend(oddity.map(told));
-                    let mut files = BTreeMap::new();
-                    // That there is no such provider is reported elsewhere.
-                    if registry.names().any(|known| known == self.provider) {
-                        match content::read(&text, path, &self.provider, registry) {
-                            Ok(wanted) => {
-                                secrets.extend(wanted.secrets);
-                                host_network_admin |= wanted.changes_host_network;
-                                service_access = wanted.service_access;
-                                files = wanted.files;
-                                warnings.extend(wanted.warnings.iter().map(|warning| told(warning)));
-                                warnings.extend(wanted.elsewhere.iter().map(|file| elsewhere(path, file)));
-                            }
-                            Err(fault) => faults.push(format!(
-                                "--cloud-config {}: {fault} ({CONFIG_FOLDER} is where the pods will have it, with \
-                                 the files that are beside it here)",
-                                path.display()
-                            )),
-                        }
+            Some(path) => {
+                let option = format!("--cloud-config {}", path.display());
+                let of = (&*self.provider, registry);
+                match content::embed(&option, path, of, CONFIG_SECRET.to_owned(), CONFIG_FOLDER) {
+                    Ok(embedded) => {
+                        secrets.extend(embedded.wanted.secrets);
+                        host_network_admin |= embedded.wanted.changes_host_network;
+                        service_access = embedded.wanted.service_access;
+                        warnings.extend(embedded.warnings);
+                        embedded.cloud_config
                     }
-                    CloudConfig::Content { secret: CONFIG_SECRET.to_owned(), text, files }
+                    Err(fault) => {
+                        faults.push(fault);
+                        CloudConfig::None
+                    }
                 }
-                Err(why) => {
-                    faults.push(format!("--cloud-config {}: {why}", path.display()));
-                    CloudConfig::None
-                }
-            },
-            None if self.no_cloud_config => CloudConfig::None,
+            }
+            None if self.no_cloud_config || self.provider.is_empty() => CloudConfig::None,
             None => match &self.config_map {
                 Some(name) => CloudConfig::ConfigMap { name: name.clone(), key: self.config_key.clone() },
                 None => CloudConfig::Secret {
@@ -239,11 +233,14 @@ impl ManifestsCommand {
                     .to_owned(),
             );
         }
-        // That there is no such provider is reported elsewhere.
-        let is_known = registry.names().any(|known| known == self.provider);
-        if self.machines && is_known && registry.machines(&self.provider).is_none() {
-            faults.push(format!("--machines: cloud provider {:?} has no machines", self.provider));
-        }
+        let machines = self.machine_options(registry, &mut secrets, &mut warnings);
+        let machines = machines.unwrap_or_else(|found| {
+            faults.extend(found);
+            Vec::new()
+        });
+        let option = (!self.machine_provider.is_empty()).then_some("--machine-provider");
+        let option = self.machines.then_some("--machines").or(option);
+        faults.extend(machine_controller_fault(option, &self.set));
         if !faults.is_empty() {
             return Err(faults);
         }
@@ -261,8 +258,9 @@ impl ManifestsCommand {
             );
         }
         let mut arguments: Vec<_> = self.set.iter().map(|flag| argument(flag)).collect();
-        if self.machines && !arguments.iter().any(|flag| flag.starts_with("--controllers=")) {
-            arguments.push(format!("--controllers=*,{MACHINE_CONTROLLER}"));
+        if !machines.is_empty() && !arguments.iter().any(|flag| flag.starts_with("--controllers=")) {
+            let others = if self.provider.is_empty() { "" } else { "*," };
+            arguments.push(format!("--controllers={others}{MACHINE_CONTROLLER}"));
         }
         let defaults = ManifestOptions::new(&self.provider);
         let options = ManifestOptions {
@@ -276,7 +274,7 @@ impl ManifestsCommand {
             cloud_config,
             secrets: secrets.into_iter().collect(),
             service_access,
-            machines: registry.machines(&self.provider).filter(|_| self.machines),
+            machines,
             arguments,
             image_pull_secrets: self.image_pull_secret.clone(),
             service_monitor: self.service_monitor,
@@ -287,13 +285,83 @@ impl ManifestsCommand {
     }
 }
 
-/// The text of a configuration, and what is odd about its encoding, if anything.
-fn read_text(path: &Path) -> Result<(String, Option<&'static str>), String> {
-    let bytes = std::fs::read(path).map_err(|error| format!("the file cannot be read: {error}"))?;
-    decode_config(&bytes).map_err(|error| error.to_string())
-}
-
+/// The providers and their machines.
 impl ManifestsCommand {
+    /// What is wrong where only machines are served.
+    fn faults_without_provider(&self) -> Vec<String> {
+        if self.machine_provider.is_empty() {
+            return vec!["--provider cannot be empty".to_owned()];
+        }
+        let of_provider = [
+            ("--cloud-config", self.cloud_config.is_some()),
+            ("--config-secret", self.config_secret.is_some()),
+            ("--config-map", self.config_map.is_some()),
+            ("--machines", self.machines),
+            ("--host-network-admin", self.host_network_admin),
+        ];
+        let given = of_provider.into_iter().filter(|(_, is_given)| *is_given);
+        given.map(|(option, _)| format!("{option} is for --provider, which is not given")).collect()
+    }
+
+    /// The providers whose machines are served: that of `--provider` with `--machines`, and those of `--machine-provider`.
+    fn machine_options(
+        &self,
+        registry: &Registry,
+        secrets: &mut BTreeSet<SecretName>,
+        warnings: &mut Vec<String>,
+    ) -> Result<Vec<MachineOptions>, Vec<String>> {
+        const OPTION: &str = "--machine-provider";
+        let mut named = flags::machine_providers(OPTION, &self.machine_provider)?;
+        if self.machines && !named.iter().any(|one| one.name == self.provider) {
+            named.insert(0, MachineProvider { name: self.provider.clone(), config: None });
+        }
+        let (mut all, mut faults) = (Vec::new(), Vec::new());
+        for MachineProvider { name, config } in named {
+            let is_main = name == self.provider;
+            let Some(types) = registry.machines(&name) else {
+                let is_known = registry.names().any(|known| known == name);
+                if is_known && is_main && self.machines {
+                    faults.push(format!("--machines: cloud provider {name:?} has no machines"));
+                } else if is_known {
+                    faults.push(format!("{OPTION}: cloud provider {name:?} has no machines"));
+                } else if !is_main {
+                    faults.push(unknown_provider(OPTION, &name, registry));
+                }
+                continue;
+            };
+            let secret = format!("{CONFIG_SECRET}-{name}");
+            let cloud_config = match config {
+                Some(file) if is_main => {
+                    let file = file.display();
+                    faults.push(format!(
+                        "{OPTION} {name}={file}: it is the provider of --provider too; expected {OPTION} {name} and \
+                         --cloud-config {file}"
+                    ));
+                    continue;
+                }
+                None if is_main => CloudConfig::None,
+                None => CloudConfig::Secret { name: secret, key: CONFIG_KEY.to_owned() },
+                Some(file) => {
+                    let option = format!("{OPTION} {name}={}", file.display());
+                    let folder = config_folder(Some(&name));
+                    match content::embed(&option, &file, (&name, registry), secret, &folder) {
+                        Ok(embedded) => {
+                            secrets.extend(embedded.wanted.secrets);
+                            warnings.extend(embedded.warnings);
+                            embedded.cloud_config
+                        }
+                        Err(fault) => {
+                            faults.push(fault);
+                            continue;
+                        }
+                    }
+                }
+            };
+            all.push(MachineOptions { provider: name, types, cloud_config });
+        }
+        if faults.is_empty() { Ok(all) } else { Err(faults) }
+    }
+
     fn monitor_access(&self) -> Result<MonitorAccess, String> {
         let Some(ca) = &self.service_monitor_ca else {
             return Ok(if self.service_monitor_unverified {
@@ -321,19 +389,30 @@ impl ManifestsCommand {
     }
 }
 
-/// A warning about a file that the configuration at `config` names.
-fn elsewhere(config: &Path, file: &Path) -> String {
-    format!(
-        "--cloud-config {}: the pods have {} only if their image does: a file becomes part of the Secret if it is \
-         beside the configuration, named without a folder or in {CONFIG_FOLDER}",
-        config.display(),
-        file.display()
-    )
+fn unknown_provider(option: &str, provider: &str, registry: &Registry) -> String {
+    let known: Vec<_> = registry.names().collect();
+    format!("{option}: unknown cloud provider {provider:?} (known: {})", known.join(", "))
 }
 
 /// `v=4`, `-v=4` and `--v=4` mean the same.
 fn argument(flag: &str) -> String {
     format!("--{}", flag.trim_start_matches('-'))
+}
+
+/// What is wrong with `--set controllers=...`: the machine controller runs if and only if its kinds and permissions are printed.
+/// `option` is the one that asks for these, if there is one.
+fn machine_controller_fault(option: Option<&str>, flags: &[String]) -> Option<String> {
+    let flags: Vec<_> = flags.iter().map(|flag| argument(flag)).collect();
+    let value = flags.iter().filter_map(|flag| flag.strip_prefix("--controllers=")).next_back()?;
+    match (option, value.split(',').any(|name| name.trim() == MACHINE_CONTROLLER)) {
+        (Some(option), false) => Some(format!(
+            "--set controllers={value}: {MACHINE_CONTROLLER} would not run, which {option} is about; add it"
+        )),
+        (None, true) => Some(format!(
+            "--set controllers={value}: {MACHINE_CONTROLLER} needs --machines, which prints its kinds and its permissions"
+        )),
+        _ => None,
+    }
 }
 
 /// The value of `--authorization-always-allow-paths` with these flags. Repeated flags add up.

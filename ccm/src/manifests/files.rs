@@ -1,10 +1,15 @@
-//! The files in `deploy/` that are written by `make manifests` and never by hand.
+//! The files that are written by `make manifests` and never by hand.
 
+use cloudprovider::MachineTypes;
 use component::yaml;
 use serde_json::{Value, json};
 
-use super::{ManifestOptions, rbac};
-use crate::{flags, permissions};
+use super::{ManifestOptions, clusterctl_metadata, rbac};
+use crate::{
+    flags,
+    machines::{crds::Definitions, reference::reference},
+    permissions,
+};
 
 /// The providers that have an overlay.
 const PROVIDERS: [&str; 3] = ["libvirt", "vsphere", "rancher"];
@@ -58,6 +63,29 @@ pub fn generated_files() -> Result<Vec<(String, String)>, Vec<String>> {
 
     files.push(("helm/cloud-controller-manager/templates/rbac.yaml".to_owned(), chart_roles()?));
     Ok(files)
+}
+
+/// The files about the machines of a provider: each path in the repository, and its content.
+///
+/// # Errors
+/// What cannot be said in a definition.
+pub fn generated_machine_files(
+    provider: &str,
+    types: MachineTypes,
+) -> Result<Vec<(String, String)>, Vec<String>> {
+    let definitions = Definitions::of(provider, &types).map_err(|error| vec![error.to_string()])?;
+    let components = ManifestOptions::for_clusterctl(provider, types).clusterctl_components()?;
+    let hint = "# Put the image of your registry in, or print this file for it:\n\
+                #   cloud-controller-manager manifests --for-clusterctl --image IMAGE --provider ";
+    let for_clusterctl = |name: &str| format!("deploy/clusterctl/{provider}/{name}");
+    Ok(vec![
+        (
+            for_clusterctl("infrastructure-components.yaml"),
+            format!("{}{hint}{provider}\n{}", header("#"), yaml::stream(&components)),
+        ),
+        (for_clusterctl("metadata.yaml"), format!("{}{}", header("#"), clusterctl_metadata())),
+        (format!("docs/reference/{provider}-machines.md"), reference(provider, &definitions)),
+    ])
 }
 
 fn header(comment: &str) -> String {

@@ -15,6 +15,9 @@ pub const NAME: &str = "cloud-controller-manager";
 /// The default name of the Secret that holds the cloud configuration.
 pub const CONFIG_SECRET: &str = "cloud-config";
 
+/// Where the cloud configuration is mounted.
+pub(super) const CONFIG_FOLDER: &str = "/etc/cloud-config";
+
 /// The key of the cloud configuration in its Secret or ConfigMap.
 pub const CONFIG_KEY: &str = "cloud.conf";
 
@@ -44,8 +47,8 @@ pub struct ManifestOptions {
     pub secrets: Vec<SecretName>,
     /// What the provider does with Services.
     pub service_access: ServiceAccessNeeds,
-    /// The provider's machines, whose kinds are part of the manifests.
-    pub machines: Option<MachineTypes>,
+    /// The providers whose machines are served. Their kinds are part of the manifests.
+    pub machines: Vec<MachineOptions>,
     /// More flags of the daemon, as `--name=value`.
     pub arguments: Vec<String>,
     /// Secrets with credentials for the image's registry.
@@ -54,6 +57,17 @@ pub struct ManifestOptions {
     pub service_monitor: bool,
     /// How Prometheus authenticates at the endpoint of the ServiceMonitor.
     pub monitor_access: MonitorAccess,
+}
+
+/// A provider whose machines are served.
+#[derive(Clone, Debug)]
+pub struct MachineOptions {
+    /// Its name.
+    pub provider: String,
+    /// Its kinds.
+    pub types: MachineTypes,
+    /// Its configuration. Without effect for the provider of `--cloud-provider`, which has one already.
+    pub cloud_config: CloudConfig,
 }
 
 /// How far Prometheus trusts the server at the secure port. That has a self-signed certificate unless `--tls-cert-file` names
@@ -144,7 +158,76 @@ impl CloudConfig {
     }
 }
 
+/// A configuration that is mounted in the pods.
+pub(super) struct Mount<'o> {
+    /// The name of the volume.
+    pub(super) volume: String,
+    /// Where it is mounted.
+    pub(super) folder: String,
+    pub(super) cloud_config: &'o CloudConfig,
+}
+
+impl Mount<'_> {
+    /// The configuration's file, if there is one.
+    pub(super) fn file(&self) -> Option<String> {
+        self.cloud_config.key().map(|key| format!("{}/{key}", self.folder))
+    }
+}
+
+/// Where the configuration of this provider is mounted: that of `--cloud-provider`, or with a name that of a provider of
+/// `--machine-provider`.
+pub(super) fn config_folder(provider: Option<&str>) -> String {
+    provider.map_or_else(|| CONFIG_FOLDER.to_owned(), |provider| format!("{CONFIG_FOLDER}-{provider}"))
+}
+
+impl MachineOptions {
+    /// How its configuration is mounted.
+    pub(super) fn mount(&self) -> Mount<'_> {
+        Mount {
+            volume: format!("{CONFIG_SECRET}-{}", self.provider),
+            folder: config_folder(Some(&self.provider)),
+            cloud_config: &self.cloud_config,
+        }
+    }
+}
+
 impl ManifestOptions {
+    /// The providers whose machines are served, and which are not the one of `--cloud-provider`.
+    pub(super) fn other_machines(&self) -> impl Iterator<Item = &MachineOptions> {
+        self.machines.iter().filter(|one| one.provider != self.provider)
+    }
+
+    /// The configurations that are mounted.
+    pub(super) fn mounts(&self) -> Vec<Mount<'_>> {
+        let main = Mount {
+            volume: CONFIG_SECRET.to_owned(),
+            folder: config_folder(None),
+            cloud_config: &self.cloud_config,
+        };
+        let all = std::iter::once(main).chain(self.other_machines().map(MachineOptions::mount));
+        all.filter(|mount| *mount.cloud_config != CloudConfig::None).collect()
+    }
+
+    /// The flags that name providers and their configurations.
+    pub(super) fn provider_arguments(&self) -> Vec<String> {
+        let mut arguments = Vec::new();
+        if !self.provider.is_empty() {
+            arguments.push(format!("--cloud-provider={}", self.provider));
+        }
+        if let Some(key) = self.cloud_config.key() {
+            arguments.push(format!("--cloud-config={CONFIG_FOLDER}/{key}"));
+        }
+        // The machines of --cloud-provider alone are what the daemon serves without the flag.
+        if self.other_machines().next().is_some() {
+            let named = self.machines.iter().map(|one| match one.mount().file() {
+                Some(file) if one.provider != self.provider => format!("{}={file}", one.provider),
+                _ => one.provider.clone(),
+            });
+            arguments.extend(named.map(|value| format!("--machine-provider={value}")));
+        }
+        arguments
+    }
+
     /// The defaults for this provider.
     pub fn new(provider: &str) -> Self {
         let program = Program::current();
@@ -161,7 +244,7 @@ impl ManifestOptions {
             cloud_config: CloudConfig::Secret { name: CONFIG_SECRET.to_owned(), key: CONFIG_KEY.to_owned() },
             secrets: Vec::new(),
             service_access: ServiceAccessNeeds::default(),
-            machines: None,
+            machines: Vec::new(),
             arguments: Vec::new(),
             image_pull_secrets: Vec::new(),
             service_monitor: false,

@@ -1,8 +1,7 @@
 //! Roles that allow what the daemon does, and nothing else.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use cloudprovider::machines::Kinds;
 use serde_json::{Value, json};
 
 use super::options::{ManifestOptions, labels};
@@ -52,11 +51,19 @@ const FOR_MACHINES: &str = "-machines";
 /// The groups that Cluster API's core manager may work on by itself.
 const GROUPS_OF_CORE: &str = ".cluster.x-k8s.io";
 
-/// Roles for machines of these kinds, and their bindings. For a group of its own also the role that lets Cluster API's core
-/// manager work on it: its own role takes up all roles with that label.
-pub(super) fn machine_roles(options: &ManifestOptions, flags: &Flags, kinds: &Kinds) -> Vec<Value> {
-    let mut roles = named_roles(options, FOR_MACHINES, &permissions::needed_for_machines(flags, kinds));
-    if !kinds.group.ends_with(GROUPS_OF_CORE) {
+/// Roles for machines of the providers, and their bindings. For groups of their own also the role that lets Cluster API's core
+/// manager work on them: its own role takes up all roles with that label.
+pub(super) fn machine_roles(options: &ManifestOptions, flags: &Flags) -> Vec<Value> {
+    let types = || options.machines.iter().map(|machines| &machines.types);
+    let mut needed = Vec::new();
+    for types in types() {
+        needed.extend(permissions::needed_for_machines(flags, &types.kinds));
+        needed.extend(permissions::needed_for_conversion(flags, types));
+    }
+    let mut roles = named_roles(options, FOR_MACHINES, &needed);
+    let groups = types().map(|types| types.kinds.group);
+    let groups: BTreeSet<&str> = groups.filter(|group| !group.ends_with(GROUPS_OF_CORE)).collect();
+    if !groups.is_empty() {
         let mut labels = labels(options);
         labels["cluster.x-k8s.io/aggregate-to-manager"] = json!("true");
         roles.push(json!({
@@ -64,7 +71,7 @@ pub(super) fn machine_roles(options: &ManifestOptions, flags: &Flags, kinds: &Ki
             "kind": "ClusterRole",
             "metadata": {"name": format!("{}{FOR_MACHINES}-core", options.name), "labels": labels},
             "rules": [{
-                "apiGroups": [kinds.group],
+                "apiGroups": groups,
                 "resources": ["*"],
                 "verbs": ["create", "delete", "get", "list", "patch", "update", "watch"],
             }],

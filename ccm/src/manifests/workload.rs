@@ -4,10 +4,10 @@ use serde_json::{Value, json};
 
 use crate::flags::Flags;
 
-use super::options::{CloudConfig, ManifestOptions, has_no_election, labels, selector};
-
-/// Where the cloud configuration is mounted.
-pub(super) const CONFIG_FOLDER: &str = "/etc/cloud-config";
+use super::{
+    options::{CloudConfig, ManifestOptions, Mount, has_no_election, labels, selector},
+    webhook,
+};
 
 /// The user ID of the image.
 const USER: u32 = 65_532;
@@ -52,19 +52,22 @@ pub(super) fn workload(options: &ManifestOptions, flags: &Flags) -> Value {
             "spec": {
                 "replicas": replicas,
                 "selector": {"matchLabels": selector(options)},
-                "strategy": strategy(flags),
+                "strategy": strategy(options, flags),
                 "template": template,
             },
         }),
     }
 }
 
-fn strategy(flags: &Flags) -> Value {
+fn strategy(options: &ManifestOptions, flags: &Flags) -> Value {
     if has_no_election(flags) {
         return json!({
             "#": "Nothing but this keeps two pods from working at the same time.",
             "type": "Recreate",
         });
+    }
+    if !options.host_network {
+        return json!({"type": "RollingUpdate"});
     }
     json!({
         "#": "Each pod has its node's port: a new one needs the place of an old one.",
@@ -92,8 +95,9 @@ fn pod(options: &ManifestOptions, flags: &Flags) -> Value {
         let names = options.image_pull_secrets.iter().map(|name| json!({"name": name}));
         spec["imagePullSecrets"] = names.collect();
     }
-    if let Some(volume) = volume(options) {
-        spec["volumes"] = json!([volume]);
+    let volumes: Vec<Value> = options.mounts().iter().filter_map(volume).collect();
+    if !volumes.is_empty() {
+        spec["volumes"] = json!(volumes);
     }
     spec
 }
@@ -137,12 +141,15 @@ fn affinity(options: &ManifestOptions) -> Value {
         },
     });
     if options.replicas.is_some() {
-        affinity["podAntiAffinity"] = json!({
-            "requiredDuringSchedulingIgnoredDuringExecution": [{
-                "labelSelector": {"matchLabels": selector(options)},
-                "topologyKey": "kubernetes.io/hostname",
-            }],
+        let apart = json!({
+            "labelSelector": {"matchLabels": selector(options)},
+            "topologyKey": "kubernetes.io/hostname",
         });
+        affinity["podAntiAffinity"] = if options.host_network {
+            json!({"requiredDuringSchedulingIgnoredDuringExecution": [apart]})
+        } else {
+            json!({"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "podAffinityTerm": apart}]})
+        };
     }
     affinity
 }
@@ -186,15 +193,24 @@ fn container(options: &ManifestOptions, flags: &Flags) -> Value {
             "capabilities": capabilities(options),
         },
     });
-    if let Some(port) = flags.secure_serving.port() {
-        container["ports"] = json!([{"name": PORT_NAME, "containerPort": port, "protocol": "TCP"}]);
+    let ports =
+        [(PORT_NAME, flags.secure_serving.port()), (webhook::PORT_NAME, webhook::port(options, flags))];
+    let ports = ports.into_iter().filter_map(|(name, port)| Some((name, port?)));
+    let ports = ports.map(|(name, port)| json!({"name": name, "containerPort": port, "protocol": "TCP"}));
+    let ports: Vec<Value> = ports.collect();
+    if !ports.is_empty() {
+        container["ports"] = ports.into();
+    }
+    if flags.secure_serving.port().is_some() {
         container["startupProbe"] = probe(options, LIVE, 2, 2, 30);
         container["livenessProbe"] = probe(options, LIVE, 10, 5, 6);
-        container["readinessProbe"] = probe(options, READY, 5, 5, 3);
+        let ready = format!("{READY}{}", webhook::readiness_query(options, flags));
+        container["readinessProbe"] = probe(options, &ready, 5, 5, 3);
     }
-    if volume(options).is_some() {
-        container["volumeMounts"] =
-            json!([{"name": "cloud-config", "mountPath": CONFIG_FOLDER, "readOnly": true}]);
+    let mounts = options.mounts();
+    if !mounts.is_empty() {
+        let mount = |one: &Mount<'_>| json!({"name": one.volume, "mountPath": one.folder, "readOnly": true});
+        container["volumeMounts"] = mounts.iter().map(mount).collect();
     }
     if let Some((host, port)) = &options.api_server {
         container["env"] = json!([
@@ -224,27 +240,21 @@ fn probe(options: &ManifestOptions, path: &str, period: u32, timeout: u32, failu
 }
 
 fn arguments(options: &ManifestOptions) -> Vec<String> {
-    let mut arguments = Vec::new();
-    if !options.provider.is_empty() {
-        arguments.push(format!("--cloud-provider={}", options.provider));
-    }
-    if let Some(key) = options.cloud_config.key() {
-        arguments.push(format!("--cloud-config={CONFIG_FOLDER}/{key}"));
-    }
+    let mut arguments = options.provider_arguments();
     arguments.extend(options.arguments.iter().cloned());
     arguments
 }
 
-fn volume(options: &ManifestOptions) -> Option<Value> {
+fn volume(mount: &Mount<'_>) -> Option<Value> {
     // 0440 in octal. Only the group that `fsGroup` gives to the files can read them.
     const MODE: u32 = 0o440;
-    match &options.cloud_config {
+    match mount.cloud_config {
         CloudConfig::None => None,
         CloudConfig::Secret { name, .. } | CloudConfig::Content { secret: name, .. } => {
-            Some(json!({"name": "cloud-config", "secret": {"secretName": name, "defaultMode": MODE}}))
+            Some(json!({"name": mount.volume, "secret": {"secretName": name, "defaultMode": MODE}}))
         }
         CloudConfig::ConfigMap { name, .. } => {
-            Some(json!({"name": "cloud-config", "configMap": {"name": name, "defaultMode": MODE}}))
+            Some(json!({"name": mount.volume, "configMap": {"name": name, "defaultMode": MODE}}))
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, collections::BTreeMap};
 
-use cloudprovider::{NodeAddress, NodeIdentity};
+use cloudprovider::{CHECK_NODE_NAME, NodeAddress, NodeIdentity};
 use component::events::EventObject;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
@@ -83,6 +83,17 @@ pub enum ReadyStatus {
 }
 
 impl Node {
+    /// A Node that does not exist, with a system UUID of its own. A provider that says that its instance is absent can see all
+    /// of its machines.
+    pub fn of_nobody() -> Self {
+        let identity = NodeIdentity {
+            name: CHECK_NODE_NAME.to_owned(),
+            system_uuid: Some(uuid::Uuid::new_v4().to_string()),
+            ..NodeIdentity::default()
+        };
+        Self { identity, ..Self::default() }
+    }
+
     /// `metadata.name`.
     pub fn name(&self) -> &str {
         &self.identity.name

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use cloudprovider::CloudProvider;
+use cloudprovider::{CloudProvider, Registry};
 use component::api_client::describe;
 use futures::{StreamExt as _, stream};
 use k8s_openapi::api::{
@@ -38,9 +38,16 @@ pub(super) fn for_services(flags: &Flags, provider: &dyn CloudProvider) -> Vec<P
 }
 
 /// The permissions for this provider's machines.
-pub(super) fn for_machines(flags: &Flags, provider: &dyn CloudProvider) -> Vec<Permission> {
+pub(super) fn for_machines(
+    flags: &Flags,
+    provider: &dyn CloudProvider,
+    registry: &Registry,
+) -> Vec<Permission> {
     let kinds = cloud::machine_kinds_of(provider);
-    kinds.map(|kinds| permissions::needed_for_machines(flags, &kinds)).unwrap_or_default()
+    let of_kinds = kinds.map(|kinds| permissions::needed_for_machines(flags, &kinds)).unwrap_or_default();
+    let types = registry.machines(provider.name());
+    let of_versions = types.map(|types| permissions::needed_for_conversion(flags, &types));
+    of_kinds.into_iter().chain(of_versions.unwrap_or_default()).collect()
 }
 
 /// Reports each missing permission and its purpose. `for_cloud` are the permissions for the cloud's

@@ -78,7 +78,7 @@ pub async fn explain_service(
         Err(error) => return Err(refused(&format!("Service {namespace}/{name}"), &error)),
     };
     let nodes = nodes::read_nodes(client.clone()).await.map_err(|error| refused("Nodes", &error))?;
-    let cloud = tools::start_cloud(provider, flags)
+    let cloud = tools::start_cloud(provider, flags, true)
         .await
         .map_err(|why| anyhow!("cloud provider {provider_name} does not start: {why}"))?;
     let cluster = &flags.generic.cluster_name;

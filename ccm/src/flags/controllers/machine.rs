@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use clap::Args;
-use cloudprovider::dns;
+use cloudprovider::{dns, label_value_fault};
 use component::command_line::{
     format_duration,
     notes::{Note, ours},
-    values::duration,
+    values::{duration, list},
 };
 use serde_json::{Value, json};
 
@@ -16,6 +16,12 @@ use serde_json::{Value, json};
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Machine-controller flags")]
 pub struct MachineControllerFlags {
+    /// A provider whose machines the machine controller serves, and its configuration file. Can be repeated. Without this
+    /// flag, the machines of --cloud-provider are served. With it, --cloud-provider is needed only for the other
+    /// controllers. For the provider of --cloud-provider, NAME is enough.
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "NAME=FILE", value_parser = list)]
+    pub machine_provider: std::vec::Vec<String>,
+
     /// The namespace whose machines and clusters the machine controller works on. Without it, all of them.
     #[arg(long, default_value = "", hide_default_value = true, value_name = "NAME")]
     pub namespace: String,
@@ -32,8 +38,12 @@ pub struct MachineControllerFlags {
 
 const WHY: &str = "Upstream has no machine controller; Cluster API's providers have this flag";
 
-pub(super) const NOTES: &[Note] =
-    &[ours("namespace", WHY), ours("watch-filter", WHY), ours("sync-period", WHY)];
+pub(super) const NOTES: &[Note] = &[
+    ours("machine-provider", "Upstream has no machine controller, and one provider in a process"),
+    ours("namespace", WHY),
+    ours("watch-filter", WHY),
+    ours("sync-period", WHY),
+];
 
 impl MachineControllerFlags {
     pub(super) fn faults(&self) -> Vec<String> {
@@ -42,6 +52,12 @@ impl MachineControllerFlags {
             faults.push(format!(
                 "--namespace: {:?} is not a namespace; expected lower-case letters, digits and hyphens, 63 at most",
                 self.namespace
+            ));
+        }
+        if let Some(fault) = label_value_fault(&self.watch_filter) {
+            faults.push(format!(
+                "--watch-filter: {:?} is not the value of a label: {fault}",
+                self.watch_filter
             ));
         }
         if self.sync_period.is_zero() {
@@ -53,6 +69,7 @@ impl MachineControllerFlags {
     /// Their place in `/configz`, and what stands there.
     pub(super) fn configz(&self) -> (&'static str, Value) {
         let value = json!({
+            "MachineProviders": self.machine_provider,
             "Namespace": self.namespace,
             "WatchFilter": self.watch_filter,
             "SyncPeriod": format_duration(self.sync_period),

@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use clap::Parser;
 use cloudprovider::{CloudProvider, ConfigProblem, Error, FactoryInput, Result, testing::FakeCloud};
@@ -6,6 +6,8 @@ use component::yaml::without_comments;
 use serde_json::json;
 
 use super::*;
+
+mod machine_providers;
 
 #[derive(Parser)]
 struct Line {
@@ -285,7 +287,7 @@ fn with_machines() -> Registry {
     let kinds = provider.machines().expect("machines").kinds();
     let mut registry = registry();
     registry.register("fake", |_: &FactoryInput| Ok(FakeCloud::new().provider())).expect("free");
-    registry.register_machines("fake", cloudprovider::MachineTypes { kinds, schemas }).expect("free");
+    registry.register_machines("fake", cloudprovider::MachineTypes::new(kinds, schemas)).expect("free");
     registry
 }
 
@@ -325,6 +327,25 @@ fn machines_bring_their_kinds_and_permissions() {
     let faults =
         command(&["--provider=libvirt", "--machines"]).run(&with_machines()).expect_err("no machines");
     assert_eq!(faults, ["--machines: cloud provider \"libvirt\" has no machines"]);
+}
+
+#[test]
+fn the_machine_controller_runs_where_its_kinds_and_permissions_are() {
+    for (options, words) in [
+        (&["--set=controllers=*,machine-controller"][..], "machine-controller needs --machines"),
+        (
+            &["--machines", "--set=controllers=*"],
+            "machine-controller would not run, which --machines is about",
+        ),
+        (
+            &["--for-clusterctl", "--set=controllers=*,-machine-controller"],
+            "machine-controller would not run, which --for-clusterctl is about",
+        ),
+    ] {
+        let all = [&["--provider=fake"], options].concat();
+        let faults = command(&all).run(&with_machines()).expect_err("a contradiction");
+        assert!(faults.len() == 1 && faults[0].contains(words), "{faults:?}");
+    }
 }
 
 #[test]
