@@ -129,6 +129,17 @@ pub(crate) fn select(
     selected
 }
 
+/// The address that the DHCP server of its network has given to a NIC.
+pub(crate) fn leased(nic: &Nic, family: Family, leases: &Leases, now: i64) -> Option<IpAddr> {
+    // A MAC address can have several leases after its client ID changed. The one that ends last is in use.
+    leases_of(nic, leases)
+        .iter()
+        .filter(|lease| Family::of(lease.ip) == family && is_usable(lease.ip))
+        .filter(|lease| lease.expires.is_none_or(|expires| expires > now))
+        .max_by_key(|lease| (lease.expires.unwrap_or(i64::MAX), std::cmp::Reverse(lease.ip)))
+        .map(|lease| lease.ip)
+}
+
 fn nic_addresses(
     nic: &Nic,
     family: Family,
@@ -136,14 +147,8 @@ fn nic_addresses(
     agent: &[AgentInterface],
     now: i64,
 ) -> BTreeSet<IpAddr> {
-    // A MAC address can have several leases after its client ID changed. The one that ends last is in use.
-    let lease = leases_of(nic, leases)
-        .iter()
-        .filter(|lease| Family::of(lease.ip) == family && is_usable(lease.ip))
-        .filter(|lease| lease.expires.is_none_or(|expires| expires > now))
-        .max_by_key(|lease| (lease.expires.unwrap_or(i64::MAX), std::cmp::Reverse(lease.ip)));
-    if let Some(lease) = lease {
-        return BTreeSet::from([lease.ip]);
+    if let Some(leased) = leased(nic, family, leases, now) {
+        return BTreeSet::from([leased]);
     }
     agent
         .iter()

@@ -53,11 +53,10 @@ pub(crate) enum Operation {
     NetworkState,
     NetworkXml,
     UpdateNetwork,
-    VolumeInfo,
 }
 
 /// The operations' names in counts and messages, in the order of [`Operation`].
-const NAMES: [&str; 38] = [
+const NAMES: [&str; 37] = [
     "connect",
     "set_keepalive",
     "register_events",
@@ -95,7 +94,6 @@ const NAMES: [&str; 38] = [
     "network_state",
     "network_xml",
     "update_network",
-    "volume_info",
 ];
 
 impl Operation {

@@ -1,24 +1,33 @@
 //! The configuration: what an operator writes, checked as a whole.
 
-use std::{
-    collections::HashMap,
-    fmt,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{collections::HashMap, path::Path, time::Duration};
 
 use cloudprovider::{
-    ConfigProblem, Error, FactoryInput, Result, TextOddity, label_value_fault, manifest_in_place_of_config,
-    yaml_fault_cause, yaml_syntax_fault,
+    ConfigProblem, Error, FactoryInput, Result, TextOddity, manifest_in_place_of_config, yaml_fault_cause,
+    yaml_syntax_fault,
 };
 use ipnet::IpNet;
-use secrecy::{ExposeSecret, SecretString};
+use secrecy::ExposeSecret;
 use serde_json::Value;
 
+mod credentials;
+mod hypervisors;
 mod machines;
 
-pub use self::machines::MachineLimits;
+pub use self::{
+    credentials::{Auth, Credential},
+    hypervisors::HypervisorConfig,
+    machines::MachineLimits,
+};
+pub(crate) use self::{
+    credentials::{PKI_FILES, credential_of},
+    hypervisors::is_label_value,
+};
 
+use self::{
+    credentials::{check_pem, read_credential_file},
+    hypervisors::{check_name, check_uri, read_hypervisor},
+};
 use crate::{
     addresses::{AddressRules, Family},
     fields::{Fields, Problems, SECTIONS, nearest},
@@ -54,61 +63,6 @@ pub struct Config {
     pub address_pools: Option<address_pools::Config>,
     /// How much of a hypervisor its domains may take before no new machine is put there.
     pub machines: MachineLimits,
-}
-
-/// One hypervisor, that is one libvirtd.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct HypervisorConfig {
-    /// The operator's name for it, used in messages, and never in a provider ID.
-    pub name: String,
-    /// libvirt's connection URI. Must not contain secrets.
-    pub uri: String,
-    /// The region of its Nodes.
-    pub region: Option<String>,
-    /// The zone of its Nodes.
-    pub zone: Option<String>,
-    /// Its failure domain, if that is not its zone. See [`failure_domain`](Self::failure_domain).
-    pub failure_domain: Option<String>,
-    /// SASL credentials. They are read again for each connection.
-    pub auth: Option<Auth>,
-    /// A directory with `cacert.pem`, `clientcert.pem` and `clientkey.pem`.
-    pub pkipath: Option<PathBuf>,
-}
-
-impl HypervisorConfig {
-    /// The failure domain of machines on it: what is configured, else its zone, else its name.
-    pub fn failure_domain(&self) -> &str {
-        self.failure_domain.as_deref().or(self.zone.as_deref()).unwrap_or(&self.name)
-    }
-}
-
-/// SASL credentials of a hypervisor.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Auth {
-    /// The user name.
-    pub username: Credential,
-    /// The password.
-    pub password: Credential,
-}
-
-/// Where a credential comes from.
-#[derive(Clone)]
-pub enum Credential {
-    /// The configuration itself.
-    Inline(SecretString),
-    /// A file, such as a key of a mounted Secret. One trailing line break is dropped.
-    File(PathBuf),
-}
-
-impl fmt::Debug for Credential {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Inline(_) => f.write_str("Inline(***)"),
-            Self::File(path) => f.debug_tuple("File").field(path).finish(),
-        }
-    }
 }
 
 /// When a connection without responses counts as dead: after about `interval` x (`count` + 1).
@@ -196,40 +150,6 @@ impl Config {
     }
 }
 
-/// The files that must be in the directory of a `pkipath`.
-pub(crate) const PKI_FILES: [&str; 3] = ["cacert.pem", "clientcert.pem", "clientkey.pem"];
-
-fn read_credential_file(input: &FactoryInput, path: &Path) -> std::result::Result<SecretString, String> {
-    let content =
-        input.read_file(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
-    let text = String::from_utf8(content).map_err(|_| format!("{} is not valid UTF-8", path.display()))?;
-    credential_of(&text.into()).map_err(|why| format!("{}: {why}", path.display()))
-}
-
-/// The credential in a file's text.
-pub(crate) fn credential_of(text: &SecretString) -> std::result::Result<SecretString, &'static str> {
-    let value = text.expose_secret();
-    let value = value.strip_suffix('\n').unwrap_or(value);
-    let value = value.strip_suffix('\r').unwrap_or(value);
-    if value.is_empty() {
-        return Err("the file is empty");
-    }
-    if value.contains('\0') {
-        return Err("the file holds a NUL character");
-    }
-    Ok(value.into())
-}
-
-/// Checks a file early: libvirt reports a broken file only when it connects, and with little detail.
-fn check_pem(input: &FactoryInput, path: &Path) -> std::result::Result<(), String> {
-    let content =
-        input.read_file(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
-    let is_pem = content.windows(PEM.len()).any(|part| part == PEM);
-    if is_pem { Ok(()) } else { Err(format!("{} is not in PEM format", path.display())) }
-}
-
-const PEM: &[u8] = b"-----BEGIN ";
-
 fn read_yaml(text: &str, problems: &mut Problems) -> Option<Value> {
     // the library's own message may quote the text, which may contain a password, so only the position is
     // shown
@@ -309,136 +229,6 @@ fn read_config(value: Value, base: Option<&Path>, problems: &mut Problems) -> Op
         address_pools,
         machines: machines.unwrap_or_default(),
     })
-}
-
-/// Checks that a name is given once, since names identify hypervisors in messages. `names` maps known names
-/// to their places.
-fn check_name(path: &str, name: &str, names: &mut HashMap<String, String>, problems: &mut Problems) {
-    if name.is_empty() {
-        return;
-    }
-    match names.get(name) {
-        Some(first) => problems.add(
-            format!("{path}.name"),
-            format!("{name:?} is the name of {first} already; each needs its own"),
-        ),
-        None => drop(names.insert(name.to_owned(), path.to_owned())),
-    }
-}
-
-/// Checks that a URI is given once. One libvirtd under two names would have every domain twice.
-fn check_uri(path: &str, uri: &str, uris: &mut HashMap<String, String>, problems: &mut Problems) {
-    if uri.is_empty() {
-        return;
-    }
-    match uris.get(uri) {
-        Some(first) => problems.add(format!("{path}.uri"), format!("is the uri of {first} already")),
-        None => drop(uris.insert(uri.to_owned(), path.to_owned())),
-    }
-}
-
-/// Reads a hypervisor. Faulty fields are left empty, so that checks across hypervisors still work and
-/// positions are right.
-fn read_hypervisor(
-    path: &str,
-    value: Value,
-    base: Option<&Path>,
-    problems: &mut Problems,
-) -> HypervisorConfig {
-    let Some(mut fields) = Fields::new(path, value, problems) else {
-        return HypervisorConfig {
-            name: String::new(),
-            uri: String::new(),
-            region: None,
-            zone: None,
-            failure_domain: None,
-            auth: None,
-            pkipath: None,
-        };
-    };
-    let name = fields.required_text("name", "a name of your own for this hypervisor", problems);
-    let uri = fields.required_text("uri", "libvirt's connection URI, such as qemu:///system", problems);
-    let region = label_value(&mut fields, "region", problems);
-    let zone = label_value(&mut fields, "zone", problems);
-    let failure_domain = label_value(&mut fields, "failureDomain", problems);
-    let pkipath = fields.text("pkipath", problems).map(PathBuf::from);
-    if let Some(uri) = &uri {
-        for fault in uri::faults(uri) {
-            problems.add(fields.path("uri"), fault);
-        }
-        if pkipath.is_some() && uri::has_parameter(uri, "pkipath") {
-            problems.add(fields.path("pkipath"), "stands in the uri too; give it once");
-        }
-        if pkipath.is_some() && !uri::is_tls(uri) {
-            problems.add(
-                fields.path("pkipath"),
-                "has an effect on TLS only; write the uri as qemu+tls://host/system",
-            );
-        }
-    }
-    if pkipath.as_ref().is_some_and(|path| !path.is_absolute()) {
-        problems.add(fields.path("pkipath"), "must be an absolute path of a directory");
-    }
-    let auth_path = fields.path("auth");
-    let auth = fields.take("auth").and_then(|value| read_auth(&auth_path, value, base, problems));
-    fields.finish(problems);
-    HypervisorConfig {
-        name: name.unwrap_or_default(),
-        uri: uri.unwrap_or_default(),
-        region,
-        zone,
-        failure_domain,
-        auth,
-        pkipath,
-    }
-}
-
-/// A text that becomes the value of a label, so Kubernetes' rule applies to it.
-fn label_value(fields: &mut Fields, key: &'static str, problems: &mut Problems) -> Option<String> {
-    let text = fields.text(key, problems)?;
-    if is_label_value(&text) {
-        return Some(text);
-    }
-    problems.add(
-        fields.path(key),
-        "cannot be the value of a label: at most 63 letters, digits, '-', '_' and '.', \
-         beginning and ending with a letter or digit",
-    );
-    None
-}
-
-/// Whether a label can have `text` as a value that says something.
-pub(crate) fn is_label_value(text: &str) -> bool {
-    !text.is_empty() && label_value_fault(text).is_none()
-}
-
-fn read_auth(path: &str, value: Value, base: Option<&Path>, problems: &mut Problems) -> Option<Auth> {
-    let mut fields = Fields::new(path, value, problems)?;
-    let mut credential = |key: &'static str, file_key: &'static str| {
-        let inline = fields.text(key, problems).map(|text| Credential::Inline(text.into()));
-        let file = fields.text(file_key, problems).map(|file| {
-            let file = PathBuf::from(file);
-            Credential::File(base.map_or_else(|| file.clone(), |base| base.join(&file)))
-        });
-        if inline.is_some() && file.is_some() {
-            problems.add(fields.path(key), format!("stands beside {file_key}; give one of the two"));
-        }
-        (file.or(inline), fields.path(file_key))
-    };
-    let (username, _) = credential("username", "usernameFile");
-    let (password, password_path) = credential("password", "passwordFile");
-    // a key of the wrong type has been reported already; only absent keys are missing
-    let reported = |key: &str, problems: &Problems| {
-        problems.faults.iter().any(|problem| problem.key.starts_with(&format!("{path}.{key}")))
-    };
-    if username.is_none() && !reported("username", problems) {
-        problems.add(fields.path("username"), "is missing; give username or usernameFile");
-    }
-    if password.is_none() && !reported("password", problems) {
-        problems.add(password_path, "is missing; give the path of a file, such as a key of a mounted Secret");
-    }
-    fields.finish(problems);
-    Some(Auth { username: username?, password: password? })
 }
 
 fn read_keepalive(value: Value, problems: &mut Problems) -> Keepalive {

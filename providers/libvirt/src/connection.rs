@@ -9,6 +9,7 @@ mod connected;
 mod follow;
 mod keep;
 mod look;
+mod polls;
 mod rare;
 
 pub(crate) use keep::run;

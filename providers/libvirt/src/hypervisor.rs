@@ -1,7 +1,7 @@
 //! The state of a hypervisor for look-ups: its inventory, and whether that is live.
 
 use std::{
-    collections::HashSet,
+    collections::{BTreeMap, HashSet},
     fmt,
     sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard},
     time::{Duration, Instant},
@@ -68,6 +68,10 @@ pub(crate) enum Command {
     Confirm(Instant, oneshot::Sender<Result<(), Failure>>),
     /// Ask libvirt for the domains of these nodes, even if its list lacks them.
     Probe(Vec<Vec<Key>>, oneshot::Sender<Result<Probed, Failure>>),
+    /// Read this domain again, as after an event about it.
+    Reread(Uuid),
+    /// Read the leases of this domain, also if it has an address.
+    Look(Uuid),
     /// Run a function on its own thread, with the connection or another one to the same daemon.
     Borrow(Box<dyn FnOnce(&Connect) + Send>),
 }
@@ -223,6 +227,20 @@ impl Hypervisor {
         self.ask(timeout, |answer| Command::Probe(nodes, answer)).await
     }
 
+    /// Has a domain read again of which libvirt says something else than the inventory: an event may have been lost. Does not
+    /// wait for it.
+    pub(crate) fn reread_soon(&self, uuid: Uuid) {
+        // Without a connection there is a listing before anything else.
+        drop(self.commands.send(Command::Reread(uuid)));
+    }
+
+    /// Has the leases of a domain read again, whether or not it has an address: a further one brings no event. Does not wait
+    /// for it.
+    pub(crate) fn look_soon(&self, uuid: Uuid) {
+        // Without a connection there is a listing before anything else.
+        drop(self.commands.send(Command::Look(uuid)));
+    }
+
     async fn ask<T>(
         &self,
         timeout: Duration,
@@ -304,6 +322,14 @@ impl HypervisorHandle {
     /// The hypervisor's name in the configuration.
     pub fn name(&self) -> &str {
         self.0.name()
+    }
+
+    /// The number of calls to its libvirt since the start, by operation. Calls through
+    /// [`with_connection`](Self::with_connection) are not counted.
+    pub fn call_counts(&self) -> BTreeMap<&'static str, u64> {
+        let mut counts = BTreeMap::new();
+        self.0.counts.add_to(&mut counts);
+        counts
     }
 
     /// Whether it is connected and its inventory is up to date.

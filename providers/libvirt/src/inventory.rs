@@ -208,6 +208,12 @@ impl Inventory {
         addresses::select(&domain.nics, &self.leases, agent, rules, now - LEASE_GRACE)
     }
 
+    /// The IPv4 address that a DHCP server has given to the domain's NIC with this MAC address.
+    pub(crate) fn leased_ipv4(&self, domain: &Domain, mac: Mac, now: i64) -> Option<IpAddr> {
+        let nic = domain.nics.iter().find(|nic| nic.mac == mac)?;
+        addresses::leased(nic, Family::Ipv4, &self.leases, now - LEASE_GRACE)
+    }
+
     /// Running domains without an address that could have one.
     pub(crate) fn without_address(&self, rules: &AddressRules, now: i64) -> Vec<&Domain> {
         self.domains

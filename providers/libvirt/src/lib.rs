@@ -54,7 +54,6 @@ mod session;
 mod size;
 mod sys;
 mod uri;
-#[allow(dead_code, reason = "the steps of machines use it")]
 mod workers;
 
 pub use addresses::{AddressRules, Family};

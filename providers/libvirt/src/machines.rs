@@ -3,13 +3,10 @@
 //! ```text
 //!   steps ──> fleet ─┬─ placement: on which hypervisor
 //!                    ├─ storage: images, disks, seeds
-//!                    └─ domain_xml ──> domains: define, start, remove
+//!                    ├─ domain_xml ──> domains: define, start, remove
+//!                    └─ reservation: addresses that a network keeps
 //! ```
 
-// Some parts have more than the steps need.
-#![allow(dead_code, unused_imports)]
-
-mod caller;
 mod capabilities;
 mod console;
 mod domain_xml;
@@ -35,8 +32,8 @@ mod tests;
 use cloudprovider::MachineTypes;
 
 pub(crate) use self::{
-    fleet::{Fleet, StorageOf},
-    storage::size_in_header as image_size_in_header,
+    fleet::{CallsOf, Fleet, HostCalls},
+    storage::{TestDriverStorage, size_in_header as image_size_in_header},
 };
 
 /// The kinds of this provider's machines, for [`Registry::register_machines`](cloudprovider::Registry::register_machines).

@@ -28,7 +28,7 @@ use crate::{
     instances::{Answer, View, keys},
     kernel_routes::KernelRoutes,
     lane::LaneCount,
-    machines::{Fleet, StorageOf},
+    machines::{CallsOf, Fleet, HostCalls},
     provider_id::{DomainId, FORM, parse_provider_id},
 };
 
@@ -71,11 +71,11 @@ pub fn factory(input: &FactoryInput) -> Result<Arc<dyn CloudProvider>> {
 impl LibvirtProvider {
     /// A provider for these hypervisors. It does nothing until [`start`](CloudProvider::start).
     pub fn new(config: Config) -> Self {
-        Self::with_storage(config, &Fleet::storage_of)
+        Self::with_calls(config, &HostCalls::of_libvirt)
     }
 
-    /// Like [`new`](Self::new), with another storage for machines.
-    pub(crate) fn with_storage(config: Config, storage_of: &StorageOf) -> Self {
+    /// Like [`new`](Self::new), with other calls for machines.
+    pub(crate) fn with_calls(config: Config, calls_of: &CallsOf) -> Self {
         let config = Arc::new(config);
         let (status_changes, _) = watch::channel(0);
         let (instance_changes, _) = broadcast::channel(CHANGES_KEPT);
@@ -93,7 +93,7 @@ impl LibvirtProvider {
             instance_changes.clone(),
             stopped.clone(),
             actors.clone(),
-            storage_of,
+            calls_of,
         );
         let load_balancer = config.address_pools.clone().map(PooledLoadBalancer::new);
         Self {

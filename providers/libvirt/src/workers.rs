@@ -5,6 +5,7 @@
 //! At most a few threads work at one hypervisor at the same time, so that libvirtd has workers left for others.
 
 use std::{
+    collections::HashMap,
     fmt,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -12,7 +13,7 @@ use std::{
 
 use cloudprovider::ErrorKind;
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore, oneshot};
-use virt::connect::Connect;
+use virt::{connect::Connect, storage_pool::StoragePool};
 
 use crate::{
     calls::{Calls, Failure, Operation},
@@ -53,6 +54,8 @@ pub(crate) enum Work {
 /// The connection of a thread.
 pub(crate) struct Link {
     connect: Option<Connect>,
+    /// The pools that were looked up on this connection.
+    pools: HashMap<String, StoragePool>,
     config: HypervisorConfig,
     keepalive: Keepalive,
     calls: Calls,
@@ -75,9 +78,31 @@ impl Link {
         })
     }
 
+    /// Whether the storage pool with this name was looked up before.
+    pub(crate) fn knows_pool(&self, name: &str) -> bool {
+        self.pools.contains_key(name)
+    }
+
+    /// The storage pool with this name. It is looked up once for each connection.
+    pub(crate) fn pool(&mut self, name: &str) -> Result<StoragePool, Failure> {
+        if let Some(known) = self.pools.get(name) {
+            return Ok(known.clone());
+        }
+        let pool = self.call(Operation::LookupPool, |connect| connect.lookup_storage_pool_by_name(name))?;
+        self.pools.insert(name.to_owned(), pool.clone());
+        Ok(pool)
+    }
+
+    /// Looks a pool up again the next time: libvirt does not have this one any more.
+    pub(crate) fn forget_pool(&mut self, name: &str) {
+        self.pools.remove(name);
+    }
+
     /// Drops a connection that was lost while nothing was asked.
     fn check(&mut self) {
-        self.connect.take_if(|connect| connect.is_alive() == Ok(false));
+        if self.connect.take_if(|connect| connect.is_alive() == Ok(false)).is_some() {
+            self.pools.clear();
+        }
     }
 }
 
@@ -212,6 +237,7 @@ impl Workers {
         let calls = Calls { counts: Arc::clone(&hypervisor.counts), ..Calls::default() };
         let link = Link {
             connect,
+            pools: HashMap::new(),
             config: hypervisor.config.clone(),
             keepalive: hypervisor.settings.keepalive,
             calls: calls.clone(),

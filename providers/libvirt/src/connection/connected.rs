@@ -12,7 +12,7 @@ use tokio::{
 };
 use uuid::Uuid;
 
-use super::agents::Agents;
+use super::{agents::Agents, polls::Polls};
 use crate::{
     calls::{Calls, Failure},
     domain::{AgentChannel, Domain},
@@ -56,11 +56,16 @@ pub(super) struct Connected {
     /// More domains have changed than are read one by one; the next listing finds them all.
     pub(super) is_stormy: bool,
     pub(super) next_look: Instant,
+    /// Before this there is no look because of domains that have changed.
+    pub(super) least_next_look: Instant,
     pub(super) next_lease_check: Instant,
-    /// Since when each domain has been without any address.
-    pub(super) without_address: HashMap<Uuid, Instant>,
-    /// When each domain started or was first seen running, or its guest agent came: further addresses may follow the first one.
-    pub(super) settling: HashMap<Uuid, Instant>,
+    /// Domains without any address.
+    pub(super) without_address: Polls,
+    /// Domains that have started or were first seen running, or whose guest agent has come: further addresses may follow the
+    /// first one.
+    pub(super) settling: Polls,
+    /// Domains whose leases somebody has asked for: the next look reads them, whatever is known.
+    pub(super) asked: HashSet<Uuid>,
 }
 
 impl Connected {
@@ -88,29 +93,41 @@ impl Connected {
             next_listing: now,
             is_stormy: false,
             next_look: now,
+            least_next_look: now,
             next_lease_check: now + LEASE_CHECK,
-            without_address: HashMap::new(),
-            settling: HashMap::new(),
+            without_address: Polls::default(),
+            settling: Polls::default(),
+            asked: HashSet::new(),
         }
     }
 
     pub(super) fn note(&mut self, event: Event) -> Result<(), Failure> {
         match event {
-            Event::Domain(uuid) => drop(self.dirty.insert(uuid)),
+            Event::Domain(uuid) => self.note_changed(uuid),
             Event::Agent(uuid) => {
-                self.dirty.insert(uuid);
+                self.note_changed(uuid);
                 self.agent_news.insert(uuid);
             }
             Event::Closed(why) => return Err(Failure::lost(ErrorKind::Unavailable, why)),
         }
-        self.dirty_since.get_or_insert_with(Instant::now);
         Ok(())
+    }
+
+    /// Has a domain read again soon.
+    fn note_changed(&mut self, uuid: Uuid) {
+        self.dirty.insert(uuid);
+        self.dirty_since.get_or_insert_with(Instant::now);
     }
 
     pub(super) fn take(&mut self, command: Command) {
         match command {
             Command::Confirm(asked, answer) => self.waiting.push((asked, answer)),
             Command::Probe(nodes, answer) => self.probes.push((nodes, answer)),
+            Command::Reread(uuid) => self.note_changed(uuid),
+            Command::Look(uuid) => {
+                self.asked.insert(uuid);
+                self.look_soon();
+            }
             Command::Borrow(work) => {
                 drop(self.lane.run(move |slot: &mut Option<Session>| {
                     let Some(session) = slot else { return };
@@ -157,7 +174,7 @@ impl Connected {
             }
             let has_agent_news = self.agent_news.remove(uuid);
             let Some(domain) = domain.as_ref().filter(|domain| domain.is_running()) else {
-                self.settling.remove(uuid);
+                self.settling.end(*uuid);
                 continue;
             };
             let is_agent_here = has_agent_news && domain.agent == AgentChannel::Connected;
@@ -165,7 +182,7 @@ impl Connected {
                 self.agents.ask_again(*uuid);
             }
             if is_agent_here || !before.by_uuid(*uuid).is_some_and(Domain::is_running) {
-                self.settling.insert(*uuid, now);
+                self.settling.begin_anew(*uuid, now);
             }
         }
     }
@@ -245,10 +262,10 @@ mod tests {
         let mut connected = connected();
         let ran = HashSet::from([Uuid::from_u128(2)]);
         connected.note_listed(&inventory, &AddressRules::default(), &ran);
-        assert_eq!(connected.settling.keys().collect::<Vec<_>>(), [&Uuid::from_u128(1)]);
+        assert_eq!(connected.settling.all(), [Uuid::from_u128(1)]);
         let none = AddressRules { families: Vec::new(), ..AddressRules::default() };
-        connected.settling.clear();
+        connected.settling = Polls::default();
         connected.note_listed(&inventory, &none, &HashSet::new());
-        assert!(connected.settling.is_empty(), "nothing is wanted");
+        assert!(connected.settling.all().is_empty(), "nothing is wanted");
     }
 }

@@ -129,7 +129,7 @@ impl Actor {
             changed
         });
         // a domain that has just started wants an address
-        connected.next_look = Instant::now();
+        connected.look_soon();
         Ok(())
     }
 
@@ -176,7 +176,7 @@ impl Actor {
             connected.note_unreadable(state.inventory.domains());
         }
         connected.next_refresh = Instant::now() + self.hypervisor.settings.refresh_interval;
-        connected.next_look = Instant::now();
+        connected.look_soon();
         Ok(())
     }
 }

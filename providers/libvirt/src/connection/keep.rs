@@ -120,8 +120,8 @@ impl Actor {
         match command {
             Command::Confirm(_, answer) => drop(answer.send(Err(self.down_because()))),
             Command::Probe(_, answer) => drop(answer.send(Err(self.down_because()))),
-            // Dropped: the receiver of the answer sees that.
-            Command::Borrow(_) => {}
+            // Dropped: who waits for borrowed work sees that, and the listing of the next connection has the others.
+            Command::Borrow(_) | Command::Reread(_) | Command::Look(_) => {}
         }
     }
 

@@ -1,9 +1,6 @@
 //! Polls for addresses whose changes bring no event.
 
-use std::{
-    collections::{HashMap, HashSet},
-    time::Duration,
-};
+use std::{collections::HashSet, time::Duration};
 
 use jiff::Timestamp;
 use tokio::time::Instant;
@@ -24,6 +21,18 @@ use crate::{
 const EAGER: Duration = Duration::from_secs(60);
 /// How long after its start a domain may still get addresses of a second family.
 const SETTLED_AFTER: Duration = Duration::from_secs(120);
+/// The least time between two looks. Each may bring all leases of a network, so many domains that start share one.
+const LEAST_PAUSE: Duration = Duration::from_millis(250);
+
+/// When to ask again for a domain that has been without an address for so long.
+fn pause_without_address(age: Duration) -> Duration {
+    if age < EAGER { Duration::from_secs(1) } else { (age / 10).min(PATIENT) }
+}
+
+/// When to ask again for the second family of a domain that started so long ago.
+fn pause_while_settling(age: Duration) -> Duration {
+    (age / 4).max(Duration::from_secs(1))
+}
 
 impl Actor {
     /// Reads leases where a running domain has no address yet, or where a lease ends: neither brings an
@@ -39,19 +48,27 @@ impl Actor {
             let rules = &self.hypervisor.settings.addresses;
             let missing = state.inventory.without_address(rules, seconds);
             let uuids: HashSet<Uuid> = missing.iter().map(|domain| domain.uuid).collect();
-            connected.without_address.retain(|uuid, _| uuids.contains(uuid));
+            connected.without_address.keep(now, |uuid, _| uuids.contains(&uuid));
             for uuid in &uuids {
-                connected.without_address.entry(*uuid).or_insert(now);
+                connected.without_address.begin(*uuid, now);
             }
-            connected.settling.retain(|_, since| now.duration_since(*since) < SETTLED_AFTER);
-            let settling = connected
-                .settling
-                .keys()
-                .filter(|uuid| !uuids.contains(*uuid))
-                .filter_map(|uuid| state.inventory.by_uuid(*uuid))
+            let missing = connected.without_address.take_due(now, pause_without_address);
+            let missing = missing.into_iter().filter_map(|uuid| state.inventory.by_uuid(uuid));
+            connected.settling.keep(now, |_, age| age < SETTLED_AFTER);
+            let settling = connected.settling.take_due(now, pause_while_settling);
+            let settling = settling
+                .into_iter()
+                .filter(|uuid| !uuids.contains(uuid))
+                .filter_map(|uuid| state.inventory.by_uuid(uuid))
                 .filter(|domain| domain.is_running() && domain.has_address_source())
+                .filter(|domain| !state.inventory.has_leases_by_domain(domain))
                 .filter(|domain| state.inventory.lacks_family(domain, rules, seconds));
-            for domain in missing.into_iter().chain(settling) {
+            let asked: Vec<Uuid> = connected.asked.drain().collect();
+            let asked = asked
+                .into_iter()
+                .filter_map(|uuid| state.inventory.by_uuid(uuid))
+                .filter(|domain| domain.is_running());
+            for domain in missing.chain(settling).chain(asked) {
                 networks.extend(domain.networks().map(str::to_owned));
                 domains.push(domain.uuid);
                 if domain.agent == AgentChannel::Connected {
@@ -67,7 +84,10 @@ impl Actor {
         if connected.next_lease_check <= now {
             connected.next_lease_check = now + LEASE_CHECK;
         }
-        connected.next_look = now + connected.look_pause(now);
+        if !networks.is_empty() || !domains.is_empty() {
+            connected.least_next_look = now + LEAST_PAUSE;
+        }
+        connected.next_look = connected.after_look(now);
         for uuid in agents {
             if !connected.agents.queue.contains(&uuid) {
                 connected.agents.queue.push_back(uuid);
@@ -95,20 +115,18 @@ impl Connected {
                 && inventory.lacks_family(domain, rules, seconds)
         });
         for domain in started {
-            self.settling.entry(domain.uuid).or_insert(now);
+            self.settling.begin(domain.uuid, now);
         }
     }
 
-    /// How long to wait before the next poll: a second while a domain without an address is young, then a
-    /// tenth of the time that it has been without one. While a second family may come, a quarter of the time
-    /// since the start.
-    pub(super) fn look_pause(&self, now: Instant) -> Duration {
-        let youngest =
-            |times: &HashMap<Uuid, Instant>| times.values().map(|at| now.duration_since(*at)).min();
-        let second = Duration::from_secs(1);
-        let without = youngest(&self.without_address)
-            .map(|age| if age < EAGER { second } else { (age / 10).min(PATIENT) });
-        let settling = youngest(&self.settling).map(|age| (age / 4).max(second));
-        without.into_iter().chain(settling).min().unwrap_or(PATIENT)
+    /// When the next look is: when the first domain is due, but not too soon.
+    fn after_look(&self, now: Instant) -> Instant {
+        let due = [self.without_address.next(), self.settling.next()].into_iter().flatten().min();
+        due.unwrap_or(now + PATIENT).min(now + PATIENT).max(self.least_next_look)
+    }
+
+    /// Has addresses looked for as soon as may be: domains may have started.
+    pub(super) fn look_soon(&mut self) {
+        self.next_look = Instant::now().max(self.least_next_look);
     }
 }

@@ -16,34 +16,17 @@
 //! What a guest prints may contain its bootstrap data: cloud-init prints the output of scripts. A condition is
 //! readable for many who may not read the Secret. Therefore
 //!
-//! - a quotation is made only if the spec asks for it. The default is not to;
-//! - [`excerpt()`] leaves out every line that has a word of the bootstrap data in it ([`MIN_WORD`] characters or more,
-//!   except common ones), or looks as if it had a secret. This is a safety net, no promise: a guest can print its data in
-//!   another form.
+//! - a quotation is made only if the spec asks for it, and only while the bootstrap data are at hand to compare with;
+//! - [`excerpt()`] leaves out every line that has a part of the bootstrap data in it, or looks as if it had a secret. Data
+//!   that cannot be compared with, such as compressed ones, are never risked: then nothing is quoted.
 //!
-//! # How a step uses it
-//!
-//! ```text
-//! if spec asks for it, the machine waits for an address, and it is up for longer than FIRST_LOOK:
-//!     at most once in LOOK_INTERVAL, since each other message is a write:
-//!     let end = read_end(link, pool, volume)?;
-//!     let words = end.and_then(|end| excerpt(&end, bootstrap));
-//! ```
-//!
-//! An error of [`read_end`] is no reason for the step to fail: the wait is told without a quotation.
+//! This is a safety net, no promise: a guest can print its data in another form.
 
 mod excerpt;
 mod log;
+mod looks;
 
-use std::time::Duration;
+pub(crate) use self::{excerpt::excerpt, log::read_end, looks::Looks};
 
-pub(crate) use self::{
-    excerpt::{MIN_WORD, excerpt},
-    log::read_end,
-};
-
-/// How long a guest runs before its log is looked at.
-pub(crate) const FIRST_LOOK: Duration = Duration::from_secs(300);
-
-/// The time between two looks at the same log.
-pub(crate) const LOOK_INTERVAL: Duration = Duration::from_secs(300);
+#[cfg(test)]
+pub(crate) use self::looks::FIRST_LOOK;

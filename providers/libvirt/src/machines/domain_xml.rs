@@ -15,7 +15,7 @@ use super::{
 };
 
 /// The `fw_cfg` entry in which Ignition looks for its configuration.
-const IGNITION_ENTRY: &str = "opt/com.coreos/config";
+pub(crate) const IGNITION_ENTRY: &str = "opt/com.coreos/config";
 
 /// All that a domain is made from.
 #[derive(Clone, Debug)]

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use virt::domain::Domain as Handle;
 use virt::error::ErrorNumber;
 
-use super::{capabilities::Capabilities, power::AskBy};
+use super::{capabilities::Capabilities, domain_xml::IGNITION_ENTRY, power::AskBy};
 use crate::{
     calls::{Failure, Operation},
     domain::{AgentChannel, Domain, DomainState},
@@ -37,6 +37,8 @@ pub(crate) struct Found {
     pub(crate) power: PowerState,
     /// Whether its guest agent is connected.
     pub(crate) has_agent: bool,
+    /// Whether it has its bootstrap data as a configuration of Ignition.
+    pub(crate) has_ignition: bool,
 }
 
 impl Domains {
@@ -90,11 +92,6 @@ impl Domains {
         Ok(self.capabilities.get_or_init(|| read))
     }
 
-    /// What the hypervisor can run, if it was asked before.
-    pub(crate) fn known_capabilities(&self) -> Option<&Capabilities> {
-        self.capabilities.get()
-    }
-
     /// The domain with this UUID, or else with this name, as libvirt has it now.
     pub(crate) async fn find(&self, uuid: Uuid, name: Option<String>) -> Result<Option<Found>> {
         self.run("look for the domain", move |link| {
@@ -119,6 +116,7 @@ impl Domains {
                 mark: domain.mark().cloned(),
                 power: state.power,
                 has_agent: domain.agent == AgentChannel::Connected,
+                has_ignition: xml.contains(IGNITION_ENTRY),
             }))
         })
         .await

@@ -14,21 +14,11 @@
 //! The network is one of one hypervisor. Guests on bridges get their addresses elsewhere; then the network is only the
 //! book of claims: one that is defined with the bridge's subnet and never started.
 //!
-//! # How a step uses it
+//! # Where it is written
 //!
-//! ```text
-//! ensure_cluster: match &spec.control_plane_endpoint_pool {
-//!     None       => report request.control_plane_endpoint, or nothing
-//!     Some(pool) => match ensure_endpoint(link, &mark, pool, request.control_plane_endpoint.as_ref())? {
-//!         Endpoint::At(endpoint) => report it
-//!         Endpoint::Wait(wait)   => report the wait, without an endpoint
-//!     }
-//! }
-//! delete_cluster: release_endpoint(link, &mark, pool)?
-//! ```
-//!
-//! Both block, on the hypervisor that [`EndpointPoolSpec::hypervisor_of`] names. A crash after the claim and before the
-//! report finds the claim in the next step.
+//! In `spec.controlPlaneEndpoint`, which a move to another management cluster keeps, and which never changes. A crash after the
+//! claim and before the report finds the claim in the next step. Once the endpoint is written, each step renews its claim, so
+//! an entry that somebody has removed comes back, and one that somebody else has made meanwhile is told.
 
 mod choice;
 mod claim;
@@ -36,8 +26,9 @@ mod spec;
 mod steps;
 
 pub(crate) use self::{
+    claim::Claim,
     spec::EndpointPoolSpec,
-    steps::{Endpoint, ensure_endpoint, release_endpoint},
+    steps::{Endpoint, ensure_endpoint, has_claim, release_endpoint},
 };
 
 #[cfg(test)]

@@ -10,13 +10,15 @@ use cloudprovider::{
     Error, ErrorKind, InstanceChange, InstanceLookup, InstanceRef, NodeIdentity, Result, machines::Mark,
 };
 use futures::future::join_all;
-use tokio::sync::broadcast;
+use tokio::sync::{Semaphore, broadcast};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use uuid::Uuid;
 
 use super::{
+    console::Looks,
     domains::Domains,
     placement::Placer,
+    reservation::{LibvirtNetworks, NetworkCalls},
     storage::{LibvirtStorage, MachineStorage, StorageCalls},
 };
 use crate::{
@@ -32,8 +34,29 @@ use crate::{
 /// How long a step waits for the end of a call that an earlier step of the same machine has left behind.
 const MAX_WAIT_FOR_CALL: Duration = Duration::from_secs(20);
 
-/// Makes the storage calls of a hypervisor. Tests have a storage of their own.
-pub(crate) type StorageOf = dyn Fn(&Arc<Workers>) -> Arc<dyn StorageCalls>;
+/// The calls of a hypervisor that libvirt's test driver cannot answer. Tests have their own.
+#[derive(Clone, Debug)]
+pub(crate) struct HostCalls {
+    pub(crate) storage: Arc<dyn StorageCalls>,
+    pub(crate) networks: Arc<dyn NetworkCalls>,
+}
+
+/// Makes the calls of the hypervisor of these threads.
+pub(crate) type CallsOf = dyn Fn(&Arc<Workers>) -> HostCalls;
+
+impl HostCalls {
+    /// The calls, as libvirt takes them.
+    pub(crate) fn of_libvirt(workers: &Arc<Workers>) -> Self {
+        Self {
+            storage: Arc::new(LibvirtStorage::new(Arc::clone(workers))),
+            networks: Arc::new(LibvirtNetworks::new(Arc::clone(workers))),
+        }
+    }
+}
+
+/// Seeds for one hypervisor that are in memory at the same time. Each has at least 1 MiB, and is there twice while it is
+/// uploaded or compared. More could not be uploaded at once.
+const MAX_SEEDS: usize = 3;
 
 /// A hypervisor, as a place for machines.
 #[derive(Debug)]
@@ -41,6 +64,9 @@ pub(crate) struct Host {
     pub(crate) hypervisor: Arc<Hypervisor>,
     pub(crate) domains: Domains,
     pub(crate) storage: Arc<dyn StorageCalls>,
+    pub(crate) networks: Arc<dyn NetworkCalls>,
+    /// Whoever makes a seed holds a place until it is uploaded.
+    pub(crate) seeds: Semaphore,
     workers: Arc<Workers>,
 }
 
@@ -68,18 +94,15 @@ pub(crate) struct Fleet {
     pub(crate) hosts: Vec<Host>,
     pub(crate) storage: MachineStorage,
     pub(crate) placer: Placer,
+    /// When the logs of guests without an address were looked at.
+    pub(crate) looks: Looks,
     /// The hypervisors that this process has chosen for machines whose domain is not there yet.
     chosen: Mutex<HashMap<Uuid, String>>,
-    /// One lock a machine, held by each of its calls.
+    /// One lock for each object, held by each of its calls.
     calls: Mutex<HashMap<Uuid, Arc<tokio::sync::Mutex<()>>>>,
 }
 
 impl Fleet {
-    /// The storage that libvirt has.
-    pub(crate) fn storage_of(workers: &Arc<Workers>) -> Arc<dyn StorageCalls> {
-        Arc::new(LibvirtStorage::new(Arc::clone(workers)))
-    }
-
     /// Nothing runs yet. Its work ends when `stop` is cancelled; `tasks` has its tasks.
     pub(crate) fn new(
         config: Arc<Config>,
@@ -87,13 +110,14 @@ impl Fleet {
         changes: broadcast::Sender<InstanceChange>,
         stop: CancellationToken,
         tasks: TaskTracker,
-        storage_of: &StorageOf,
+        calls_of: &CallsOf,
     ) -> Self {
         let host = |hypervisor: &Arc<Hypervisor>| {
             let workers = Arc::new(Workers::new(Arc::clone(hypervisor)));
-            let storage = storage_of(&workers);
+            let HostCalls { storage, networks } = calls_of(&workers);
             let domains = Domains::new(Arc::clone(&workers));
-            Host { hypervisor: Arc::clone(hypervisor), domains, storage, workers }
+            let seeds = Semaphore::new(MAX_SEEDS);
+            Host { hypervisor: Arc::clone(hypervisor), domains, storage, networks, seeds, workers }
         };
         let wake = Arc::new(move |uids: Vec<String>| {
             let machine = |uid| InstanceRef { machine: Some(uid), ..InstanceRef::default() };
@@ -106,6 +130,7 @@ impl Fleet {
             hosts: hypervisors.iter().map(host).collect(),
             storage: MachineStorage::new(wake, stop, tasks),
             placer: Placer::default(),
+            looks: Looks::default(),
             chosen: Mutex::default(),
             calls: Mutex::default(),
         }
@@ -139,7 +164,7 @@ impl Fleet {
         self.placer.release(uid);
     }
 
-    /// Runs a step of a machine, after the last call of an earlier one has ended. That can be one whose step was given
+    /// Runs a step of a machine or a cluster, after the last call of an earlier one has ended. That can be one whose step was given
     /// up: libvirt's calls cannot be broken off.
     ///
     /// # Errors
@@ -147,7 +172,7 @@ impl Fleet {
     pub(crate) async fn one_step<T>(&self, uid: Uuid, step: impl Future<Output = Result<T>>) -> Result<T> {
         let of_machine = Arc::clone(lock(&self.calls).entry(uid).or_default());
         let Ok(held) = tokio::time::timeout(MAX_WAIT_FOR_CALL, of_machine.lock_owned()).await else {
-            let words = "an earlier call of this machine to libvirt has not ended yet";
+            let words = "an earlier call to libvirt for this object has not ended yet";
             return Err(Error::new(ErrorKind::Timeout, words));
         };
         let answer = HELD.scope(Arc::new(held), step).await;

@@ -11,6 +11,9 @@ use crate::mac::Mac;
 /// The first byte of MAC addresses that no maker of hardware uses.
 const LOCALLY_ADMINISTERED: u8 = 0x02;
 
+/// The most interfaces of a machine: each has a MAC address of its own.
+pub(crate) const MAX_INTERFACES: usize = 16;
+
 /// How many bytes of the hash of a mark are in names.
 const HASH_BYTES: usize = 4;
 
@@ -73,8 +76,7 @@ pub(crate) fn mac(uid: Uuid, interface: usize) -> Mac {
     let mut bytes = [0; 6];
     bytes[1..].copy_from_slice(&uid.as_bytes()[11..]);
     bytes[0] = LOCALLY_ADMINISTERED;
-    // A machine has at most 16 interfaces.
-    let number = u8::try_from(interface % 16).unwrap_or_default() << 4;
+    let number = u8::try_from(interface % MAX_INTERFACES).unwrap_or_default() << 4;
     bytes[1] = number | (bytes[1] & 0x0f);
     Mac::from_bytes(bytes)
 }
@@ -93,7 +95,9 @@ mod tests {
     fn names_of_volumes_are_those_of_their_machine_alone() {
         let names = VolumeNames::new(&mark());
         assert_eq!(names.seed(), "ccm-5d0b0b0e-3c53-4c5c-9b5e-2f0f6c9a7a10-6ad575c0-seed");
-        let all = [names.disk("root"), names.seed(), names.ignition(), names.console()];
+        // virtlogd renames a log that is full.
+        let rotated = format!("{}.0", names.console());
+        let all = [names.disk("root"), names.seed(), names.ignition(), names.console(), rotated];
         let copied = VolumeNames::new(&Mark { machine: Some("node-2".to_owned()), ..mark() });
         for name in &all {
             assert!(names.has(name) && !copied.has(name), "{name}");

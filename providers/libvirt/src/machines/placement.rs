@@ -34,7 +34,7 @@ mod gather;
 mod promises;
 
 pub(crate) use self::{
-    choice::{Host, Placement, Resident, Wanted},
+    choice::{Placement, Wanted},
     domains::failure_domains,
     gather::gather,
     promises::Placer,

@@ -5,11 +5,9 @@
 //! start; an entry is put into both, in two calls, and each step looks at both. So a crash between the two is mended.
 //!
 //! ```text
-//! ensure(link, &reservation)?   before the domain is started
-//! remove(link, &network, mac, &name)?   when the domain is gone; nothing to do if there is no such network
+//! ensure(calls, &reservation)          before the domain is started
+//! remove(calls, &network, mac, &name)  when the domain is gone; nothing to do if there is no such network
 //! ```
-//!
-//! Both block. They take 3 to 7 calls. Networks are those of one hypervisor: the one that the machine is on.
 //!
 //! Limits: IPv4 only, since libvirt's IPv6 entries go by DUID, which a guest makes itself. A lease that the server gave
 //! away before goes on until it expires, whoever has it.
@@ -22,9 +20,9 @@ mod steps;
 
 pub(crate) use self::{
     address::Reservation,
-    calls::{NetworkCalls, OnConnection, Scope, Update},
-    network::{HostEntry, NetworkDhcp, Subnet},
-    steps::{ensure, missing, read, remove},
+    calls::{LibvirtNetworks, NetworkCalls, Scope},
+    network::{NetworkDhcp, Subnet},
+    steps::{ensure, missing, read, remove, remove_all},
 };
 
 #[cfg(test)]

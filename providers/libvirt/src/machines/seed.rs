@@ -3,20 +3,9 @@
 //! | Format | What the guest gets | Who reads it there |
 //! |---|---|---|
 //! | cloud-config | [`Seed::nocloud`]: a small read-only disk with a vfat file system | cloud-init, data source `NoCloud` |
-//! | ignition | [`BootstrapData::expose`], after [`check_ignition`]: the file of the `fw_cfg` entry [`IGNITION_ENTRY`] | Ignition, platform `qemu` |
+//! | ignition | [`BootstrapData::expose`], after [`check_ignition`]: the file of a `fw_cfg` entry | Ignition, platform `qemu` |
 //!
-//! # How a step uses it
-//!
-//! ```text
-//! match bootstrap.format() {
-//!     CloudConfig => upload Seed::nocloud(&mark, &bootstrap, network)?.expose() to a raw volume of .len() bytes;
-//!                    add it to the domain as a read-only virtio disk
-//!     Ignition    => check_ignition(&bootstrap)?; upload bootstrap.expose() to a raw volume of exactly this length;
-//!                    <sysinfo type='fwcfg'><entry name='opt/com.coreos/config' file='PATH OF THE VOLUME'/></sysinfo>
-//! }
-//! ```
-//!
-//! - The bytes depend on the mark, the bootstrap data and the network configuration only. So a step that was
+//! - The bytes depend on the mark, the bootstrap data and the endpoint of the control plane only. So a step that was
 //!   interrupted while it uploaded them writes the same bytes again.
 //! - User data are never looked into: cloud-config, scripts, MIME parts and gzip all arrive unchanged.
 //! - The volume of an Ignition file must have the exact length, since Ignition does not read past the end of
@@ -30,22 +19,18 @@
 
 mod ignition;
 mod meta_data;
-mod network_config;
 mod vfat;
 
 use std::fmt;
 
 use cloudprovider::{
-    Result,
+    ControlPlaneEndpoint, Result,
     machines::{BootstrapData, Mark},
     uuids::parse_uuid,
 };
 use secrecy::zeroize::Zeroizing;
 
-pub(crate) use self::{
-    ignition::{IGNITION_ENTRY, check_ignition},
-    network_config::{InterfaceConfig, NetworkConfig},
-};
+pub(crate) use self::ignition::check_ignition;
 
 /// The label by which cloud-init finds the disk.
 const LABEL: [u8; 11] = *b"CIDATA     ";
@@ -54,8 +39,7 @@ const LABEL: [u8; 11] = *b"CIDATA     ";
 pub(crate) struct Seed(Zeroizing<Vec<u8>>);
 
 impl Seed {
-    /// A disk for cloud-init's data source `NoCloud`, with the files `user-data`, `meta-data` and, if there is a
-    /// network configuration, `network-config`.
+    /// A disk for cloud-init's data source `NoCloud`, with the files `user-data` and `meta-data`.
     ///
     /// `instance-id` is the mark's UID. cloud-init runs once for each instance ID, so it runs once for a machine.
     ///
@@ -64,12 +48,10 @@ impl Seed {
     pub(crate) fn nocloud(
         mark: &Mark,
         data: &BootstrapData,
-        network: Option<&NetworkConfig>,
+        endpoint: Option<&ControlPlaneEndpoint>,
     ) -> Result<Self> {
-        let meta_data = meta_data::render(mark);
-        let network = network.map(NetworkConfig::render);
-        let mut files = vec![("user-data", data.expose()), ("meta-data", meta_data.as_bytes())];
-        files.extend(network.as_ref().map(|text| ("network-config", text.as_bytes())));
+        let meta_data = meta_data::render(mark, endpoint);
+        let files = [("user-data", data.expose()), ("meta-data", meta_data.as_bytes())];
         vfat::image(LABEL, volume_id(&mark.uid), &files).map(Self)
     }
 

@@ -10,11 +10,11 @@ mod machine;
 
 pub(crate) use self::{
     cluster::LibvirtClusterSpec,
-    image::{ImageFormat, ImageSource, ImageSpec, VolumeSpec},
-    interface::{InterfaceModel, InterfaceSource, InterfaceSpec, MacvtapMode, MacvtapSpec, ReservationSpec},
+    image::{ImageFormat, ImageSource, ImageSpec},
+    interface::{InterfaceModel, InterfaceSource, InterfaceSpec, MacvtapMode},
     machine::{
-        CpuMode, CpuSpec, DEFAULT_POOL, DiskBus, DiskFormat, DiskSpec, DomainType, Firmware,
-        LibvirtMachineSpec, PowerOffMode, RootDiskMode,
+        CpuMode, CpuSpec, DiskBus, DiskFormat, DiskSpec, DomainType, Firmware, LibvirtMachineSpec,
+        PowerOffMode, RootDiskMode,
     },
 };
 

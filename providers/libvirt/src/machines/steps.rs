@@ -15,12 +15,13 @@ mod cluster;
 mod create;
 mod delete;
 mod present;
+mod reservations;
 
 use cloudprovider::{
     Error, ErrorKind, Machines, Result, async_trait,
     machines::{
-        Capacity, ClusterReport, ClusterRequest, Deletion, Kinds, MachineReport, MachineRequest, NodeInfo,
-        Record,
+        Capacity, ClusterReport, ClusterRequest, Deletion, Kinds, MachineDeletionRequest, MachineReport,
+        MachineRequest, Mark, NodeInfo, Record,
     },
 };
 use uuid::Uuid;
@@ -32,7 +33,11 @@ use super::{
     status::{LibvirtClusterStatus, LibvirtMachineStatus},
 };
 
+#[cfg(test)]
+pub(crate) use self::bootstrap::wipe;
+
 pub(crate) type Request = MachineRequest<LibvirtMachineSpec, LibvirtClusterSpec>;
+pub(crate) type DeletionRequest = MachineDeletionRequest<LibvirtMachineSpec, LibvirtClusterSpec>;
 pub(crate) type MachineRecord = Record<LibvirtMachineStatus>;
 
 #[async_trait]
@@ -45,12 +50,16 @@ impl Machines for Fleet {
     const KINDS: Kinds = KINDS;
 
     async fn ensure_machine(&self, request: &Request, record: &mut MachineRecord) -> Result<MachineReport> {
-        let uid = uid_of(request)?;
+        let uid = uid_of(&request.mark)?;
         self.one_step(uid, ensure(self, uid, request, record)).await
     }
 
-    async fn delete_machine(&self, request: &Request, record: &mut MachineRecord) -> Result<Deletion> {
-        let uid = uid_of(request)?;
+    async fn delete_machine(
+        &self,
+        request: &DeletionRequest,
+        record: &mut MachineRecord,
+    ) -> Result<Deletion> {
+        let uid = uid_of(&request.mark)?;
         self.one_step(uid, self.delete(uid, request, record)).await
     }
 
@@ -59,16 +68,17 @@ impl Machines for Fleet {
         request: &ClusterRequest<LibvirtClusterSpec>,
         _: &mut Record<LibvirtClusterStatus>,
     ) -> Result<ClusterReport> {
-        cluster::ensure(&self.config, request)
+        let uid = uid_of(&request.mark)?;
+        self.one_step(uid, self.make_cluster(uid, request)).await
     }
 
     async fn delete_cluster(
         &self,
-        _: &ClusterRequest<LibvirtClusterSpec>,
+        request: &ClusterRequest<LibvirtClusterSpec>,
         _: &mut Record<LibvirtClusterStatus>,
     ) -> Result<Deletion> {
-        // The machines of a cluster share nothing but images, which other clusters use too.
-        Ok(Deletion::Gone)
+        let uid = uid_of(&request.mark)?;
+        self.one_step(uid, self.remove_cluster(uid, request)).await
     }
 
     async fn capacity(&self, spec: &LibvirtMachineSpec) -> Result<Capacity> {
@@ -105,10 +115,10 @@ async fn ensure(
     }
 }
 
-/// The UID, which is the UUID of the domain.
-fn uid_of(request: &Request) -> Result<Uuid> {
-    Uuid::parse_str(&request.mark.uid).map_err(|_| {
-        let words = format!("the UID of the object, {:?}, is not a UUID", request.mark.uid);
+/// The UID. That of a machine is the UUID of its domain.
+fn uid_of(mark: &Mark) -> Result<Uuid> {
+    Uuid::parse_str(&mark.uid).map_err(|_| {
+        let words = format!("the UID of the object, {:?}, is not a UUID", mark.uid);
         Error::new(ErrorKind::InvalidInput, words)
     })
 }

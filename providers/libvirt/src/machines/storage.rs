@@ -13,7 +13,7 @@
 //! |---|---|
 //! | overlay, blank disk | libvirt makes it in one call; its shape is compared. A file of length 0 is what a crash of libvirtd leaves, and is made again |
 //! | full copy, image | a second volume, its marker, see below |
-//! | small volume | it is read back and compared |
+//! | small volume | its length is compared after the upload. One that an earlier step has made is read back and compared |
 //!
 //! # Attempts and markers
 //!
@@ -70,14 +70,14 @@ use self::{
 };
 
 pub(crate) use self::{
-    calls::{LibvirtStorage, StorageCalls},
+    calls::{CallResult, LibvirtStorage, StorageCalls, TestDriverStorage},
     checksum::Checksum,
     disks::Disk,
     fetch::Origin,
     image::{Base, Image},
     presence::{has_any_volume, has_volume},
     removal::Removal,
-    small::{MAX_SMALL, ensure_small},
+    small::ensure_small,
     volume::Format,
     work::Wake,
 };

@@ -1,6 +1,9 @@
 //! The steps of machines on libvirt's test driver, with a storage in memory: the driver can neither upload nor download.
 
 mod conformance;
+mod costs;
 mod crashes;
+mod endpoint;
+mod reservations;
 mod single;
 mod support;

@@ -7,7 +7,10 @@ use std::{
     time::Duration,
 };
 
-use cloudprovider::{ConfigProblem, Error, ErrorKind, Result, error_chain};
+use cloudprovider::{
+    ConfigProblem, Error, ErrorKind, Result, error_chain,
+    tls::{client_config, system_roots},
+};
 use http::{HeaderValue, Method, header};
 use reqwest::{Upgraded, Url};
 use secrecy::ExposeSecret as _;
@@ -68,8 +71,9 @@ impl Client {
             builder.tls_danger_accept_invalid_certs(true)
         } else {
             let key = if config.authorities.is_some() { "caFile, caCert" } else { "" };
-            let tls = tls::client_config(config.authorities.clone());
-            builder.tls_backend_preconfigured(tls.map_err(|why| ConfigProblem::new(key, why))?)
+            let roots = config.authorities.clone().unwrap_or_else(system_roots);
+            let settings = client_config(roots).map_err(|why| ConfigProblem::new(key, why))?;
+            builder.tls_backend_preconfigured(settings)
         };
         let host = base.host_str().unwrap_or_default().trim_matches(['[', ']']);
         if host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback()) {

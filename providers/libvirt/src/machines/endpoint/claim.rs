@@ -2,7 +2,6 @@
 
 use std::net::IpAddr;
 
-use cloudprovider::machines::Mark;
 use uuid::Uuid;
 
 use crate::{mac::Mac, machines::reservation::Reservation};
@@ -15,7 +14,7 @@ const MAX_NAME: usize = 40;
 
 /// Who claims: a MAC address and a name that no other cluster and no machine has.
 #[derive(Clone, Debug)]
-pub(super) struct Claim {
+pub(crate) struct Claim {
     /// The cluster's UID, which chooses where it looks first.
     pub(super) uid: Uuid,
     /// The MAC address of the entry.
@@ -25,14 +24,13 @@ pub(super) struct Claim {
 }
 
 impl Claim {
-    /// The claim of the cluster with this mark.
-    pub(super) fn of(mark: &Mark) -> Self {
-        // what is no UUID, which no API server makes, has a claim by its name alone
-        let uid = Uuid::parse_str(&mark.uid).unwrap_or_default();
+    /// The claim of the cluster with this UID and this name.
+    pub(crate) fn of(uid: Uuid, cluster: &str) -> Self {
         let mut mac = [CLAIM_MAC; 6];
         mac[1..].copy_from_slice(&uid.as_bytes()[11..]);
-        let cluster: String = mark.cluster.chars().take(MAX_NAME).collect();
-        let name = format!("{}-api-{}", cluster.replace('.', "-"), mark.uid.get(..8).unwrap_or("0"));
+        let cluster: String = cluster.chars().take(MAX_NAME).collect();
+        // That of a cluster may begin with a digit, and not every release of libvirt takes such a name.
+        let name = format!("api-{:08x}-{}", uid.as_fields().0, cluster.replace('.', "-"));
         Self { uid, mac: Mac::from_bytes(mac), name }
     }
 

@@ -7,6 +7,11 @@ use serde::Deserialize;
 /// Addresses from which a cluster without `controlPlaneEndpoint` gets one.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("x-kubernetes-validations" = [
+    {"rule": "self.network == oldSelf.network", "message": "network cannot change"},
+    {"rule": "!has(oldSelf.hypervisor) || (has(self.hypervisor) && self.hypervisor == oldSelf.hypervisor)",
+     "message": "hypervisor cannot change"},
+]))]
 pub(crate) struct EndpointPoolSpec {
     /// The hypervisor that has the network, by its name in the provider's configuration. Needed if there are several.
     #[serde(default)]
@@ -39,14 +44,17 @@ impl EndpointPoolSpec {
         let known = || names.join(", ");
         match (&self.hypervisor, names) {
             (Some(wanted), _) => names.iter().find(|name| *name == wanted).copied().ok_or_else(|| {
-                let words = format!("the configuration has no hypervisor {wanted:?}; known: {}", known());
+                let words = format!(
+                    "spec.controlPlaneEndpointPool.hypervisor: the configuration has no hypervisor {wanted:?}; it has {}",
+                    known()
+                );
                 Error::new(ErrorKind::NotFound, words)
             }),
             (None, [only]) => Ok(only),
             (None, _) => Err(Error::new(
                 ErrorKind::InvalidInput,
                 format!(
-                    "spec.controlPlaneEndpointPool.hypervisor is missing; say which of them has the network: {}",
+                    "spec.controlPlaneEndpointPool.hypervisor: is missing; say which of them has the network: {}",
                     known()
                 ),
             )),

@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use cloudprovider::{
-    ControlPlaneEndpoint, Error, ErrorKind, Result,
-    machines::{Mark, Wait},
-};
+use cloudprovider::{ControlPlaneEndpoint, Error, ErrorKind, Result, machines::Wait};
 
 use super::{
     choice::{Choice, Pool, choose},
@@ -13,6 +10,9 @@ use super::{
     spec::EndpointPoolSpec,
 };
 use crate::machines::reservation::{self, NetworkCalls, NetworkDhcp, Scope};
+
+/// The field of the spec, for messages.
+const FIELD: &str = "spec.controlPlaneEndpointPool";
 
 /// How often a step tries the next address, because others were faster.
 const MAX_TRIES: usize = 8;
@@ -37,23 +37,25 @@ pub(crate) enum Endpoint {
 /// - [`ErrorKind::NotFound`]: there is no such network, or it has no DHCP server.
 /// - [`ErrorKind::Conflict`]: the known address is somebody else's.
 /// - Others are libvirt's.
-pub(crate) fn ensure_endpoint(
-    calls: &mut impl NetworkCalls,
-    mark: &Mark,
+pub(crate) async fn ensure_endpoint(
+    calls: &dyn NetworkCalls,
+    claim: &Claim,
     spec: &EndpointPoolSpec,
     known: Option<&ControlPlaneEndpoint>,
 ) -> Result<Endpoint> {
     let pool = Pool::read(spec)?;
-    let claim = Claim::of(mark);
     if let Some(known) = known {
         if let Some(address) = known.host.parse().ok().filter(|address| pool.contains(*address)) {
-            reservation::ensure(calls, &claim.at(&spec.network, address))?;
+            let claimed = reservation::ensure(calls, &claim.at(&spec.network, address)).await;
+            claimed.map_err(|error| error.wrap("spec.controlPlaneEndpoint.host"))?;
         }
         return Ok(Endpoint::At(known.clone()));
     }
+    let in_field = |error: Error| error.wrap(FIELD);
     let mut last = None;
     for _ in 0..MAX_TRIES {
-        let address = match choose(&definitions(calls, &spec.network)?, &pool, &claim) {
+        let definitions = definitions(calls, &spec.network).await.map_err(in_field)?;
+        let address = match choose(&definitions, &pool, claim) {
             Choice::Held(address) | Choice::Free(address) => address,
             Choice::Full => {
                 let words = format!(
@@ -64,41 +66,60 @@ pub(crate) fn ensure_endpoint(
                 return Ok(Endpoint::Wait(Wait::capacity(words).look_again_after(LOOK_AGAIN)));
             }
             Choice::Unusable(words) => {
-                let words = format!("spec.controlPlaneEndpointPool: {words}");
-                return Err(Error::new(ErrorKind::InvalidInput, words));
+                return Err(Error::new(ErrorKind::InvalidInput, format!("{FIELD}: {words}")));
             }
         };
-        match reservation::ensure(calls, &claim.at(&spec.network, address)) {
+        match reservation::ensure(calls, &claim.at(&spec.network, address)).await {
             Ok(()) => {
                 let endpoint = ControlPlaneEndpoint { host: address.to_string(), port: spec.port };
                 return Ok(Endpoint::At(endpoint));
             }
-            // somebody was faster
-            Err(error) if error.kind() == ErrorKind::Conflict => last = Some(error),
-            Err(error) => return Err(error),
+            // Somebody was faster. One definition may have the claim, and nobody knows of the address yet.
+            Err(error) if error.kind() == ErrorKind::Conflict => {
+                reservation::remove(calls, &spec.network, claim.mac, &claim.name).await.map_err(in_field)?;
+                last = Some(error);
+            }
+            Err(error) => return Err(in_field(error)),
         }
     }
-    Err(last.unwrap_or_else(|| Error::new(ErrorKind::Internal, "no address was tried")))
+    Err(in_field(last.unwrap_or_else(|| Error::new(ErrorKind::Internal, "no address was tried"))))
 }
 
 /// Gives the cluster's address back. Nothing to do if it has none.
 ///
 /// # Errors
 /// libvirt's.
-pub(crate) fn release_endpoint(
-    calls: &mut impl NetworkCalls,
-    mark: &Mark,
+pub(crate) async fn release_endpoint(
+    calls: &dyn NetworkCalls,
+    claim: &Claim,
     spec: &EndpointPoolSpec,
 ) -> Result<()> {
-    let claim = Claim::of(mark);
-    reservation::remove(calls, &spec.network, claim.mac, &claim.name)
+    reservation::remove(calls, &spec.network, claim.mac, &claim.name).await
+}
+
+/// Whether the network has the cluster's claim.
+///
+/// # Errors
+/// libvirt's.
+pub(crate) async fn has_claim(
+    calls: &dyn NetworkCalls,
+    claim: &Claim,
+    spec: &EndpointPoolSpec,
+) -> Result<bool> {
+    for scope in Scope::ALL {
+        let dhcp = reservation::read(calls, &spec.network, scope).await?;
+        if dhcp.is_some_and(|dhcp| dhcp.hosts().any(|entry| entry.is_of(claim.mac, &claim.name))) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// The definitions that the network has, at least one.
-fn definitions(calls: &mut impl NetworkCalls, network: &str) -> Result<Vec<NetworkDhcp>> {
+async fn definitions(calls: &dyn NetworkCalls, network: &str) -> Result<Vec<NetworkDhcp>> {
     let mut definitions = Vec::new();
     for scope in Scope::ALL {
-        definitions.extend(reservation::read(calls, network, scope)?);
+        definitions.extend(reservation::read(calls, network, scope).await?);
     }
-    if definitions.is_empty() { Err(reservation::missing(network)) } else { Ok(definitions) }
+    if definitions.is_empty() { Err(reservation::missing(calls, network)) } else { Ok(definitions) }
 }

@@ -1,17 +1,20 @@
 use std::collections::BTreeSet;
 
-use cloudprovider::{ControlPlaneEndpoint, ErrorKind, machines::Mark};
+use cloudprovider::{ControlPlaneEndpoint, ErrorKind};
 use proptest::prelude::*;
 use uuid::Uuid;
 
-use super::{claim::Claim, *};
+use super::*;
 use crate::{
     mac::Mac,
-    machines::reservation::{HostEntry, Scope, testing::FakeNetwork},
+    machines::reservation::{
+        Scope,
+        testing::{FakeNetwork, HostEntry},
+    },
 };
 
-fn mark(n: u128) -> Mark {
-    Mark::cluster(Uuid::from_u128(n << 96 | n).to_string(), "default", format!("cluster-{n}"))
+fn claim(n: u128) -> Claim {
+    Claim::of(Uuid::from_u128(n << 96 | n), &format!("cluster-{n}"))
 }
 
 fn spec(addresses: &[&str]) -> EndpointPoolSpec {
@@ -27,88 +30,97 @@ fn network() -> FakeNetwork {
     FakeNetwork::new(&Scope::ALL)
 }
 
+/// The answer of a future that waits for nothing.
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().build().expect("a runtime").block_on(future)
+}
+
 fn at(host: &str) -> ControlPlaneEndpoint {
     ControlPlaneEndpoint { host: host.to_owned(), port: 6443 }
 }
 
 /// The host of the endpoint, or the message of the wait or of the error.
-fn ask(network: &mut FakeNetwork, n: u128, spec: &EndpointPoolSpec, known: Option<&str>) -> String {
-    match ensure_endpoint(network, &mark(n), spec, known.map(at).as_ref()) {
+async fn ask(network: &FakeNetwork, n: u128, spec: &EndpointPoolSpec, known: Option<&str>) -> String {
+    match ensure_endpoint(network, &claim(n), spec, known.map(at).as_ref()).await {
         Ok(Endpoint::At(endpoint)) => endpoint.host,
         Ok(Endpoint::Wait(wait)) => wait.message.into_owned(),
-        Err(error) => format!("{}: {error}", error.kind()),
+        Err(error) => format!("{}: {}", error.kind(), error.report()),
     }
 }
 
-#[test]
-fn each_cluster_has_its_own_address_until_all_are_taken() {
-    let (mut network, spec) = (network(), spec(&["192.168.122.200-192.168.122.203"]));
-    let seen: Vec<_> = (0..4).map(|n| ask(&mut network, n, &spec, None)).collect();
+#[tokio::test]
+async fn each_cluster_has_its_own_address_until_all_are_taken() {
+    let (network, spec) = (network(), spec(&["192.168.122.200-192.168.122.203"]));
+    let mut seen = Vec::new();
+    for n in 0..4 {
+        seen.push(ask(&network, n, &spec, None).await);
+    }
     let all = ["192.168.122.200", "192.168.122.201", "192.168.122.202", "192.168.122.203"];
     assert_eq!(seen.iter().map(String::as_str).collect::<BTreeSet<_>>(), all.into_iter().collect());
     for n in 0..4 {
         assert_eq!(
-            ask(&mut network, n, &spec, None),
+            ask(&network, n, &spec, None).await,
             seen[usize::try_from(n).expect("small")],
             "found again"
         );
     }
     assert_eq!(
-        ask(&mut network, 4, &spec, None),
+        ask(&network, 4, &spec, None).await,
         "all 4 addresses of the pool are taken in network \"default\""
     );
-    release_endpoint(&mut network, &mark(2), &spec).expect("released");
-    release_endpoint(&mut network, &mark(2), &spec).expect("nothing is left");
-    assert_eq!(ask(&mut network, 4, &spec, None), seen[2]);
+    release_endpoint(&network, &claim(2), &spec).await.expect("released");
+    release_endpoint(&network, &claim(2), &spec).await.expect("nothing is left");
+    assert_eq!(ask(&network, 4, &spec, None).await, seen[2]);
     assert_eq!(network.entries().len(), 4);
 }
 
-#[test]
-fn a_claim_says_whose_it_is() {
-    let mut network = network();
-    ask(&mut network, 7, &spec(&["192.168.122.200"]), None);
+#[tokio::test]
+async fn a_claim_says_whose_it_is() {
+    let network = network();
+    ask(&network, 7, &spec(&["192.168.122.200"]), None).await;
     assert_eq!(
         network.entries(),
-        ["<host mac='06:00:00:00:00:07' name='cluster-7-api-00000007' ip='192.168.122.200'/>"]
+        ["<host mac='06:00:00:00:00:07' name='api-00000007-cluster-7' ip='192.168.122.200'/>"]
     );
-    let long = Mark::cluster(Uuid::max().to_string(), "default", "a.b".repeat(80));
-    let name = Claim::of(&long).name;
-    assert!(name.len() <= 63 && !name.contains('.'), "{name}");
+    let name = Claim::of(Uuid::max(), &"1.b".repeat(80)).name;
+    assert!(name.starts_with("api-ffffffff-1-b1-b") && name.len() <= 63 && !name.contains('.'), "{name}");
 }
 
-#[test]
-fn a_known_endpoint_is_kept() {
-    let (mut network, spec) = (network(), spec(&["192.168.122.200-192.168.122.203"]));
-    assert_eq!(ask(&mut network, 1, &spec, Some("192.168.122.203")), "192.168.122.203");
+#[tokio::test]
+async fn a_known_endpoint_is_kept() {
+    let (network, spec) = (network(), spec(&["192.168.122.200-192.168.122.203"]));
+    assert_eq!(ask(&network, 1, &spec, Some("192.168.122.203")).await, "192.168.122.203");
     assert_eq!(network.entries().len(), 1, "its claim is renewed");
-    assert_eq!(ask(&mut network, 1, &spec, Some("api.example.org")), "api.example.org");
-    assert_eq!(ask(&mut network, 3, &spec, Some("10.0.0.1")), "10.0.0.1");
+    assert_eq!(ask(&network, 1, &spec, Some("api.example.org")).await, "api.example.org");
+    assert_eq!(ask(&network, 3, &spec, Some("10.0.0.1")).await, "10.0.0.1");
     assert_eq!(network.entries().len(), 1, "what the user chose is not claimed");
-    let taken = ask(&mut network, 2, &spec, Some("192.168.122.203"));
+    let taken = ask(&network, 2, &spec, Some("192.168.122.203")).await;
     assert!(
-        taken.starts_with("conflict: network \"default\" has the entry <host mac='06:00:00:00:00:01'"),
+        taken.starts_with(
+            "conflict: spec.controlPlaneEndpoint.host: network \"default\" has the address 192.168.122.203 in another entry"
+        ),
         "{taken}"
     );
 }
 
-#[test]
-fn who_is_slower_takes_the_next_address() {
-    let (mut network, spec) = (network(), spec(&["192.168.122.200-192.168.122.203"]));
-    let first = ask(&mut FakeNetwork::new(&Scope::ALL), 1, &spec, None);
+#[tokio::test]
+async fn who_is_slower_takes_the_next_address() {
+    let (network, spec) = (network(), spec(&["192.168.122.200-192.168.122.203"]));
+    let first = ask(&FakeNetwork::new(&Scope::ALL), 1, &spec, None).await;
     let rival = HostEntry {
         mac: Some(Mac::from_bytes([6; 6])),
         name: Some("rival".into()),
         address: first.parse().ok(),
     };
-    network.rival = vec![rival];
-    let second = ask(&mut network, 1, &spec, None);
+    network.set_rival(vec![rival]);
+    let second = ask(&network, 1, &spec, None).await;
     assert!(second != first && second.starts_with("192.168.122.20"), "{second}");
     assert_eq!(network.entries().len(), 2);
 }
 
-#[test]
-fn pools_that_cannot_work_are_told() {
-    let mut network = network();
+#[tokio::test]
+async fn pools_that_cannot_work_are_told() {
+    let network = network();
     let key = "invalid_input: spec.controlPlaneEndpointPool";
     let unusable = "none of the addresses is in the network's subnet 192.168.122.0/24 and outside of its DHCP ranges \
         (192.168.122.2-192.168.122.99)";
@@ -120,11 +132,14 @@ fn pools_that_cannot_work_are_told() {
         (&["everything"], format!("{key}.addresses[0]: \"everything\" ")),
         (&["192.168.122.9-192.168.122.3"], format!("{key}.addresses[0]: \"192.168.122.9-192.168.122.3\" ")),
     ] {
-        let answer = ask(&mut network, 1, &spec(addresses), None);
+        let answer = ask(&network, 1, &spec(addresses), None).await;
         assert!(answer.starts_with(&words), "{answer}");
     }
     let elsewhere = EndpointPoolSpec { network: "lan".into(), ..spec(&["192.168.122.200"]) };
-    assert_eq!(ask(&mut network, 1, &elsewhere, None), "not_found: there is no network \"lan\"");
+    assert_eq!(
+        ask(&network, 1, &elsewhere, None).await,
+        "not_found: spec.controlPlaneEndpointPool: there is no network \"lan\" on hypervisor \"kvm1\""
+    );
     assert_eq!(network.entries(), [""; 0]);
 }
 
@@ -139,20 +154,20 @@ fn the_hypervisor_of_the_network_is_never_guessed() {
     assert_eq!(pool.hypervisor_of(&["kvm1"]).expect_err("unknown").kind(), ErrorKind::NotFound);
 }
 
-#[test]
-fn a_daemon_that_ends_at_any_call_claims_one_address_in_the_end() {
+#[tokio::test]
+async fn a_daemon_that_ends_at_any_call_claims_one_address_in_the_end() {
     let spec = spec(&["192.168.122.200-192.168.122.203"]);
     for (call, takes_effect) in (1..10).flat_map(|call| [(call, false), (call, true)]) {
-        let mut network = network();
-        ask(&mut network, 1, &spec, None);
-        (network.count, network.ends_at) = (0, Some((call, takes_effect)));
-        let has_ended = ensure_endpoint(&mut network, &mark(2), &spec, None).is_err();
+        let network = network();
+        ask(&network, 1, &spec, None).await;
+        network.end_at(call, takes_effect);
+        let has_ended = ensure_endpoint(&network, &claim(2), &spec, None).await.is_err();
         assert_eq!(has_ended, call <= 6, "6 calls make a claim");
-        network.ends_at = None;
-        let found = ask(&mut network, 2, &spec, None);
+        network.live();
+        let found = ask(&network, 2, &spec, None).await;
         assert!(network.entries().iter().any(|entry| entry.contains(&format!("ip='{found}'"))));
         assert_eq!(network.entries().len(), 2, "{call} {takes_effect}");
-        release_endpoint(&mut network, &mark(2), &spec).expect("released");
+        release_endpoint(&network, &claim(2), &spec).await.expect("released");
         assert_eq!(network.entries().len(), 1);
     }
 }
@@ -161,18 +176,18 @@ proptest! {
     /// Clusters come and go in any order, with a daemon that remembers nothing.
     #[test]
     fn no_two_clusters_have_one_address(acts in prop::collection::vec((0..12u128, any::<bool>()), 1..60)) {
-        let (mut network, spec) = (network(), spec(&["192.168.122.200-192.168.122.207", "192.168.122.240/30"]));
+        let (network, spec) = (network(), spec(&["192.168.122.200-192.168.122.207", "192.168.122.240/30"]));
         let mut held = std::collections::BTreeMap::new();
         for (n, comes) in acts {
             if comes {
-                if let Endpoint::At(endpoint) = ensure_endpoint(&mut network, &mark(n), &spec, None).expect("no fault") {
+                if let Endpoint::At(endpoint) = block_on(ensure_endpoint(&network, &claim(n), &spec, None)).expect("no fault") {
                     let before = held.insert(n, endpoint.host.clone());
                     prop_assert!(before.is_none_or(|before| before == endpoint.host), "it never changes");
                 } else {
                     prop_assert_eq!(held.len(), 10);
                 }
             } else {
-                release_endpoint(&mut network, &mark(n), &spec).expect("no fault");
+                block_on(release_endpoint(&network, &claim(n), &spec)).expect("no fault");
                 held.remove(&n);
             }
             let addresses: BTreeSet<_> = held.values().collect();

@@ -117,9 +117,15 @@ fn check(hosts: &[Host], wanted: &Wanted<'_>) -> Result<()> {
     }
     let not_found = |words: String| Err(Error::new(ErrorKind::NotFound, words));
     let known = || join(hosts.iter().map(|host| host.name.as_str()));
-    let pinned = wanted.bound.or(wanted.hypervisor);
-    if let Some(name) = pinned.filter(|name| !hosts.iter().any(|host| host.name == *name)) {
-        return not_found(format!("the configuration has no hypervisor {name:?}; known: {}", known()));
+    let is_unknown = |name: &&str| !hosts.iter().any(|host| host.name == *name);
+    if let Some(name) = wanted.bound.filter(is_unknown) {
+        let words =
+            format!("parts of the machine are on hypervisor {name:?}, which the configuration does not have");
+        return not_found(format!("{words}; known: {}", known()));
+    }
+    if let Some(name) = wanted.hypervisor.filter(|name| wanted.bound.is_none() && is_unknown(name)) {
+        let words = format!("spec.hypervisor: the configuration has no hypervisor {name:?}");
+        return not_found(format!("{words}; known: {}", known()));
     }
     let domains: BTreeSet<&str> = hosts.iter().map(|host| host.failure_domain.as_str()).collect();
     if let Some(domain) = wanted.failure_domain.filter(|domain| !domains.contains(domain)) {

@@ -1,11 +1,17 @@
 //! The calls about networks.
 
+use std::{fmt, sync::Arc, time::Duration};
+
+use cloudprovider::async_trait;
 use virt::{error::ErrorNumber, network::Network};
 
 use crate::{
     calls::{Failure, Operation},
-    machines::caller::Caller,
+    workers::{Link, Work, Workers},
 };
+
+/// Changing a network takes seconds where the hypervisor is busy.
+const MIN_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// One of the two definitions of a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,80 +39,110 @@ impl Scope {
 pub(crate) enum Update {
     /// Adds it.
     Add,
-    /// Puts it in the place of the one with the same MAC address.
-    Modify,
     /// Deletes it.
     Delete,
 }
 
-/// The calls about networks of one hypervisor, with a fake of them for tests.
-pub(crate) trait NetworkCalls {
-    /// The XML of a network. `None` if there is no such network, or if it does not have this definition.
-    fn definition(&mut self, network: &str, scope: Scope) -> Result<Option<String>, Failure>;
+/// A change of a host entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Change {
+    /// What is done.
+    pub(crate) update: Update,
+    /// The place of its subnet among those of the network.
+    pub(crate) subnet: i32,
+    /// The entry, as libvirt reads it.
+    pub(crate) host: String,
+}
 
-    /// Changes a host entry in a definition of a network, in the subnet with this place.
-    fn update(
-        &mut self,
-        network: &str,
-        scope: Scope,
-        update: Update,
-        subnet: i32,
-        host: &str,
-    ) -> Result<(), Failure>;
+/// The calls about networks of one hypervisor, with a fake of them for tests. None of them is repeated; the callers
+/// decide.
+#[async_trait]
+pub(crate) trait NetworkCalls: fmt::Debug + Send + Sync {
+    /// The hypervisor's name in the configuration.
+    fn hypervisor(&self) -> &str;
+
+    /// The XML of a network. `None` if there is no such network, or if it does not have this definition.
+    async fn definition(&self, network: &str, scope: Scope) -> Result<Option<String>, Failure>;
+
+    /// Changes a host entry in a definition of a network.
+    async fn update(&self, network: &str, scope: Scope, change: &Change) -> Result<(), Failure>;
 }
 
 /// The calls, as libvirt takes them.
-pub(crate) struct OnConnection<'a, C>(pub(crate) &'a mut C);
+#[derive(Debug)]
+pub(crate) struct LibvirtNetworks {
+    workers: Arc<Workers>,
+}
 
-impl<C: Caller> OnConnection<'_, C> {
-    fn find(&mut self, network: &str) -> Result<Option<Network>, Failure> {
-        let found = self.0.call(Operation::LookupNetwork, |connect| connect.lookup_network_by_name(network));
-        match found {
-            Ok(network) => Ok(Some(network)),
-            Err(failure) if failure.code == Some(ErrorNumber::NoNetwork) => Ok(None),
-            Err(failure) => Err(failure),
-        }
+impl LibvirtNetworks {
+    /// The networks of the hypervisor of these threads.
+    pub(crate) fn new(workers: Arc<Workers>) -> Self {
+        Self { workers }
+    }
+
+    async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Link) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let limit = self.workers.hypervisor().settings.call_timeout.max(MIN_TIMEOUT);
+        self.workers.run(Work::Short(limit), work).await
     }
 }
 
-impl<C: Caller> NetworkCalls for OnConnection<'_, C> {
-    fn definition(&mut self, name: &str, scope: Scope) -> Result<Option<String>, Failure> {
-        let Some(network) = self.find(name)? else { return Ok(None) };
-        let has_it = self.0.call(Operation::NetworkState, |_| match scope {
-            Scope::Kept => network.is_persistent(),
-            Scope::Running => network.is_active(),
-        })?;
-        if !has_it {
-            return Ok(None);
-        }
-        let mut xml = |flags| self.0.call(Operation::NetworkXml, |_| network.xml_desc(flags));
-        let definition = match scope {
-            Scope::Running => xml(0),
-            Scope::Kept => match xml(virt_sys::VIR_NETWORK_XML_INACTIVE) {
-                // libvirt's test driver shows only one of the two
-                Err(failure) if failure.code == Some(ErrorNumber::InvalidArg) => xml(0),
-                definition => definition,
-            },
-        };
-        definition.map(Some)
+#[async_trait]
+impl NetworkCalls for LibvirtNetworks {
+    fn hypervisor(&self) -> &str {
+        self.workers.hypervisor().name()
     }
 
-    fn update(
-        &mut self,
-        name: &str,
-        scope: Scope,
-        update: Update,
-        subnet: i32,
-        host: &str,
-    ) -> Result<(), Failure> {
-        let command = match update {
-            Update::Add => virt_sys::VIR_NETWORK_UPDATE_COMMAND_ADD_LAST,
-            Update::Modify => virt_sys::VIR_NETWORK_UPDATE_COMMAND_MODIFY,
-            Update::Delete => virt_sys::VIR_NETWORK_UPDATE_COMMAND_DELETE,
-        };
-        let section = virt_sys::VIR_NETWORK_SECTION_IP_DHCP_HOST;
-        self.0.call(Operation::UpdateNetwork, |connect| {
-            connect.lookup_network_by_name(name)?.update(command, section, subnet, host, scope.flag())
-        })
+    async fn definition(&self, network: &str, scope: Scope) -> Result<Option<String>, Failure> {
+        let name = network.to_owned();
+        self.run(move |link| definition(link, &name, scope)).await
     }
+
+    async fn update(&self, network: &str, scope: Scope, change: &Change) -> Result<(), Failure> {
+        let (name, change) = (network.to_owned(), change.clone());
+        self.run(move |link| update(link, &name, scope, &change)).await
+    }
+}
+
+fn find(link: &mut Link, name: &str) -> Result<Option<Network>, Failure> {
+    match link.call(Operation::LookupNetwork, |connect| connect.lookup_network_by_name(name)) {
+        Ok(network) => Ok(Some(network)),
+        Err(failure) if failure.code == Some(ErrorNumber::NoNetwork) => Ok(None),
+        Err(failure) => Err(failure),
+    }
+}
+
+fn definition(link: &mut Link, name: &str, scope: Scope) -> Result<Option<String>, Failure> {
+    let Some(network) = find(link, name)? else { return Ok(None) };
+    let has_it = link.call(Operation::NetworkState, |_| match scope {
+        Scope::Kept => network.is_persistent(),
+        Scope::Running => network.is_active(),
+    })?;
+    if !has_it {
+        return Ok(None);
+    }
+    let mut xml = |flags| link.call(Operation::NetworkXml, |_| network.xml_desc(flags));
+    let definition = match scope {
+        Scope::Running => xml(0),
+        Scope::Kept => match xml(virt_sys::VIR_NETWORK_XML_INACTIVE) {
+            // libvirt's test driver shows only one of the two
+            Err(failure) if failure.code == Some(ErrorNumber::InvalidArg) => xml(0),
+            definition => definition,
+        },
+    };
+    definition.map(Some)
+}
+
+fn update(link: &mut Link, name: &str, scope: Scope, change: &Change) -> Result<(), Failure> {
+    let command = match change.update {
+        Update::Add => virt_sys::VIR_NETWORK_UPDATE_COMMAND_ADD_LAST,
+        Update::Delete => virt_sys::VIR_NETWORK_UPDATE_COMMAND_DELETE,
+    };
+    let section = virt_sys::VIR_NETWORK_SECTION_IP_DHCP_HOST;
+    link.call(Operation::UpdateNetwork, |connect| {
+        let network = connect.lookup_network_by_name(name)?;
+        network.update(command, section, change.subnet, &change.host, scope.flag())
+    })
 }

@@ -4,23 +4,12 @@ use cloudprovider::{Error, ErrorKind, Result};
 
 use super::{
     address::Reservation,
+    calls::{Change, Update},
     network::{HostEntry, NetworkDhcp, Subnet},
 };
-use crate::mac::Mac;
-
-/// A change of a definition, with the place of the subnet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Change {
-    /// The entry is there.
-    None,
-    /// It is not there.
-    Add(i32),
-    /// It is there with another address.
-    Modify(i32),
-}
-
-/// What is needed for an entry.
-pub(super) fn to_add(dhcp: &NetworkDhcp, wanted: &Reservation) -> Result<Change> {
+/// What a definition needs for an entry. Nothing if the entry is there. An entry with another address is deleted first:
+/// libvirt looks for the same address elsewhere only when an entry is added.
+pub(super) fn to_add(dhcp: &NetworkDhcp, wanted: &Reservation) -> Result<Vec<Change>> {
     let subnet = subnet_for(dhcp, wanted)?;
     let (mut ours, mut others) = (None, Vec::new());
     for entry in dhcp.hosts() {
@@ -30,26 +19,35 @@ pub(super) fn to_add(dhcp: &NetworkDhcp, wanted: &Reservation) -> Result<Change>
             others.push(entry);
         }
     }
-    if let Some(other) = others.into_iter().find(|other| is_in_the_way(other, wanted)) {
-        let Reservation { network, address, name, mac } = wanted;
-        let words = format!(
-            "network {network:?} has the entry {}, which is not ours and is in the way of {address} for {name} ({mac})",
-            other.to_xml()
-        );
-        return Err(Error::new(ErrorKind::Conflict, words));
+    for other in others {
+        if let Some(shared) = shared_with(other, wanted) {
+            let (network, entry) = (&wanted.network, other.to_xml());
+            let words =
+                format!("network {network:?} has {shared} in another entry, which is not ours: {entry}");
+            return Err(Error::new(ErrorKind::Conflict, words));
+        }
     }
-    Ok(match ours {
-        None => Change::Add(subnet.index),
-        Some(entry) if entry.address == Some(wanted.address) => Change::None,
-        Some(_) => Change::Modify(subnet.index),
-    })
+    let mut changes = match ours {
+        Some(entry) if entry.address == Some(wanted.address) => return Ok(Vec::new()),
+        Some(_) => to_remove(dhcp, &|entry| entry.is_of(wanted.mac, &wanted.name)),
+        None => Vec::new(),
+    };
+    let host = HostEntry::of(wanted).to_xml();
+    changes.push(Change { update: Update::Add, subnet: subnet.index, host });
+    Ok(changes)
 }
 
-/// As libvirt sees it: each of the three is in one entry only.
-fn is_in_the_way(other: &HostEntry, wanted: &Reservation) -> bool {
-    other.mac == Some(wanted.mac)
-        || other.name.as_deref() == Some(wanted.name.as_str())
-        || other.address == Some(wanted.address)
+/// What two entries share. libvirt takes an address, a MAC address and a name in one entry only.
+fn shared_with(other: &HostEntry, wanted: &Reservation) -> Option<String> {
+    if other.address == Some(wanted.address) {
+        Some(format!("the address {}", wanted.address))
+    } else if other.mac == Some(wanted.mac) {
+        Some(format!("the MAC address {}", wanted.mac))
+    } else if other.name.as_deref() == Some(wanted.name.as_str()) {
+        Some(format!("the name {:?}", wanted.name))
+    } else {
+        None
+    }
 }
 
 fn subnet_for<'a>(dhcp: &'a NetworkDhcp, wanted: &Reservation) -> Result<&'a Subnet> {
@@ -79,11 +77,12 @@ fn subnet_for<'a>(dhcp: &'a NetworkDhcp, wanted: &Reservation) -> Result<&'a Sub
     )
 }
 
-/// The entries with this MAC address and this name, each with the place of its subnet.
-pub(super) fn to_remove(dhcp: &NetworkDhcp, mac: Mac, name: &str) -> Vec<(i32, HostEntry)> {
+/// What a definition needs so that none of our entries is in it.
+pub(super) fn to_remove(dhcp: &NetworkDhcp, is_ours: &dyn Fn(&HostEntry) -> bool) -> Vec<Change> {
     let of = |subnet: &Subnet| {
-        let ours = subnet.hosts.iter().filter(|entry| entry.is_of(mac, name)).cloned();
-        ours.map(|entry| (subnet.index, entry)).collect::<Vec<_>>()
+        let ours = subnet.hosts.iter().filter(|entry| is_ours(entry)).map(HostEntry::to_xml);
+        let index = subnet.index;
+        ours.map(|host| Change { update: Update::Delete, subnet: index, host }).collect::<Vec<_>>()
     };
     dhcp.subnets.iter().flat_map(of).collect()
 }

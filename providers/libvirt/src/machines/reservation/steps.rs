@@ -4,9 +4,9 @@ use cloudprovider::{Error, ErrorKind, Result};
 
 use super::{
     address::Reservation,
-    calls::{NetworkCalls, Scope, Update},
+    calls::{NetworkCalls, Scope},
     network::{HostEntry, NetworkDhcp},
-    plan::{Change, to_add, to_remove},
+    plan::{to_add, to_remove},
 };
 use crate::{calls::Failure, mac::Mac};
 
@@ -17,52 +17,57 @@ use crate::{calls::Failure, mac::Mac};
 /// - [`ErrorKind::InvalidInput`]: the address is not one of the network's, or not an IPv4 address.
 /// - [`ErrorKind::Conflict`]: the address, the name or the MAC address is in another entry, which the message has.
 /// - Others are libvirt's.
-pub(crate) fn ensure(calls: &mut impl NetworkCalls, wanted: &Reservation) -> Result<()> {
+pub(crate) async fn ensure(calls: &dyn NetworkCalls, wanted: &Reservation) -> Result<()> {
     let mut is_found = false;
     for scope in Scope::ALL {
-        is_found |= ensure_in(calls, scope, wanted)?;
+        is_found |= ensure_in(calls, scope, wanted).await?;
     }
-    if is_found { Ok(()) } else { Err(missing(&wanted.network)) }
+    if is_found { Ok(()) } else { Err(missing(calls, &wanted.network)) }
 }
 
 /// Whether the network has this definition.
-fn ensure_in(calls: &mut impl NetworkCalls, scope: Scope, wanted: &Reservation) -> Result<bool> {
-    let Some(dhcp) = read(calls, &wanted.network, scope)? else { return Ok(false) };
-    let Some((update, index)) = update_for(&dhcp, wanted)? else { return Ok(true) };
-    let entry = HostEntry::of(wanted);
-    let Err(failure) = calls.update(&wanted.network, scope, update, index, &entry.to_xml()) else {
-        return Ok(true);
-    };
-    // Somebody else may have been faster. libvirt refuses what is in an entry already.
-    let Some(dhcp) = read(calls, &wanted.network, scope)? else { return Ok(false) };
-    match update_for(&dhcp, wanted)? {
-        None => Ok(true),
-        Some(_) => Err(failed(&wanted.network, &failure)),
+async fn ensure_in(calls: &dyn NetworkCalls, scope: Scope, wanted: &Reservation) -> Result<bool> {
+    let network = &wanted.network;
+    let Some(dhcp) = read(calls, network, scope).await? else { return Ok(false) };
+    for change in to_add(&dhcp, wanted)? {
+        let Err(failure) = calls.update(network, scope, &change).await else { continue };
+        // Somebody else may have been faster. libvirt refuses what is in an entry already.
+        let Some(dhcp) = read(calls, network, scope).await? else { return Ok(false) };
+        return if to_add(&dhcp, wanted)?.is_empty() {
+            Ok(true)
+        } else {
+            Err(failed(calls, network, &failure))
+        };
     }
-}
-
-fn update_for(dhcp: &NetworkDhcp, wanted: &Reservation) -> Result<Option<(Update, i32)>> {
-    Ok(match to_add(dhcp, wanted)? {
-        Change::None => None,
-        Change::Add(index) => Some((Update::Add, index)),
-        Change::Modify(index) => Some((Update::Modify, index)),
-    })
+    Ok(true)
 }
 
 /// Removes the entries with this MAC address and this name.
 ///
 /// # Errors
 /// libvirt's. A network or an entry that is not there is none.
-pub(crate) fn remove(calls: &mut impl NetworkCalls, network: &str, mac: Mac, name: &str) -> Result<()> {
+pub(crate) async fn remove(calls: &dyn NetworkCalls, network: &str, mac: Mac, name: &str) -> Result<()> {
+    remove_all(calls, network, &[(mac, name.to_owned())]).await
+}
+
+/// Removes the entries with one of these MAC addresses and the name beside it, with no more reading than for one.
+///
+/// # Errors
+/// libvirt's. A network or an entry that is not there is none.
+pub(crate) async fn remove_all(
+    calls: &dyn NetworkCalls,
+    network: &str,
+    ours: &[(Mac, String)],
+) -> Result<()> {
+    let is_ours = |entry: &HostEntry| ours.iter().any(|(mac, name)| entry.is_of(*mac, name));
     for scope in Scope::ALL {
-        let Some(dhcp) = read(calls, network, scope)? else { continue };
-        for (index, entry) in to_remove(&dhcp, mac, name) {
-            let Err(failure) = calls.update(network, scope, Update::Delete, index, &entry.to_xml()) else {
-                continue;
-            };
-            let Some(dhcp) = read(calls, network, scope)? else { continue };
-            if !to_remove(&dhcp, mac, name).is_empty() {
-                return Err(failed(network, &failure));
+        let Some(dhcp) = read(calls, network, scope).await? else { continue };
+        for change in to_remove(&dhcp, &is_ours) {
+            let Err(failure) = calls.update(network, scope, &change).await else { continue };
+            // The network may have been stopped meanwhile.
+            let Some(dhcp) = read(calls, network, scope).await? else { break };
+            if to_remove(&dhcp, &is_ours).contains(&change) {
+                return Err(failed(calls, network, &failure));
             }
         }
     }
@@ -73,23 +78,28 @@ pub(crate) fn remove(calls: &mut impl NetworkCalls, network: &str, mac: Mac, nam
 ///
 /// # Errors
 /// libvirt's, and [`ErrorKind::Internal`] for a definition that cannot be read.
-pub(crate) fn read(
-    calls: &mut impl NetworkCalls,
+pub(crate) async fn read(
+    calls: &dyn NetworkCalls,
     network: &str,
     scope: Scope,
 ) -> Result<Option<NetworkDhcp>> {
-    let xml = calls.definition(network, scope).map_err(|failure| failed(network, &failure))?;
+    let xml = calls.definition(network, scope).await.map_err(|failure| failed(calls, network, &failure))?;
     xml.map(|xml| NetworkDhcp::parse(&xml)).transpose().map_err(|why| {
-        let words = format!("the definition of network {network:?} cannot be read: {why}");
+        let words = format!("the definition of {} cannot be read: {why}", place(calls, network));
         Error::new(ErrorKind::Internal, words)
     })
 }
 
 /// The error for a network that is not there.
-pub(crate) fn missing(network: &str) -> Error {
-    Error::new(ErrorKind::NotFound, format!("there is no network {network:?}"))
+pub(crate) fn missing(calls: &dyn NetworkCalls, network: &str) -> Error {
+    let words = format!("there is no network {network:?} on hypervisor {:?}", calls.hypervisor());
+    Error::new(ErrorKind::NotFound, words)
 }
 
-fn failed(network: &str, failure: &Failure) -> Error {
-    Error::new(failure.kind, format!("network {network:?}: {}", failure.message))
+fn failed(calls: &dyn NetworkCalls, network: &str, failure: &Failure) -> Error {
+    Error::new(failure.kind, format!("{}: {}", place(calls, network), failure.message))
+}
+
+fn place(calls: &dyn NetworkCalls, network: &str) -> String {
+    format!("network {network:?} on hypervisor {:?}", calls.hypervisor())
 }

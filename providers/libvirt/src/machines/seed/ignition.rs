@@ -3,9 +3,6 @@
 use cloudprovider::{Error, ErrorKind, Result, machines::BootstrapData};
 use serde::{Deserialize, de::IgnoredAny};
 
-/// The `fw_cfg` entry that Ignition reads on QEMU.
-pub(crate) const IGNITION_ENTRY: &str = "opt/com.coreos/config";
-
 /// What every version of a configuration has. The rest is passed over and not kept, since it holds secrets.
 #[derive(Deserialize)]
 struct Config {

@@ -1,12 +1,21 @@
 //! The file `meta-data` of `NoCloud`.
 
-use cloudprovider::machines::Mark;
+use std::fmt::Write as _;
 
-/// `instance-id` and the host name. `hostname` repeats `local-hostname`, since templates of bootstrap data use
-/// either name (`{{ ds.meta_data.hostname }}`).
-pub(super) fn render(mark: &Mark) -> String {
+use cloudprovider::{ControlPlaneEndpoint, machines::Mark};
+
+/// `instance-id`, the host name, and where the API server of the cluster is reached, if that is known. `hostname` repeats
+/// `local-hostname`, since templates of bootstrap data use either name (`{{ ds.meta_data.hostname }}`). Names of keys have
+/// no hyphens where templates need them.
+pub(super) fn render(mark: &Mark, endpoint: Option<&ControlPlaneEndpoint>) -> String {
     let name = scalar(mark.name());
-    format!("instance-id: {}\nlocal-hostname: {name}\nhostname: {name}\n", scalar(&mark.uid))
+    let mut text = format!("instance-id: {}\nlocal-hostname: {name}\nhostname: {name}\n", scalar(&mark.uid));
+    if let Some(ControlPlaneEndpoint { host, port }) = endpoint {
+        let host = scalar(host);
+        // a String takes everything
+        let _ = write!(text, "control_plane_endpoint_host: {host}\ncontrol_plane_endpoint_port: {port}\n");
+    }
+    text
 }
 
 /// A text in YAML. Without quotes where it can only be a text, since small guests without a parser of YAML

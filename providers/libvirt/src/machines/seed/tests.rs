@@ -6,7 +6,6 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::*;
-use crate::mac::Mac;
 
 const UID: &str = "01234567-89ab-cdef-0123-456789abcdef";
 
@@ -113,7 +112,7 @@ fn a_name_is_a_text_in_yaml_whatever_it_looks_like() {
     for name in
         ["prod-1", "a", "123", "1e5", "true", "null", "no", "2026-11-23", "1.5", "0x1f", "node.example.org"]
     {
-        let text = meta_data::render(&Mark { machine: Some(name.into()), ..mark() });
+        let text = meta_data::render(&Mark { machine: Some(name.into()), ..mark() }, None);
         let read: Value = serde_saphyr::from_str(&text).expect("YAML");
         assert_eq!(read["local-hostname"], Value::from(name), "{text}");
         assert_eq!(read["hostname"], Value::from(name), "{text}");
@@ -122,39 +121,15 @@ fn a_name_is_a_text_in_yaml_whatever_it_looks_like() {
 }
 
 #[test]
-fn a_network_configuration_matches_nics_by_their_mac() {
-    let mac = |text| Mac::parse(text).expect("valid");
-    let network = NetworkConfig {
-        interfaces: vec![
-            InterfaceConfig { dhcp4: true, ..InterfaceConfig::new(mac("52:54:00:00:00:01")) },
-            InterfaceConfig {
-                addresses: vec!["10.0.0.5/24".parse().expect("valid"), "fd00::5/64".parse().expect("valid")],
-                gateways: vec!["10.0.0.1".parse().expect("valid"), "fd00::1".parse().expect("valid")],
-                nameservers: vec!["10.0.0.1".parse().expect("valid")],
-                search: vec!["example.org".to_owned()],
-                ..InterfaceConfig::new(mac("52:54:00:00:00:02"))
-            },
-        ],
-    };
-    let seed = Seed::nocloud(&mark(), &cloud_config("a"), Some(&network)).expect("it fits");
-    let (files, ..) = read(seed.expose());
-    assert_eq!(files[1].0, "network-config");
-    let read: Value = serde_saphyr::from_slice(&files[1].1).expect("YAML");
-    let expected = serde_json::json!({
-        "version": 2,
-        "ethernets": {
-            "nic0": { "match": { "macaddress": "52:54:00:00:00:01" }, "dhcp4": true, "dhcp6": false },
-            "nic1": {
-                "match": { "macaddress": "52:54:00:00:00:02" },
-                "dhcp4": false,
-                "dhcp6": false,
-                "addresses": ["10.0.0.5/24", "fd00::5/64"],
-                "routes": [{ "to": "0.0.0.0/0", "via": "10.0.0.1" }, { "to": "::/0", "via": "fd00::1" }],
-                "nameservers": { "addresses": ["10.0.0.1"], "search": ["example.org"] },
-            },
-        },
-    });
-    assert_eq!(read, expected);
+fn the_endpoint_of_the_control_plane_is_there_for_templates() {
+    for (host, port) in [("192.168.122.200", 6443), ("fd00::5", 443), ("api-1.example.org", 6443), ("1e5", 1)]
+    {
+        let endpoint = ControlPlaneEndpoint { host: host.to_owned(), port };
+        let text = meta_data::render(&mark(), Some(&endpoint));
+        let read: Value = serde_saphyr::from_str(&text).expect("YAML");
+        assert_eq!(read["control_plane_endpoint_host"], Value::from(host), "{text}");
+        assert_eq!(read["control_plane_endpoint_port"], Value::from(port), "{text}");
+    }
 }
 
 #[test]

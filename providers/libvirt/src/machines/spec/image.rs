@@ -26,7 +26,7 @@ pub(crate) struct ImageSpec {
     #[serde(default)]
     #[schemars(length(min = 1, max = 2048), regex(pattern = r"^https?://[^\s@]+$"))]
     pub(crate) url: Option<String>,
-    /// A file of the program that runs this provider, such as one of a mounted volume.
+    /// The absolute path of a file that the controller can read, such as one of a volume of its pod.
     #[serde(default)]
     #[schemars(length(min = 1, max = 2048), regex(pattern = r"^/"))]
     pub(crate) file: Option<String>,

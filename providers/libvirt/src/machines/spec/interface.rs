@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
     {"rule": "(has(self.network) ? 1 : 0) + (has(self.bridge) ? 1 : 0) + (has(self.macvtap) ? 1 : 0) == 1",
      "message": "give one of network, bridge and macvtap"},
     {"rule": "!has(self.reservation) || has(self.network)", "message": "reservation needs network"},
+    {"rule": "!has(self.reservation) || !has(self.mac)", "message": "reservation is not possible together with mac"},
 ]))]
 pub(crate) struct InterfaceSpec {
     /// A libvirt network. Its DHCP server tells the machine's addresses.
@@ -32,7 +33,8 @@ pub(crate) struct InterfaceSpec {
     #[serde(default)]
     #[schemars(length(min = 17, max = 17), regex(pattern = r"^([0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}$"))]
     pub(crate) mac: Option<String>,
-    /// Keeps an address for this interface at the network's DHCP server until the machine is deleted.
+    /// Keeps an IPv4 address for this interface at the network's DHCP server until the machine is deleted. Not possible
+    /// together with `mac`, since an entry with the provider's own MAC address shows whose it is.
     #[serde(default)]
     pub(crate) reservation: Option<ReservationSpec>,
 }
@@ -79,10 +81,11 @@ pub(crate) enum InterfaceModel {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct ReservationSpec {
-    /// The address, in the network's subnet. Not for templates, whose machines would all have the same one.
-    /// Default: the first address that the server gives to the machine.
+    /// The address, in the network's subnet; best outside of its DHCP ranges, so that nobody else has it already. Not
+    /// for templates, whose machines would all have the same one. Default: the first address that the server gives to
+    /// the machine.
     #[serde(default)]
-    #[schemars(length(min = 2, max = 45), regex(pattern = r"^[0-9a-fA-F.:]+$"))]
+    #[schemars(length(min = 7, max = 15), regex(pattern = r"^[0-9]+(\.[0-9]+){3}$"))]
     pub(crate) address: Option<String>,
 }
 

@@ -11,6 +11,13 @@ pub(crate) const DEFAULT_POOL: &str = "default";
 /// The spec of a `LibvirtMachine`: a virtual machine on one of the provider's hypervisors.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("x-kubernetes-validations" = [
+    {"rule": "!has(self.quoteSerialLog) || !self.quoteSerialLog || !has(self.serialLog) || self.serialLog",
+     "message": "quoteSerialLog needs serialLog"},
+    // the rule of the field itself holds only where both objects have the field
+    {"rule": "has(self.interfaces) == has(oldSelf.interfaces)",
+     "message": "interfaces cannot change; make a new template"},
+]))]
 pub(crate) struct LibvirtMachineSpec {
     /// Number of virtual CPUs.
     #[schemars(range(min = 1, max = 1024))]
@@ -42,11 +49,13 @@ pub(crate) struct LibvirtMachineSpec {
     pub(crate) root_disk_mode: RootDiskMode,
     /// The disks. The first one is the root disk; others are empty.
     #[schemars(length(min = 1, max = 24))]
+    #[schemars(extend("x-kubernetes-validations" = [{"rule": "self == oldSelf", "message": "cannot change; make a new template"}]))]
     pub(crate) disks: Vec<DiskSpec>,
     /// The network interfaces, in the order in which the guest sees them. Default: one on the libvirt network
     /// `default`.
     #[serde(default = "default_interfaces")]
     #[schemars(length(max = 16))]
+    #[schemars(extend("x-kubernetes-validations" = [{"rule": "self == oldSelf", "message": "cannot change; make a new template"}]))]
     pub(crate) interfaces: Vec<InterfaceSpec>,
     /// The only hypervisor that the machine may be on, by its name in the provider's configuration. Default:
     /// the provider chooses one in the machine's failure domain.
@@ -60,6 +69,11 @@ pub(crate) struct LibvirtMachineSpec {
     /// It is deleted with the machine. Default: true.
     #[serde(default = "yes")]
     pub(crate) serial_log: bool,
+    /// Whether the condition `Ready` quotes the end of that output while a guest that has been up for five minutes has no
+    /// address. Whoever may read the object reads it. Lines with parts of the bootstrap data, and lines that look like
+    /// secrets, are left out, but a guest can print its data in a form that nobody recognises. Default: false.
+    #[serde(default)]
+    pub(crate) quote_serial_log: bool,
     /// Whether the guest gets a channel for the QEMU guest agent. Default: true.
     #[serde(default = "yes")]
     pub(crate) guest_agent: bool,

@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use super::*;
+use super::{interface::MacvtapSpec, *};
 
 fn spec(value: Value) -> Result<LibvirtMachineSpec, String> {
     serde_json::from_value(value).map_err(|error| error.to_string())
@@ -19,7 +19,8 @@ fn defaults() {
     let spec = spec(small()).expect("valid");
     assert_eq!((spec.firmware, spec.root_disk_mode), (Firmware::Bios, RootDiskMode::Overlay));
     assert_eq!(spec.interfaces, [InterfaceSpec::on_network("default")]);
-    assert!(spec.autostart && spec.serial_log && spec.guest_agent && !spec.remove_bootstrap_data);
+    assert!(spec.autostart && spec.serial_log && spec.guest_agent);
+    assert!(!spec.quote_serial_log && !spec.remove_bootstrap_data);
     assert_eq!((spec.power_off_mode, spec.soft_power_off_timeout_seconds), (PowerOffMode::Hard, 300));
     assert_eq!((spec.pool(), spec.pools()), ("default", vec!["default"]));
 }

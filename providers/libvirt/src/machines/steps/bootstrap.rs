@@ -1,9 +1,13 @@
 //! The bootstrap data of a machine, on its hypervisor.
 
+use std::sync::Arc;
+
 use cloudprovider::{
-    Error, ErrorKind, Result,
+    ControlPlaneEndpoint, Error, ErrorKind, Result,
     machines::{BootstrapData, BootstrapFormat},
 };
+
+use uuid::Uuid;
 
 use super::{MachineRecord, Request};
 use crate::machines::{
@@ -11,7 +15,7 @@ use crate::machines::{
     fleet::{Fleet, Host},
     names::VolumeNames,
     seed::{Seed, check_ignition},
-    storage::{ensure_small, has_volume},
+    storage::{StorageCalls, ensure_small},
 };
 
 /// What takes the place of user data that have served. cloud-init runs once for each instance ID, which stays.
@@ -19,6 +23,11 @@ const NOTHING_FOR_CLOUD_INIT: &str = "#cloud-config\n";
 
 /// What takes the place of a configuration of Ignition, which runs at the first boot only.
 const NOTHING_FOR_IGNITION: &[u8] = br#"{"ignition":{"version":"3.0.0"}}"#;
+
+/// Where the API server of the machine's cluster is reached.
+fn endpoint(request: &Request) -> Option<&ControlPlaneEndpoint> {
+    request.cluster.control_plane_endpoint.as_ref()
+}
 
 /// Puts the bootstrap data on the hypervisor. No domain uses them yet.
 pub(super) async fn upload(
@@ -30,7 +39,8 @@ pub(super) async fn upload(
     let pool = request.spec.pool();
     match data.format() {
         BootstrapFormat::CloudConfig => {
-            let seed = Seed::nocloud(&request.mark, data, None)?;
+            let _place = host.seeds.acquire().await;
+            let seed = Seed::nocloud(&request.mark, data, endpoint(request))?;
             let path = ensure_small(&host.storage, pool, &names.seed(), seed.expose()).await?;
             Ok(PlannedBootstrap::Seed(path))
         }
@@ -52,6 +62,7 @@ impl Fleet {
     pub(super) async fn wipe_bootstrap_data(
         &self,
         host: &Host,
+        uuid: Uuid,
         request: &Request,
         record: &mut MachineRecord,
     ) -> Result<()> {
@@ -59,15 +70,28 @@ impl Fleet {
         if !request.spec.remove_bootstrap_data || !request.has_node || status.is_bootstrap_data_removed {
             return Ok(());
         }
-        let (storage, pool, names) = (&host.storage, request.spec.pool(), VolumeNames::new(&request.mark));
-        if has_volume(storage, pool, &names.ignition()).await? {
-            ensure_small(storage, pool, &names.ignition(), NOTHING_FOR_IGNITION).await?;
-        } else {
-            let nothing = BootstrapData::new(BootstrapFormat::CloudConfig, NOTHING_FOR_CLOUD_INIT);
-            let seed = Seed::nocloud(&request.mark, &nothing, None)?;
-            ensure_small(storage, pool, &names.seed(), seed.expose()).await?;
-        }
+        // Which volume it is cannot be told by what is there: a wipe that was cut off may have left none.
+        let Some(found) = host.domains.find(uuid, None).await? else { return Ok(()) };
+        let _place = host.seeds.acquire().await;
+        wipe(&host.storage, request, found.has_ignition).await?;
         status.is_bootstrap_data_removed = true;
         Ok(())
     }
+}
+
+/// Replaces the bootstrap data of a machine.
+pub(crate) async fn wipe(
+    storage: &Arc<dyn StorageCalls>,
+    request: &Request,
+    has_ignition: bool,
+) -> Result<()> {
+    let (pool, names) = (request.spec.pool(), VolumeNames::new(&request.mark));
+    if has_ignition {
+        ensure_small(storage, pool, &names.ignition(), NOTHING_FOR_IGNITION).await?;
+    } else {
+        let nothing = BootstrapData::new(BootstrapFormat::CloudConfig, NOTHING_FOR_CLOUD_INIT);
+        let seed = Seed::nocloud(&request.mark, &nothing, endpoint(request))?;
+        ensure_small(storage, pool, &names.seed(), seed.expose()).await?;
+    }
+    Ok(())
 }

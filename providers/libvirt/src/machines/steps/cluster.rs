@@ -1,13 +1,19 @@
-//! The step of a cluster: where its machines can be.
+//! The steps of a cluster: where its machines can be, and the address of its API server.
 
 use cloudprovider::{
     Error, ErrorKind, Result,
-    machines::{ClusterReport, ClusterRequest},
+    machines::{ClusterReport, ClusterRequest, Deletion},
 };
+use uuid::Uuid;
 
 use crate::{
     config::{Config, HypervisorConfig},
-    machines::{placement::failure_domains, spec::LibvirtClusterSpec},
+    machines::{
+        endpoint::{Claim, Endpoint, EndpointPoolSpec, ensure_endpoint, has_claim, release_endpoint},
+        fleet::{Fleet, Host},
+        placement::failure_domains,
+        spec::LibvirtClusterSpec,
+    },
 };
 
 /// The hypervisors of a cluster.
@@ -31,8 +37,74 @@ fn hypervisors_of<'a>(config: &'a Config, spec: &LibvirtClusterSpec) -> Result<V
     spec.hypervisors.iter().enumerate().map(find).collect()
 }
 
-/// One step towards existing. Nothing is made for a cluster, and the endpoint is the user's.
-pub(super) fn ensure(config: &Config, request: &ClusterRequest<LibvirtClusterSpec>) -> Result<ClusterReport> {
+impl Fleet {
+    /// One step towards existing. Nothing is made for a cluster, but the claim to an endpoint of a pool.
+    pub(super) async fn make_cluster(
+        &self,
+        uid: Uuid,
+        request: &ClusterRequest<LibvirtClusterSpec>,
+    ) -> Result<ClusterReport> {
+        let report = seen(&self.config, request)?;
+        let Some(pool) = &request.spec.control_plane_endpoint_pool else { return Ok(report) };
+        let claim = Claim::of(uid, &request.mark.cluster);
+        let known = request.control_plane_endpoint.as_ref();
+        let host = match (self.host_of(pool, &claim).await, known) {
+            // A later step renews the claim. The cluster itself lacks nothing.
+            (Err(_), Some(_)) => return Ok(report),
+            (host, _) => host?,
+        };
+        Ok(match ensure_endpoint(&*host.networks, &claim, pool, known).await? {
+            Endpoint::At(endpoint) => report.with_control_plane_endpoint(endpoint),
+            Endpoint::Wait(wait) => report.with_wait(wait),
+        })
+    }
+
+    /// One step towards gone. The machines of a cluster share nothing else but images, which other clusters use too.
+    pub(super) async fn remove_cluster(
+        &self,
+        uid: Uuid,
+        request: &ClusterRequest<LibvirtClusterSpec>,
+    ) -> Result<Deletion> {
+        let Some(pool) = &request.spec.control_plane_endpoint_pool else { return Ok(Deletion::Gone) };
+        let claim = Claim::of(uid, &request.mark.cluster);
+        // Where it is not known any more, the claim can be anywhere.
+        let hosts = self.named_host(pool).map_or_else(|_| self.hosts.iter().collect(), |host| vec![host]);
+        for host in hosts {
+            host.check_live()?;
+            release_endpoint(&*host.networks, &claim, pool).await?;
+        }
+        Ok(Deletion::Gone)
+    }
+
+    /// The live hypervisor that has the network of the pool. Where the pool names none of several, the one that has the
+    /// claim: it was the only one when the claim was made.
+    async fn host_of(&self, pool: &EndpointPoolSpec, claim: &Claim) -> Result<&Host> {
+        let unnamed = match self.named_host(pool) {
+            Ok(host) => return host.check_live().map(|()| host),
+            Err(error) if pool.hypervisor.is_some() => return Err(error),
+            Err(error) => error,
+        };
+        let mut trouble = None;
+        for host in &self.hosts {
+            match host.check_live() {
+                Ok(()) if has_claim(&*host.networks, claim, pool).await? => return Ok(host),
+                Ok(()) => {}
+                Err(error) => trouble = Some(error),
+            }
+        }
+        Err(trouble.unwrap_or(unnamed))
+    }
+
+    /// The hypervisor that the pool names, or the only one.
+    fn named_host(&self, pool: &EndpointPoolSpec) -> Result<&Host> {
+        let names: Vec<_> = self.hosts.iter().map(Host::name).collect();
+        let name = pool.hypervisor_of(&names)?;
+        self.host(name).ok_or_else(|| Error::new(ErrorKind::Internal, "an unknown hypervisor was chosen"))
+    }
+}
+
+/// What is known of a cluster without asking a hypervisor. The endpoint is the user's.
+fn seen(config: &Config, request: &ClusterRequest<LibvirtClusterSpec>) -> Result<ClusterReport> {
     let spec = &request.spec;
     let hypervisors: Vec<_> = hypervisors_of(config, spec)?.into_iter().cloned().collect();
     let mut domains = failure_domains(&hypervisors);
@@ -71,9 +143,10 @@ mod tests {
         let spec = LibvirtClusterSpec {
             hypervisors: list(hypervisors),
             control_plane_failure_domains: list(control_plane),
+            control_plane_endpoint_pool: None,
         };
         let mark = Mark::cluster("u", "default", "prod");
-        let report = ensure(&config(), &ClusterRequest::new(mark, spec))?;
+        let report = seen(&config(), &ClusterRequest::new(mark, spec))?;
         assert!(report.wait.is_none());
         Ok(report.failure_domains.into_iter().map(|one| (one.name, one.control_plane)).collect())
     }

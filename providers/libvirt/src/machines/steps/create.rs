@@ -11,6 +11,7 @@ use uuid::Uuid;
 use super::{
     MachineRecord, Request, bootstrap,
     present::{conflict, starting},
+    reservations,
 };
 use crate::{
     machines::{
@@ -148,6 +149,7 @@ impl Fleet {
             if !mark.owns(found.mark.as_ref()) {
                 return Err(conflict(host, &found.name, request, found.mark.as_ref()));
             }
+            host.hypervisor.reread_soon(uid);
             let wait = starting(&found.name, host).look_again_after(UNSEEN_RETRY);
             return Ok(MachineReport::Creating(wait));
         }
@@ -171,6 +173,7 @@ impl Fleet {
         } else {
             None
         };
+        reservations::reserve_named(host, uid, request).await?;
         let plan = DomainPlan {
             mark,
             uuid: uid,
@@ -190,8 +193,10 @@ impl Fleet {
         let spec = &request.spec;
         let (origin, checksum) = match spec.image.source()? {
             ImageSource::Volume(volume) => {
-                let pool = volume.pool.as_deref().unwrap_or(spec.pool());
-                let field = "spec.image.volume";
+                let (pool, field) = match volume.pool.as_deref() {
+                    Some(pool) => (pool, "spec.image.volume"),
+                    None => (spec.pool(), "spec.image.volume, in the pool of spec.disks[0]"),
+                };
                 let base = self.storage.existing_image(&host.storage, field, pool, &volume.name).await?;
                 return Ok(Made::Ready(base));
             }
@@ -252,6 +257,9 @@ fn check(request: &Request) -> Result<()> {
     if spec.disks.is_empty() {
         return invalid("spec.disks: is empty; give at least the root disk".to_owned());
     }
+    if spec.quote_serial_log && !spec.serial_log {
+        return invalid("spec.quoteSerialLog: needs serialLog".to_owned());
+    }
     spec.image.source()?;
     let names: Vec<_> = spec.named_disks().map(|(name, _)| name).collect();
     for (number, name) in names.iter().enumerate() {
@@ -261,10 +269,7 @@ fn check(request: &Request) -> Result<()> {
     }
     for (number, interface) in spec.interfaces.iter().enumerate() {
         interface.source(number)?;
-        if interface.reservation.is_some() {
-            let words = format!("spec.interfaces[{number}].reservation: is not possible yet");
-            return Err(Error::new(ErrorKind::Unsupported, words));
-        }
+        reservations::check(number, interface)?;
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use cloudprovider::{
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::{MachineRecord, Request};
+use super::{DeletionRequest, MachineRecord, reservations};
 use crate::machines::{
     domains::Found,
     fleet::{Fleet, Host},
@@ -22,7 +22,7 @@ impl Fleet {
     pub(super) async fn delete(
         &self,
         uid: Uuid,
-        request: &Request,
+        request: &DeletionRequest,
         record: &mut MachineRecord,
     ) -> Result<Deletion> {
         for host in self.to_clear(uid, request, record)? {
@@ -31,11 +31,12 @@ impl Fleet {
             }
         }
         self.forget(uid);
+        self.looks.forget(uid);
         Ok(Deletion::Gone)
     }
 
     /// The hypervisors that may have parts of the machine: the one that was chosen, or else all.
-    fn to_clear(&self, uid: Uuid, request: &Request, record: &MachineRecord) -> Result<Vec<&Host>> {
+    fn to_clear(&self, uid: Uuid, request: &DeletionRequest, record: &MachineRecord) -> Result<Vec<&Host>> {
         let found = self.find(uid)?.filter(|(_, domain)| request.mark.owns(domain.mark()));
         let known = match found {
             Some((host, _)) => Some(host),
@@ -52,7 +53,7 @@ impl Fleet {
         &self,
         host: &Host,
         uid: Uuid,
-        request: &Request,
+        request: &DeletionRequest,
         record: &mut MachineRecord,
     ) -> Result<Option<Wait>> {
         host.check_live()?;
@@ -65,8 +66,10 @@ impl Fleet {
             }
             host.domains.remove(uid).await?;
         }
+        reservations::release(host, uid, request).await?;
         let names = VolumeNames::new(&request.mark);
-        match self.storage.remove(&host.storage, &spec.pools(), &|volume| names.has(volume)).await? {
+        let is_ours = |volume: &str| names.has(volume);
+        match self.storage.remove(&host.storage, &spec.pools(), &names.console(), &is_ours).await? {
             Removal::Gone { .. } => Ok(None),
             Removal::Working(wait) => Ok(Some(wait)),
         }

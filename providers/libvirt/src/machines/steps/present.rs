@@ -7,14 +7,24 @@ use cloudprovider::{
     machines::{MachineReport, PresentMachine, Wait},
 };
 
-use super::{MachineRecord, Request};
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::{MachineRecord, Request, reservations};
 use crate::{
     domain::Domain,
-    machines::fleet::{Fleet, Host},
+    machines::{
+        console,
+        fleet::{Fleet, Host},
+        names::VolumeNames,
+    },
 };
 
 /// How soon a step looks again at a domain that was started. An event comes earlier.
 const STARTED_RETRY: Duration = Duration::from_secs(5);
+
+/// How soon a wipe of bootstrap data that failed is tried again.
+const WIPE_RETRY: Duration = Duration::from_secs(60);
 
 /// What a domain needs next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,18 +69,66 @@ impl Fleet {
             }
         };
         let incomplete = instance.incomplete.take();
-        let wait = match next(instance.power_state, request.is_provisioned) {
+        let mut wait = match next(instance.power_state, request.is_provisioned) {
             Next::Start => {
                 host.domains.start(domain.uuid, request.spec.autostart).await?;
+                host.hypervisor.reread_soon(domain.uuid);
                 Some(starting(&domain.name, host))
             }
-            Next::Address => incomplete.map(|why| Wait::address(why.to_string())),
+            Next::Address => match incomplete {
+                Some(why) => Some(self.wait_for_address(host, domain.uuid, request, why.to_string()).await),
+                None => None,
+            },
         };
-        self.wipe_bootstrap_data(host, request, record).await?;
+        if wait.is_none() {
+            self.looks.forget(domain.uuid);
+        }
+        if wait.is_none() && !request.is_provisioned {
+            wait = reservations::reserve_leased(host, domain, request).await?;
+        }
+        let wiped = self.wipe_bootstrap_data(host, domain.uuid, request, record).await;
+        if let Err(error) = &wiped {
+            // The machine works all the same.
+            let reason = error.report();
+            tracing::warn!(
+                domain = domain.name,
+                hypervisor = host.name(),
+                reason,
+                retry = ?WIPE_RETRY,
+                "cannot remove the bootstrap data"
+            );
+        }
         let machine = PresentMachine::new(instance)
             .with_failure_domain(host.failure_domain().to_owned())
-            .with_wait(wait);
+            .with_wait(wait)
+            .look_again_after(wiped.is_err().then_some(WIPE_RETRY));
         Ok(machine.into())
+    }
+}
+
+impl Fleet {
+    /// The wait for an address, with the end of the serial log where the spec asks for it.
+    async fn wait_for_address(&self, host: &Host, uuid: Uuid, request: &Request, why: String) -> Wait {
+        let (spec, Some(data)) = (&request.spec, &request.bootstrap) else { return Wait::address(why) };
+        if !spec.quote_serial_log || !spec.serial_log {
+            return Wait::address(why);
+        }
+        if self.looks.is_due(uuid, Instant::now()) {
+            let log = VolumeNames::new(&request.mark).console();
+            let end = console::read_end(&*host.storage, spec.pool(), &log).await;
+            let data = data.clone();
+            // Large data take long to compare with.
+            let quote = move || end.ok().and_then(|end| console::excerpt(&end, &data));
+            // Without the log the wait is told all the same.
+            let words = tokio::task::spawn_blocking(quote).await.ok().flatten();
+            self.looks.set(uuid, words, Instant::now());
+        }
+        let (words, next) = self.looks.last(uuid, Instant::now());
+        let message = match words {
+            Some(words) => format!("{why}; its serial log ends with: {words}"),
+            None => why,
+        };
+        Wait::address(message).look_again_after(next)
     }
 }
 

@@ -102,11 +102,6 @@ impl Attempts {
     pub(super) fn of<'a>(base: &str, names: impl IntoIterator<Item = &'a str>) -> Self {
         Self::find(names, |other| other == base)
     }
-
-    /// Whether nothing is left over.
-    pub(super) fn is_clean(&self) -> bool {
-        self.incomplete.is_empty() && self.markers.is_empty()
-    }
 }
 
 #[cfg(test)]

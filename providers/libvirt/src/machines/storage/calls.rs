@@ -2,6 +2,8 @@
 //! download.
 
 mod libvirt;
+mod listings;
+mod test_driver;
 
 use std::{fmt, sync::Arc};
 
@@ -13,7 +15,7 @@ use tokio::sync::mpsc;
 use super::volume::{NewVolume, Pool, Volume};
 use crate::calls::Failure;
 
-pub(crate) use self::libvirt::LibvirtStorage;
+pub(crate) use self::{libvirt::LibvirtStorage, listings::Names, test_driver::TestDriverStorage};
 
 /// A part of what is uploaded.
 #[derive(Debug)]
@@ -83,17 +85,17 @@ pub(crate) trait StorageCalls: fmt::Debug + Send + Sync {
     /// A pool.
     async fn pool(&self, pool: &str) -> CallResult<Pool>;
 
-    /// Has libvirt look at the pool's files again.
+    /// Has libvirt look at the pool's files again. Several callers may share one call.
     async fn refresh(&self, pool: &str) -> CallResult<()>;
 
-    /// The names of all volumes that libvirt knows in the pool.
-    async fn list(&self, pool: &str) -> CallResult<Vec<String>>;
+    /// The names of all volumes that libvirt knows in the pool. Several callers may share one answer.
+    async fn list(&self, pool: &str) -> CallResult<Names>;
 
     /// A volume as it is now.
     async fn volume(&self, pool: &str, name: &str) -> CallResult<Volume>;
 
-    /// Makes a volume, in no time.
-    async fn create(&self, pool: &str, volume: &NewVolume) -> CallResult<()>;
+    /// Makes a volume, in no time, and looks at it.
+    async fn create(&self, pool: &str, volume: &NewVolume) -> CallResult<Volume>;
 
     /// Makes a volume with the content of the volume `name` of the pool `from`. Returns when all is copied. While that
     /// goes on the new volume is listed like any other, and cannot be deleted. It has the capacity of its source.
@@ -109,11 +111,22 @@ pub(crate) trait StorageCalls: fmt::Debug + Send + Sync {
     async fn upload(&self, pool: &str, name: &str, parts: mpsc::Receiver<Part>) -> CallResult<u64>;
 
     /// Reads a volume from its beginning: at most this many bytes.
-    async fn download(&self, pool: &str, name: &str, most: usize) -> CallResult<Zeroizing<Vec<u8>>>;
+    async fn download(&self, pool: &str, name: &str, most: usize) -> CallResult<Zeroizing<Vec<u8>>> {
+        self.download_from(pool, name, 0, most).await
+    }
+
+    /// Reads a volume from this byte on: at most this many bytes.
+    async fn download_from(
+        &self,
+        pool: &str,
+        name: &str,
+        offset: u64,
+        most: usize,
+    ) -> CallResult<Zeroizing<Vec<u8>>>;
 }
 
 /// The names of all volumes of a pool.
-pub(super) async fn list(calls: &Arc<dyn StorageCalls>, pool: &str) -> Result<Vec<String>> {
+pub(super) async fn list(calls: &Arc<dyn StorageCalls>, pool: &str) -> Result<Names> {
     let place = Place { hypervisor: calls.hypervisor(), pool };
     calls.list(pool).await.map_err(|error| error.into_error("cannot list the volumes", &place))
 }

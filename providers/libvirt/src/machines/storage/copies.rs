@@ -37,7 +37,12 @@ impl MachineStorage {
             pool: pool.to_owned(),
             base: name.to_owned(),
         };
-        match self.work.standing(&key, waiter) {
+        let progress = Progress::new(format!(
+            "copy of volume {:?} to pool {pool:?} on hypervisor {:?}",
+            base.volume,
+            calls.hypervisor()
+        ));
+        match self.work.standing(&key, waiter, &progress) {
             Standing::Running(wait) => return Ok(Made::Working(wait.with_reason("CopyingImage"))),
             Standing::Failed(error) => return Err(error),
             Standing::Idle => {}
@@ -47,11 +52,6 @@ impl MachineStorage {
         if let Some(disk) = complete(calls, pool, &wanted, &names).await? {
             return Ok(Made::Ready(disk));
         }
-        let progress = Progress::new(format!(
-            "copy of volume {:?} to pool {pool:?} on hypervisor {:?}",
-            base.volume,
-            calls.hypervisor()
-        ));
         let work = Copy { calls: Arc::clone(calls), pool: pool.to_owned(), wanted, base: base.clone() };
         match self.work.begin(key, waiter, progress, work.run()) {
             Standing::Running(wait) => Ok(Made::Working(wait.with_reason("CopyingImage"))),
@@ -128,6 +128,6 @@ impl Copy {
         }
         let copied = calls.volume(pool, name).await.map_err(cannot)?;
         check_shape(&copied, &attempt, &place)?;
-        calls.create(pool, &NewVolume::empty(marker(name, copied.length))).await.map_err(cannot)
+        calls.create(pool, &NewVolume::empty(marker(name, copied.length))).await.map(drop).map_err(cannot)
     }
 }

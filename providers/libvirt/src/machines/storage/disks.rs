@@ -87,19 +87,18 @@ async fn ensure(calls: &Arc<dyn StorageCalls>, pool: &str, wanted: &NewVolume) -
     let place = Place { hypervisor: calls.hypervisor(), pool };
     let name = &wanted.name;
     let cannot = |error: CallError| error.into_error(format!("cannot make volume {name:?}"), &place);
-    make(calls, pool, wanted).await.map_err(cannot)?;
-    let found = calls.volume(pool, name).await.map_err(cannot)?;
+    let found = make(calls, pool, wanted).await.map_err(cannot)?;
     check_shape(&found, wanted, &place)?;
     let NewVolume { name, format, backing, .. } = wanted.clone();
     Ok(Disk { volume: name, path: found.path, format, backing })
 }
 
-/// Makes a volume, unless there is one of its name.
-async fn make(calls: &Arc<dyn StorageCalls>, pool: &str, wanted: &NewVolume) -> CallResult<()> {
+/// Makes a volume, unless there is one of its name. The result is what is there then.
+async fn make(calls: &Arc<dyn StorageCalls>, pool: &str, wanted: &NewVolume) -> CallResult<Volume> {
     match calls.create(pool, wanted).await {
         Err(CallError::Exists) => match calls.volume(pool, &wanted.name).await {
             Ok(found) if is_torso(&found, wanted) => calls.delete(pool, &wanted.name).await?,
-            Ok(_) => return Ok(()),
+            Ok(found) => return Ok(found),
             // Somebody has deleted the file, and libvirt has not noticed it.
             Err(CallError::NoVolume) => calls.refresh(pool).await?,
             Err(error) => return Err(error),
@@ -109,7 +108,7 @@ async fn make(calls: &Arc<dyn StorageCalls>, pool: &str, wanted: &NewVolume) -> 
         other => return other,
     }
     match calls.create(pool, wanted).await {
-        Err(CallError::Exists) => Ok(()),
+        Err(CallError::Exists) => calls.volume(pool, &wanted.name).await,
         other => other,
     }
 }

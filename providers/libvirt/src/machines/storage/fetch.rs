@@ -3,8 +3,6 @@
 //! Certificates are checked against the authorities of the system, or those in the file that the environment variable
 //! `SSL_CERT_FILE` names. Proxies are those of the environment.
 
-mod tls;
-
 use std::{
     fmt,
     fs::File,
@@ -14,7 +12,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use cloudprovider::{Error, ErrorKind, Result, async_trait, error_chain};
+use cloudprovider::{Error, ErrorKind, Result, async_trait, error_chain, tls};
 use reqwest::{Client, Response, StatusCode, Url, redirect::Policy};
 
 /// The timeout for opening a connection.
@@ -154,7 +152,7 @@ fn client(url: &Url) -> Result<Client> {
     let cannot = |why: String| Error::new(ErrorKind::Internal, format!("cannot make an http client: {why}"));
     let is_encrypted = url.scheme() == "https";
     let builder = Client::builder()
-        .tls_backend_preconfigured(tls::client_config().map_err(cannot)?)
+        .tls_backend_preconfigured(tls::client_config(tls::system_roots()).map_err(cannot)?)
         .http1_only()
         .redirect(Policy::custom(move |attempt| {
             match may_follow(is_encrypted, attempt.url(), attempt.previous().len()) {

@@ -65,7 +65,12 @@ impl MachineStorage {
             pool: pool.to_owned(),
             base: base_name.clone(),
         };
-        match self.work.standing(&key, waiter) {
+        let progress = Progress::new(format!(
+            "import of {} to pool {pool:?} on hypervisor {:?}",
+            image.origin,
+            calls.hypervisor()
+        ));
+        match self.work.standing(&key, waiter, &progress) {
             Standing::Running(wait) => return Ok(Made::Working(wait.with_reason("ImportingImage"))),
             Standing::Failed(error) => return Err(error),
             Standing::Idle => {}
@@ -75,11 +80,6 @@ impl MachineStorage {
         if let Some(base) = complete(calls, pool, &base_name, image.format, &names).await? {
             return Ok(Made::Ready(base));
         }
-        let progress = Progress::new(format!(
-            "import of {} to pool {pool:?} on hypervisor {:?}",
-            image.origin,
-            calls.hypervisor()
-        ));
         let work = import::import(
             Arc::clone(&self.fetch),
             Arc::clone(calls),

@@ -135,8 +135,8 @@ fn gone(deleted: CallResult<()>) -> CallResult<()> {
 async fn backing_files(calls: &Arc<dyn StorageCalls>) -> CallResult<HashSet<String>> {
     let mut used = HashSet::new();
     for pool in calls.pools().await? {
-        for name in calls.list(&pool).await? {
-            used.extend(present(calls.volume(&pool, &name).await)?.and_then(|volume| volume.backing));
+        for name in calls.list(&pool).await?.iter() {
+            used.extend(present(calls.volume(&pool, name).await)?.and_then(|volume| volume.backing));
         }
     }
     Ok(used)

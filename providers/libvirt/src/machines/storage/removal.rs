@@ -29,12 +29,16 @@ impl MachineStorage {
     /// Deletes the volumes of a machine in these pools. `is_ours` decides by the whole name, without what an attempt adds
     /// to it. A copy that is still made, by this daemon or by libvirt alone, is waited for.
     ///
+    /// `log` is the volume of the serial log. Beside its file there may be older parts of it, which virtlogd has renamed,
+    /// and which libvirt does not know before it looks at the pool again. `is_ours` has to know their names too.
+    ///
     /// # Errors
     /// Also if a pool is not active: what is in it is not known.
     pub(crate) async fn remove(
         &self,
         calls: &Arc<dyn StorageCalls>,
         pools: &[&str],
+        log: &str,
         is_ours: &(dyn Fn(&str) -> bool + Send + Sync),
     ) -> Result<Removal> {
         let mut missing_pools = Vec::new();
@@ -43,7 +47,7 @@ impl MachineStorage {
                 let place = Place { hypervisor: calls.hypervisor(), pool };
                 return Ok(Removal::Working(wait(&name, &place, "it is still being made")));
             }
-            match remove_from(calls, pool, is_ours).await? {
+            match remove_from(calls, pool, log, is_ours).await? {
                 Emptied::Gone => {}
                 Emptied::NoPool => missing_pools.push((*pool).to_owned()),
                 Emptied::Busy(wait) => return Ok(Removal::Working(wait)),
@@ -69,6 +73,7 @@ enum Emptied {
 async fn remove_from(
     calls: &Arc<dyn StorageCalls>,
     pool: &str,
+    log: &str,
     is_ours: &(dyn Fn(&str) -> bool + Send + Sync),
 ) -> Result<Emptied> {
     let place = Place { hypervisor: calls.hypervisor(), pool };
@@ -79,19 +84,45 @@ async fn remove_from(
     };
     let ours = |name: &String| is_ours(parse(name).map_or(name.as_str(), |name| name.base));
     let busy = |name: &str, why: &str| Emptied::Busy(wait(name, &place, why));
-    let mut found = names.into_iter().filter(ours).peekable();
-    if found.peek().is_none() {
+    let found: Vec<&String> = names.iter().filter(|name| ours(name)).collect();
+    if found.is_empty() {
         return Ok(Emptied::Gone);
     }
-    for name in found {
-        match calls.delete(pool, &name).await {
-            Ok(()) | Err(CallError::NoVolume) => {}
-            Err(CallError::Busy(why)) => return Ok(busy(&name, &why)),
-            Err(error) => return Err(error.into_error(format!("cannot delete volume {name:?}"), &place)),
+    // The log goes last: it tells a later step that there may be files beside it that libvirt does not know.
+    let (logs, others): (Vec<&String>, Vec<&String>) = found.into_iter().partition(|name| *name == log);
+    if let Some((name, why)) = delete(calls, &place, &others).await? {
+        return Ok(busy(name, &why));
+    }
+    if !logs.is_empty() {
+        match calls.refresh(pool).await {
+            Ok(()) => {}
+            Err(CallError::Busy(why)) => return Ok(busy(log, &why)),
+            Err(error) => return Err(error.into_error("cannot look for older parts of a log", &place)),
+        }
+        let names = list(calls, pool).await?;
+        let found: Vec<&String> = names.iter().filter(|name| ours(name)).collect();
+        if let Some((name, why)) = delete(calls, &place, &found).await? {
+            return Ok(busy(name, &why));
         }
     }
-    match list(calls, pool).await?.into_iter().find(|name| ours(name)) {
+    match list(calls, pool).await?.iter().find(|name| ours(name)) {
         None => Ok(Emptied::Gone),
-        Some(name) => Ok(busy(&name, "it was made while the others were deleted")),
+        Some(name) => Ok(busy(name, "it was made while the others were deleted")),
     }
+}
+
+/// Deletes volumes. Gives back the first that something is in the way of, with libvirt's words.
+async fn delete<'a>(
+    calls: &Arc<dyn StorageCalls>,
+    place: &Place<'_>,
+    names: &[&'a String],
+) -> Result<Option<(&'a str, String)>> {
+    for name in names {
+        match calls.delete(place.pool, name).await {
+            Ok(()) | Err(CallError::NoVolume) => {}
+            Err(CallError::Busy(why)) => return Ok(Some((name, why))),
+            Err(error) => return Err(error.into_error(format!("cannot delete volume {name:?}"), place)),
+        }
+    }
+    Ok(None)
 }

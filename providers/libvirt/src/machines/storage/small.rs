@@ -13,10 +13,10 @@ use super::{
 };
 
 /// The largest content of a small volume.
-pub(crate) const MAX_SMALL: usize = 32 << 20;
+pub(super) const MAX_SMALL: usize = 32 << 20;
 
-/// Makes a raw volume with exactly this content, and returns its path. One with other content, or with a part of this one,
-/// is deleted and made again. So no domain may use the volume yet.
+/// Makes a raw volume with exactly this content, and returns its path. One that is there already is read, and if it has
+/// other content, or a part of this one, it is deleted and made again. So no domain may use the volume yet.
 ///
 /// # Errors
 /// None of them tells anything of the content.
@@ -32,12 +32,22 @@ pub(crate) async fn ensure_small(
         let words = format!("volume {name:?} would have {} bytes; {MAX_SMALL} are possible", content.len());
         return Err(Error::new(ErrorKind::InvalidInput, words));
     }
-    match find(calls, pool, name, content).await.map_err(cannot)? {
-        Found::Same(path) => return Ok(path),
-        Found::Other => calls.delete(pool, name).await.map_err(cannot)?,
-        Found::Nothing => {}
+    let new = NewVolume::empty(name);
+    let made = match calls.create(pool, &new).await {
+        Err(CallError::Exists) => match find(calls, pool, name, content).await.map_err(cannot)? {
+            Found::Same(path) => return Ok(path),
+            found => {
+                if matches!(found, Found::Other) {
+                    calls.delete(pool, name).await.map_err(cannot)?;
+                }
+                calls.create(pool, &new).await.map_err(cannot)?
+            }
+        },
+        other => other.map_err(cannot)?,
+    };
+    if content.is_empty() {
+        return Ok(made.path);
     }
-    calls.create(pool, &NewVolume::empty(name)).await.map_err(cannot)?;
     let (sender, receiver) = mpsc::channel(2);
     // Content may be secret: the copy is wiped when it is dropped.
     let copy = Bytes::from_owner(Zeroizing::new(content.to_vec()));
@@ -48,12 +58,16 @@ pub(crate) async fn ensure_small(
     };
     let (uploaded, ()) = tokio::join!(calls.upload(pool, name, receiver), send);
     uploaded.map_err(cannot)?;
-    if let Found::Same(path) = find(calls, pool, name, content).await.map_err(cannot)? {
-        return Ok(path);
+    // libvirt does not say how much it has written.
+    let written = calls.volume(pool, name).await.map_err(cannot)?;
+    if usize::try_from(written.length) == Ok(content.len()) {
+        return Ok(written.path);
     }
     let words = format!(
-        "volume {name:?} in pool {pool:?} on hypervisor {:?} has not the content that was uploaded",
-        place.hypervisor
+        "volume {name:?} in pool {pool:?} on hypervisor {:?} has {} bytes instead of the {} that were uploaded",
+        place.hypervisor,
+        written.length,
+        content.len()
     );
     Err(Error::new(ErrorKind::Unavailable, words))
 }

@@ -19,7 +19,8 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     MachineStorage,
-    calls::{CallError, CallResult, Part, StorageCalls},
+    attempts::Attempts,
+    calls::{CallError, CallResult, Names, Part, StorageCalls},
     sweeps::Sweeps,
     volume::{NewVolume, Pool, Volume},
     work::LongWork,
@@ -138,16 +139,20 @@ impl StorageCalls for FakeCalls {
         self.call(|hypervisor| hypervisor.refresh(pool)).await
     }
 
-    async fn list(&self, pool: &str) -> CallResult<Vec<String>> {
-        self.call(|hypervisor| hypervisor.list(pool)).await
+    async fn list(&self, pool: &str) -> CallResult<Names> {
+        self.call(|hypervisor| hypervisor.list(pool)).await.map(Names::from)
     }
 
     async fn volume(&self, pool: &str, name: &str) -> CallResult<Volume> {
         self.call(|hypervisor| hypervisor.volume(pool, name)).await
     }
 
-    async fn create(&self, pool: &str, volume: &NewVolume) -> CallResult<()> {
-        self.call(|hypervisor| hypervisor.create(pool, volume)).await
+    async fn create(&self, pool: &str, volume: &NewVolume) -> CallResult<Volume> {
+        let create = |hypervisor: &FakeHypervisor| {
+            hypervisor.create(pool, volume)?;
+            hypervisor.volume(pool, &volume.name)
+        };
+        self.call(create).await
     }
 
     async fn copy(&self, pool: &str, volume: &NewVolume, from: &str, name: &str) -> CallResult<()> {
@@ -193,13 +198,28 @@ impl StorageCalls for FakeCalls {
         Ok(written as u64)
     }
 
-    async fn download(&self, pool: &str, name: &str, most: usize) -> CallResult<Zeroizing<Vec<u8>>> {
+    async fn download_from(
+        &self,
+        pool: &str,
+        name: &str,
+        offset: u64,
+        most: usize,
+    ) -> CallResult<Zeroizing<Vec<u8>>> {
         let read = |hypervisor: &FakeHypervisor| {
             let mut content = hypervisor.content(pool, name)?;
+            let offset = usize::try_from(offset).expect("small").min(content.len());
+            content.drain(..offset);
             content.truncate(most);
             Ok(Zeroizing::new(content))
         };
         self.call(read).await
+    }
+}
+
+impl Attempts {
+    /// Whether nothing is left over.
+    pub(super) fn is_clean(&self) -> bool {
+        self.incomplete.is_empty() && self.markers.is_empty()
     }
 }
 

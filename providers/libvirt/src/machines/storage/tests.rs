@@ -16,7 +16,7 @@ use super::{
     Base, Checksum, Disk, Format, Image, Made, Origin,
     attempts::Attempts,
     image::IMAGE_PREFIX,
-    testing::{Daemon, FakeCalls, FakeFetch, FakeHypervisor, POOL, SIDES, Side, noise, qcow2},
+    testing::{Daemon, FakeCalls, FakeFetch, FakeHypervisor, POOL, SIDES, noise, qcow2},
 };
 
 /// A GiB.

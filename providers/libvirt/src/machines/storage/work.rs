@@ -2,7 +2,7 @@
 //!
 //! It is a task of its own, so that no step waits for it. All who ask for the same share one task. When it ends, well or
 //! not, those who asked are named to the [`Wake`] function, so that their steps run again. After a failure there is a
-//! pause that grows; meanwhile all who ask are told why it failed.
+//! pause that grows; meanwhile all who ask for the same from the same source are told why it failed.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -98,7 +98,7 @@ pub(super) enum Standing {
 
 enum Entry {
     Running { progress: Arc<Progress>, waiters: BTreeSet<String> },
-    Failed { kind: ErrorKind, words: String, until: Instant, failures: u32 },
+    Failed { what: String, kind: ErrorKind, words: String, until: Instant, failures: u32 },
 }
 
 /// All long work of a provider. Clones share it.
@@ -122,9 +122,10 @@ impl LongWork {
         self.0.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How some work stands. `waiter` is the identity of the machine that asks.
-    pub(super) fn standing(&self, key: &WorkKey, waiter: &str) -> Standing {
-        standing(&mut self.entries(), key, waiter)
+    /// How some work stands. `waiter` is the identity of the machine that asks, and `progress` what it would begin: a
+    /// failure counts only for the same.
+    pub(super) fn standing(&self, key: &WorkKey, waiter: &str, progress: &Progress) -> Standing {
+        standing(&mut self.entries(), key, waiter, progress)
     }
 
     /// Whether somebody is at work on it.
@@ -153,7 +154,7 @@ impl LongWork {
         F: Future<Output = Result<()>> + Send + 'static,
     {
         let mut entries = self.entries();
-        match standing(&mut entries, &key, waiter) {
+        match standing(&mut entries, &key, waiter, &progress) {
             Standing::Idle => {}
             other => return other,
         }
@@ -201,7 +202,7 @@ impl LongWork {
                 let words = error.report();
                 tracing::warn!(work = what, reason = words, retry = ?pause, "failed");
                 let until = Instant::now() + pause;
-                entries.insert(key, Entry::Failed { kind: error.kind(), words, until, failures });
+                entries.insert(key, Entry::Failed { what, kind: error.kind(), words, until, failures });
             }
         }
         drop(entries);
@@ -215,7 +216,12 @@ impl fmt::Debug for LongWork {
     }
 }
 
-fn standing(entries: &mut HashMap<WorkKey, Entry>, key: &WorkKey, waiter: &str) -> Standing {
+fn standing(
+    entries: &mut HashMap<WorkKey, Entry>,
+    key: &WorkKey,
+    waiter: &str,
+    wanted: &Progress,
+) -> Standing {
     let now = Instant::now();
     entries.retain(|_, entry| !matches!(entry, Entry::Failed { until, .. } if *until + FORGET_AFTER < now));
     match entries.get_mut(key) {
@@ -223,7 +229,7 @@ fn standing(entries: &mut HashMap<WorkKey, Entry>, key: &WorkKey, waiter: &str) 
             waiters.insert(waiter.to_owned());
             Standing::Running(wait(progress))
         }
-        Some(Entry::Failed { kind, words, until, .. }) if *until > now => {
+        Some(Entry::Failed { what, kind, words, until, .. }) if *until > now && *what == wanted.what => {
             Standing::Failed(Error::new(*kind, words.clone()).with_retry_after(*until - now))
         }
         _ => Standing::Idle,

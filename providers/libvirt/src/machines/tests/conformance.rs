@@ -13,7 +13,10 @@ use virt::{connect::Connect, domain::Domain as Handle};
 
 use crate::{
     Config, LibvirtProvider,
-    machines::storage::testing::{FakeCalls, FakeHypervisor, POOL},
+    machines::{
+        HostCalls,
+        storage::testing::{FakeCalls, FakeHypervisor, POOL},
+    },
     provider_id::{DomainId, parse_provider_id},
     sys,
 };
@@ -50,8 +53,9 @@ impl Hooks for TestDriver {
         let config = "hypervisors: [{name: kvm1, uri: 'test:///default', zone: rack-1}]\n\
             machines: {memoryOvercommit: 10, cpuOvercommit: 100, reservedMemoryMiB: 0}\n";
         let storage = self.storage.clone();
-        let provider = LibvirtProvider::with_storage(Config::parse(config, None)?, &move |_| {
-            Arc::new(FakeCalls::new(&storage))
+        let provider = LibvirtProvider::with_calls(Config::parse(config, None)?, &move |workers| HostCalls {
+            storage: Arc::new(FakeCalls::new(&storage)),
+            ..HostCalls::of_libvirt(workers)
         });
         Ok(Arc::new(provider))
     }

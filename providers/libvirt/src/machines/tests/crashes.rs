@@ -2,16 +2,23 @@
 
 use std::{sync::Arc, time::Duration};
 
+use cloudprovider::machines::{BootstrapData, BootstrapFormat};
 use serde_json::json;
 
-use super::support::{Daemon, Object, hypervisor, storage};
+use super::support::{Daemon, Object, USER_DATA, has, hypervisor, storage};
 use crate::machines::{
-    steps::MachineRecord,
-    storage::testing::{FakeCalls, POOL, SIDES},
+    steps::{MachineRecord, wipe},
+    storage::{
+        StorageCalls,
+        testing::{FakeCalls, POOL, SIDES},
+    },
 };
 
 /// A machine whose making takes more calls than this would be another one.
 const MAX_CALLS: usize = 60;
+
+/// A configuration of Ignition that can be found again.
+const IGNITION: &str = r#"{"ignition":{"version":"3.4.0"},"passwd":{"users":[{"name":"hunter2hunter2"}]}}"#;
 
 /// Time for a daemon to come to the call at which it ends.
 const SOON: Duration = Duration::from_millis(400);
@@ -98,4 +105,48 @@ async fn a_deletion_that_is_cut_off_is_finished_without_the_status() {
         }
     }
     panic!("a deletion takes more than {MAX_CALLS} calls");
+}
+
+#[tokio::test]
+async fn a_wipe_of_bootstrap_data_that_is_cut_off_is_finished() {
+    for format in [BootstrapFormat::CloudConfig, BootstrapFormat::Ignition] {
+        let mut points = 0;
+        for (at, side) in (0..MAX_CALLS).flat_map(|at| SIDES.map(|side| (at, side))) {
+            let storage = storage();
+            let mut object = Object::new(&json!({ "removeBootstrapData": true }));
+            let data = match format {
+                BootstrapFormat::Ignition => IGNITION,
+                _ => USER_DATA,
+            };
+            object.request.bootstrap = Some(BootstrapData::new(format, data));
+            let made = FakeCalls::new(&storage);
+            let dies = Arc::new(FakeCalls::that_die(&storage, at, side));
+            // The domain lives as long as its daemon, so only the wipe has calls that die.
+            let daemon = Daemon::start(vec![(hypervisor(&[]), Arc::new(made) as _)]).await;
+            object.made(&daemon).await;
+            assert!(has(&storage, data).await);
+            let names = storage.names(POOL);
+            object.request.bootstrap = None;
+            object.request.has_node = true;
+            let was_cut = {
+                let calls = Arc::clone(&dies) as Arc<dyn StorageCalls>;
+                let wipe = wipe(&calls, &object.request, format == BootstrapFormat::Ignition);
+                tokio::select! {
+                    wiped = wipe => { wiped.expect("wiped"); false }
+                    () = dies.died.notified() => true,
+                }
+            };
+            points += usize::from(was_cut);
+            // The status was not written.
+            object.record = MachineRecord::default();
+            object.step(&daemon).await.expect("a step");
+            assert!(!has(&storage, data).await, "{format} {at} {side:?}");
+            assert_eq!(storage.names(POOL), names, "{format} {at} {side:?}");
+            object.removed(&daemon).await;
+            if !was_cut {
+                break;
+            }
+        }
+        assert!(points > 10, "{points} points");
+    }
 }

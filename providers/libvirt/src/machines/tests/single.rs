@@ -3,32 +3,19 @@
 use std::sync::Arc;
 
 use cloudprovider::{
-    ErrorKind, Machines as _, PowerState,
+    ErrorKind, PowerState,
     machines::{Deletion, MachineReport, WaitsFor},
 };
 use serde_json::json;
 
-use super::support::{Daemon, Object, USER_DATA, hypervisor, storage};
-use crate::machines::storage::{
-    StorageCalls,
-    testing::{FakeCalls, FakeHypervisor, POOL},
+use super::support::{Daemon, Object, USER_DATA, has, hypervisor, storage};
+use crate::machines::{
+    console::FIRST_LOOK,
+    storage::testing::{FakeCalls, FakeHypervisor, POOL},
 };
 
 async fn daemon(storage: &FakeHypervisor) -> Daemon {
     Daemon::start(vec![(hypervisor(&[]), Arc::new(FakeCalls::new(storage)) as _)]).await
-}
-
-/// Whether some volume has the user data in it.
-async fn has_user_data(storage: &FakeHypervisor) -> bool {
-    let calls = FakeCalls::new(storage);
-    let secret = USER_DATA.as_bytes();
-    for name in storage.names(POOL) {
-        let content = calls.download(POOL, &name, 1 << 22).await.expect("readable");
-        if content.windows(secret.len()).any(|part| part == secret) {
-            return true;
-        }
-    }
-    false
 }
 
 #[tokio::test]
@@ -50,16 +37,51 @@ async fn bootstrap_data_are_wiped_once_they_have_served() {
         let daemon = daemon(&storage).await;
         let mut object = Object::new(&json!({ "removeBootstrapData": is_asked }));
         object.made(&daemon).await;
-        assert!(has_user_data(&storage).await, "the guest needs them");
+        assert!(has(&storage, USER_DATA).await, "the guest needs them");
         object.request.bootstrap = None;
         object.request.has_node = has_node;
         let names = storage.names(POOL);
         for _ in 0..2 {
             assert!(object.step(&daemon).await.expect("a step").is_done());
         }
-        assert_eq!(has_user_data(&storage).await, expected, "{is_asked} {has_node}");
+        assert_eq!(has(&storage, USER_DATA).await, expected, "{is_asked} {has_node}");
         assert_eq!(storage.names(POOL), names, "the volume stays");
     }
+}
+
+#[tokio::test]
+async fn a_wipe_of_bootstrap_data_that_fails_is_tried_again_and_the_machine_stays_ready() {
+    let storage = storage();
+    let daemon = daemon(&storage).await;
+    let mut object = Object::new(&json!({ "removeBootstrapData": true }));
+    assert_eq!(object.made(&daemon).await.look_again_after, None);
+    object.request.bootstrap = None;
+    object.request.has_node = true;
+    for is_active in [false, true] {
+        storage.set_active(POOL, is_active);
+        let report = object.step(&daemon).await.expect("a step");
+        assert!(report.is_done(), "{report:?}");
+        let machine = report.present().expect("there");
+        assert_eq!(machine.look_again_after.is_none(), is_active);
+        assert_eq!(object.record.status.is_bootstrap_data_removed, is_active);
+    }
+    assert!(!has(&storage, USER_DATA).await);
+}
+
+/// As after an event that got lost: libvirt has a domain that the inventory has not.
+#[tokio::test]
+async fn a_domain_of_which_no_event_told_is_found_all_the_same() {
+    let storage = storage();
+    let daemon = daemon(&storage).await;
+    let mut object = Object::new(&json!({}));
+    let made = object.made(&daemon).await;
+    let host = &daemon.provider.fleet().hosts[0];
+    let uid = object.request.mark.uid.parse().expect("a UUID");
+    host.hypervisor.update(|state| state.inventory.update(uid, None).into_iter().collect());
+    object.request.provider_id = None;
+    let report = object.step(&daemon).await.expect("a step");
+    assert!(matches!(report, MachineReport::Creating(_)), "{report:?}");
+    assert_eq!(object.made(&daemon).await.instance.provider_id, made.instance.provider_id);
 }
 
 #[tokio::test]
@@ -86,14 +108,43 @@ async fn what_cannot_be_made_says_why_and_leaves_nothing() {
     let daemon = daemon(&storage).await;
     for (more, kind, words) in [
         (json!({"image": {"volume": {"name": "none"}}}), ErrorKind::NotFound, "spec.image.volume"),
+        (
+            json!({"image": {"volume": {"name": "none"}}, "disks": [{"sizeGiB": 1, "pool": "none"}]}),
+            ErrorKind::NotFound,
+            "in the pool of spec.disks[0]: volume \"none\" in pool \"none\"",
+        ),
         (json!({"disks": []}), ErrorKind::InvalidInput, "spec.disks"),
         (
             json!({"disks": [{"sizeGiB": 1}, {"sizeGiB": 1, "name": "root"}]}),
             ErrorKind::InvalidInput,
             "spec.disks[1].name: \"root\"",
         ),
-        (json!({"hypervisor": "kvm9"}), ErrorKind::NotFound, "kvm9"),
+        (
+            json!({"quoteSerialLog": true, "serialLog": false}),
+            ErrorKind::InvalidInput,
+            "spec.quoteSerialLog: needs serialLog",
+        ),
+        (
+            json!({"hypervisor": "kvm9"}),
+            ErrorKind::NotFound,
+            "spec.hypervisor: the configuration has no hypervisor \"kvm9\"",
+        ),
         (json!({"cpu": {"mode": "host-passthrough"}}), ErrorKind::Unsupported, "spec.cpu.mode"),
+        (
+            json!({"interfaces": [{"network": "default", "reservation": {"address": "192.168.122.256"}}]}),
+            ErrorKind::InvalidInput,
+            "spec.interfaces[0].reservation.address: \"192.168.122.256\"",
+        ),
+        (
+            json!({"interfaces": [{"bridge": "br0", "reservation": {}}]}),
+            ErrorKind::InvalidInput,
+            "spec.interfaces[0].reservation: needs network",
+        ),
+        (
+            json!({"interfaces": [{"network": "default", "mac": "52:54:00:00:00:01", "reservation": {}}]}),
+            ErrorKind::InvalidInput,
+            "spec.interfaces[0].reservation: is not possible together with mac",
+        ),
     ] {
         let mut object = Object::new(&more);
         let error = loop {
@@ -126,12 +177,43 @@ async fn a_guest_is_asked_to_shut_down() {
     let daemon = daemon(&storage).await;
     let mut object = Object::new(&json!({ "powerOffMode": "trySoft" }));
     object.made(&daemon).await;
-    let answer = {
-        let Object { request, record } = &mut object;
-        daemon.provider.fleet().delete_machine(request, record).await.expect("a step")
-    };
+    let answer = object.step_towards_gone(&daemon).await.expect("a step");
     assert!(matches!(&answer, Deletion::Deleting(wait) if wait.reason == "ShuttingDown"), "{answer:?}");
     assert!(object.record.status.soft_power_off_since.is_some());
     // The test driver's guests obey at once.
     object.removed(&daemon).await;
+}
+
+#[tokio::test]
+async fn the_serial_log_of_a_guest_that_does_not_come_up_is_quoted_where_asked() {
+    for is_asked in [false, true] {
+        let storage = storage();
+        let daemon = daemon(&storage).await;
+        let mut object =
+            Object::new(&json!({ "quoteSerialLog": is_asked, "interfaces": [{ "network": "lan" }] }));
+        let wait = loop {
+            match object.step(&daemon).await.expect("a step") {
+                MachineReport::Creating(_) => {}
+                report => break report.wait().expect("it has no address").clone(),
+            }
+        };
+        assert_eq!(wait.waits_for, WaitsFor::Address);
+        let log = storage.names(POOL).into_iter().find(|name| name.ends_with("-console.log")).expect("a log");
+        let printed = format!("{}\nKernel panic\n+ echo hunter2hunter2\n", "boot\n".repeat(5000));
+        storage.put(POOL, &log, printed.as_bytes());
+        tokio::time::pause();
+        tokio::time::advance(FIRST_LOOK).await;
+        tokio::time::resume();
+        let mut messages = Vec::new();
+        for has_data in [true, true, false] {
+            object.request.bootstrap = object.request.bootstrap.filter(|_| has_data);
+            let report = object.step(&daemon).await.expect("a step");
+            messages.push(report.wait().expect("it has no address").message.to_string());
+        }
+        let quoted = "; its serial log ends with: boot | boot | boot | boot | boot | boot | boot | boot | \
+            Kernel panic | (left out: it may have secrets)";
+        let expected = if is_asked { format!("{}{quoted}", wait.message) } else { wait.message.to_string() };
+        assert_eq!(messages, [expected.clone(), expected, wait.message.to_string()], "{is_asked}");
+        object.removed(&daemon).await;
+    }
 }

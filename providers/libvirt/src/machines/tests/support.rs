@@ -5,8 +5,8 @@ use std::{fmt::Write as _, sync::Arc, time::Duration};
 use cloudprovider::{
     CloudProvider, Machines, Result, StartContext,
     machines::{
-        BootstrapData, BootstrapFormat, ClusterContext, Deletion, MachineReport, MachineRequest, Mark,
-        PresentMachine, Record,
+        BootstrapData, BootstrapFormat, ClusterContext, Deletion, MachineDeletionRequest, MachineReport,
+        MachineRequest, Mark, PresentMachine, Record,
     },
 };
 use serde_json::{Value, json};
@@ -18,10 +18,12 @@ use uuid::Uuid;
 use crate::{
     Config, LibvirtProvider,
     machines::{
+        HostCalls,
+        reservation::NetworkCalls,
         steps::{MachineRecord, Request},
         storage::{
             StorageCalls,
-            testing::{FakeHypervisor, POOL},
+            testing::{FakeCalls, FakeHypervisor, POOL},
         },
     },
 };
@@ -45,6 +47,18 @@ pub(super) fn storage() -> FakeHypervisor {
     storage
 }
 
+/// Whether some volume has these bootstrap data in it.
+pub(super) async fn has(storage: &FakeHypervisor, data: &str) -> bool {
+    let calls = FakeCalls::new(storage);
+    for name in storage.names(POOL) {
+        let content = calls.download(POOL, &name, 1 << 22).await.expect("readable");
+        if content.windows(data.len()).any(|part| part == data.as_bytes()) {
+            return true;
+        }
+    }
+    false
+}
+
 /// A hypervisor of the test driver that has domains with this much memory in MiB.
 pub(super) fn hypervisor(domains: &[u64]) -> NamedTempFile {
     let mut xml = String::from(
@@ -52,7 +66,9 @@ pub(super) fn hypervisor(domains: &[u64]) -> NamedTempFile {
          <cores>16</cores><threads>1</threads></cpu><memory>67108864</memory>
          <network><name>default</name><forward/><bridge name='virbr0'/>
          <ip address='192.168.122.1' netmask='255.255.255.0'>
-         <dhcp><range start='192.168.122.2' end='192.168.122.254'/></dhcp></ip></network>",
+         <dhcp><range start='192.168.122.2' end='192.168.122.254'/></dhcp></ip></network>
+         <network><name>lan</name><forward/><bridge name='virbr1'/>
+         <ip address='169.254.0.1' netmask='255.255.0.0'/></network>",
     );
     for (number, memory) in domains.iter().enumerate() {
         let _ = write!(
@@ -81,19 +97,40 @@ impl Drop for Daemon {
 }
 
 impl Daemon {
-    /// A provider with hypervisors `kvm1`, `kvm2` and so on, each with its storage, all live.
+    /// A provider with hypervisors `kvm1`, `kvm2` and so on, each with its storage, all live. Their networks are those
+    /// of the test driver.
     pub(super) async fn start(hypervisors: Vec<(NamedTempFile, Arc<dyn StorageCalls>)>) -> Self {
+        Self::start_with(hypervisors, Vec::new()).await
+    }
+
+    /// Like [`start`](Self::start). The first hypervisors have these networks.
+    pub(super) async fn start_with(
+        hypervisors: Vec<(NamedTempFile, Arc<dyn StorageCalls>)>,
+        networks: Vec<Arc<dyn NetworkCalls>>,
+    ) -> Self {
+        let (files, storages): (Vec<_>, Vec<_>) = hypervisors.into_iter().unzip();
+        let make = move |config| {
+            LibvirtProvider::with_calls(config, &move |workers| {
+                let number: usize = workers.hypervisor().name()[3..].parse().expect("a number");
+                let HostCalls { networks: of_driver, .. } = HostCalls::of_libvirt(workers);
+                let networks = networks.get(number - 1).map_or(of_driver, Arc::clone);
+                HostCalls { storage: Arc::clone(&storages[number - 1]), networks }
+            })
+        };
+        Self::start_provider(files, make).await
+    }
+
+    /// A provider that `make` makes, with hypervisors in these files.
+    pub(super) async fn start_provider(
+        files: Vec<NamedTempFile>,
+        make: impl FnOnce(Config) -> LibvirtProvider,
+    ) -> Self {
         let mut config = "hypervisors:\n".to_owned();
-        for (number, (file, _)) in hypervisors.iter().enumerate() {
+        for (number, file) in files.iter().enumerate() {
             let _ =
                 writeln!(config, "- {{name: kvm{}, uri: 'test://{}'}}", number + 1, file.path().display());
         }
-        let (files, storages): (Vec<_>, Vec<_>) = hypervisors.into_iter().unzip();
-        let config = Config::parse(&config, None).expect("valid");
-        let provider = LibvirtProvider::with_storage(config, &move |workers| {
-            let number: usize = workers.hypervisor().name()[3..].parse().expect("a number");
-            Arc::clone(&storages[number - 1])
-        });
+        let provider = make(Config::parse(&config, None).expect("valid"));
         let stop = CancellationToken::new();
         provider.start(StartContext::new(stop.clone(), "kubernetes")).await.expect("starts");
         let began = Instant::now();
@@ -153,11 +190,22 @@ impl Object {
         }
     }
 
+    /// One step towards gone, while its cluster's object is there.
+    pub(super) async fn step_towards_gone(&mut self, daemon: &Daemon) -> Result<Deletion> {
+        let Self { request, record } = self;
+        let cluster = ClusterContext::new(Some(request.cluster.spec.clone()))
+            .with_control_plane_endpoint(request.cluster.control_plane_endpoint.clone());
+        let request = MachineDeletionRequest::new(request.mark.clone(), request.spec.clone(), cluster)
+            .with_provider_id(request.provider_id.clone())
+            .provisioned(request.is_provisioned);
+        daemon.provider.fleet().delete_machine(&request, record).await
+    }
+
     /// Steps until it is gone.
     pub(super) async fn removed(&mut self, daemon: &Daemon) {
         let began = Instant::now();
         loop {
-            let answer = daemon.provider.fleet().delete_machine(&self.request, &mut self.record).await;
+            let answer = self.step_towards_gone(daemon).await;
             match answer {
                 Ok(Deletion::Gone) => return,
                 answer => assert!(began.elapsed() < PATIENCE, "it is not gone: {answer:?}"),

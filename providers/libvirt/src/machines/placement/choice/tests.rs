@@ -136,7 +136,7 @@ fn what_is_asked_for_is_obeyed() {
         (
             "an unknown hypervisor",
             Wanted { hypervisor: Some("d"), ..plain() },
-            "not_found: the configuration has no hypervisor \"d\"; known: a, b, c",
+            "not_found: spec.hypervisor: the configuration has no hypervisor \"d\"; known: a, b, c",
         ),
         (
             "a contradiction",
@@ -155,7 +155,7 @@ fn what_is_asked_for_is_obeyed() {
         assert_eq!(ask(&hosts, &wanted), expected, "{why}");
     }
     let gone = Wanted { bound: Some("z"), ..plain() };
-    assert!(ask(&hosts, &gone).starts_with("not_found: the configuration has no hypervisor \"z\""));
+    assert!(ask(&hosts, &gone).starts_with("not_found: parts of the machine are on hypervisor \"z\""));
 }
 
 #[test]

@@ -13,7 +13,7 @@ use virt::{
     stream::Stream,
 };
 
-use super::{CallError, CallResult, Part, StorageCalls};
+use super::{CallError, CallResult, Names, Part, StorageCalls, listings::Listings};
 use crate::{
     calls::{Failure, Operation},
     machines::storage::volume::{NewVolume, Pool, Volume},
@@ -32,12 +32,14 @@ const MAX_WRITE: usize = 1 << 20;
 /// Storage of a hypervisor.
 pub(crate) struct LibvirtStorage {
     workers: Arc<Workers>,
+    listings: Listings<Names>,
+    refreshes: Listings<()>,
 }
 
 impl LibvirtStorage {
     /// The storage of the hypervisor of these threads.
     pub(crate) fn new(workers: Arc<Workers>) -> Self {
-        Self { workers }
+        Self { workers, listings: Listings::default(), refreshes: Listings::default() }
     }
 
     fn limit(&self) -> Duration {
@@ -83,10 +85,12 @@ fn on_thread<T>(
     work: impl FnOnce(&mut Link, &StoragePool) -> CallResult<T>,
 ) -> CallResult<T> {
     check_name(name)?;
-    let pool = link
-        .call(Operation::LookupPool, |connect| connect.lookup_storage_pool_by_name(name))
-        .map_err(plain)?;
+    let is_known = link.knows_pool(name);
+    let pool = link.pool(name).map_err(plain)?;
     let result = work(link, &pool);
+    if is_known && matches!(result, Err(CallError::NoPool)) {
+        return Err(of_known_pool(link, name));
+    }
     if !matches!(&result, Err(CallError::Failed(failure)) if failure.code == Some(ErrorNumber::OperationInvalid))
     {
         return result;
@@ -99,6 +103,18 @@ fn on_thread<T>(
         CallError::Failed(failure) => CallError::Busy(failure.message),
         other => other,
     })
+}
+
+/// The error about a pool that was looked up earlier, and that libvirt does not have any more.
+fn of_known_pool(link: &mut Link, name: &str) -> CallError {
+    link.forget_pool(name);
+    match link.pool(name).map_err(plain) {
+        Ok(_) => {
+            let message = "the pool was defined anew meanwhile".to_owned();
+            CallError::Failed(Failure { kind: ErrorKind::Unavailable, message, lost: false, code: None })
+        }
+        Err(error) => error,
+    }
 }
 
 /// libvirt's bindings make C strings of names.
@@ -130,6 +146,12 @@ fn of_creation(link: &mut Link, pool: &StoragePool, name: &str, failure: Failure
 fn find(link: &mut Link, pool: &StoragePool, name: &str) -> CallResult<StorageVol> {
     check_name(name)?;
     link.call(Operation::LookupVolume, |_| pool.lookup_storage_vol_by_name(name)).map_err(plain)
+}
+
+fn describe(link: &mut Link, volume: &StorageVol) -> CallResult<Volume> {
+    // libvirt looks at the file for this
+    let xml = link.call(Operation::VolumeXml, |_| volume.xml_desc(0)).map_err(plain)?;
+    Volume::parse(&xml).map_err(|why| unreadable("volume", &why))
 }
 
 fn unreadable(what: &str, why: &str) -> CallError {
@@ -174,35 +196,33 @@ impl StorageCalls for LibvirtStorage {
                 _ => plain(failure),
             })
         };
-        self.short(pool, refresh).await
+        self.refreshes.share(pool, self.short(pool, refresh)).await
     }
 
-    async fn list(&self, pool: &str) -> CallResult<Vec<String>> {
+    async fn list(&self, pool: &str) -> CallResult<Names> {
         let list = |link: &mut Link, pool: &StoragePool| {
             let volumes = link.call(Operation::ListVolumes, |_| pool.list_all_volumes(0)).map_err(plain)?;
             // the names are in memory
             Ok(volumes.iter().filter_map(|volume| volume.name().ok()).collect())
         };
-        self.short(pool, list).await
+        self.listings.share(pool, self.short(pool, list)).await
     }
 
     async fn volume(&self, pool: &str, name: &str) -> CallResult<Volume> {
         let name = name.to_owned();
         let read = move |link: &mut Link, pool: &StoragePool| {
             let volume = find(link, pool, &name)?;
-            // libvirt looks at the file for this
-            let xml = link.call(Operation::VolumeXml, |_| volume.xml_desc(0)).map_err(plain)?;
-            Volume::parse(&xml).map_err(|why| unreadable("volume", &why))
+            describe(link, &volume)
         };
         self.short(pool, read).await
     }
 
-    async fn create(&self, pool: &str, volume: &NewVolume) -> CallResult<()> {
+    async fn create(&self, pool: &str, volume: &NewVolume) -> CallResult<Volume> {
         let (name, xml) = (volume.name.clone(), volume.xml());
         let create = move |link: &mut Link, pool: &StoragePool| match link
             .call(Operation::CreateVolume, |_| StorageVol::create_xml(pool, &xml, 0))
         {
-            Ok(_) => Ok(()),
+            Ok(made) => describe(link, &made),
             Err(failure) => Err(of_creation(link, pool, &name, failure)),
         };
         self.short(pool, create).await
@@ -213,13 +233,22 @@ impl StorageCalls for LibvirtStorage {
         let (from, name) = (from.to_owned(), name.to_owned());
         let copy = move |link: &mut Link, pool: &StoragePool| {
             check_name(&from)?;
-            let source =
-                link.call(Operation::LookupPool, |connect| connect.lookup_storage_pool_by_name(&from));
-            let source = find(link, &source.map_err(plain)?, &name)?;
-            match link.call(Operation::CopyVolume, |_| StorageVol::create_xml_from(pool, &xml, &source, 0)) {
-                Ok(_) => Ok(()),
-                Err(failure) => Err(of_creation(link, pool, &new, failure)),
-            }
+            let is_known = link.knows_pool(&from);
+            let source = link.pool(&from).map_err(plain)?;
+            let source = match find(link, &source, &name) {
+                Err(CallError::NoPool) if is_known => return Err(of_known_pool(link, &from)),
+                other => other?,
+            };
+            let copied =
+                link.call(Operation::CopyVolume, |_| StorageVol::create_xml_from(pool, &xml, &source, 0));
+            copied.map(drop).map_err(|failure| {
+                let error = of_creation(link, pool, &new, failure);
+                // It may be about either pool.
+                if matches!(error, CallError::NoPool) {
+                    link.forget_pool(&from);
+                }
+                error
+            })
         };
         self.on_pool(Work::Copy, pool, copy).await
     }
@@ -259,11 +288,17 @@ impl StorageCalls for LibvirtStorage {
         self.on_pool(kind, pool, upload).await
     }
 
-    async fn download(&self, pool: &str, name: &str, most: usize) -> CallResult<Zeroizing<Vec<u8>>> {
+    async fn download_from(
+        &self,
+        pool: &str,
+        name: &str,
+        offset: u64,
+        most: usize,
+    ) -> CallResult<Zeroizing<Vec<u8>>> {
         let name = name.to_owned();
         let download = move |link: &mut Link, pool: &StoragePool| {
             let volume = find(link, pool, &name)?;
-            receive_all(link, &volume, most)
+            receive_all(link, &volume, offset, most)
         };
         self.short(pool, download).await
     }
@@ -327,10 +362,15 @@ fn rest_of(block: &[u8], sent: isize) -> CallResult<&[u8]> {
     })
 }
 
-fn receive_all(link: &mut Link, volume: &StorageVol, most: usize) -> CallResult<Zeroizing<Vec<u8>>> {
+fn receive_all(
+    link: &mut Link,
+    volume: &StorageVol,
+    offset: u64,
+    most: usize,
+) -> CallResult<Zeroizing<Vec<u8>>> {
     let stream = new_stream(link, Operation::DownloadVolume)?;
     let length = u64::try_from(most).unwrap_or(u64::MAX);
-    link.call(Operation::DownloadVolume, |_| volume.download(&stream, 0, length, 0)).map_err(plain)?;
+    link.call(Operation::DownloadVolume, |_| volume.download(&stream, offset, length, 0)).map_err(plain)?;
     // At its full size from the start: a vector that grows leaves copies of secrets behind.
     let mut content = Zeroizing::new(vec![0; most]);
     let mut filled = 0;

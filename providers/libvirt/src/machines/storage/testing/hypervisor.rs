@@ -1,7 +1,7 @@
 //! The storage of a hypervisor, with libvirt's behaviour as it was seen with libvirt 9.0.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
@@ -41,6 +41,8 @@ struct FakePool {
     is_active: bool,
     /// Files by name.
     names: BTreeMap<String, u64>,
+    /// Those that libvirt does not know before a refresh.
+    unknown: BTreeMap<String, u64>,
 }
 
 #[derive(Debug)]
@@ -63,7 +65,7 @@ impl FakeHypervisor {
 
     pub(crate) fn add_pool(&self, name: &str, kind: &str) {
         let pool = Pool { kind: kind.to_owned(), available: 1 << 40 };
-        let pool = FakePool { pool, is_active: true, names: BTreeMap::new() };
+        let pool = FakePool { pool, is_active: true, names: BTreeMap::new(), unknown: BTreeMap::new() };
         self.state().pools.insert(name.to_owned(), pool);
     }
 
@@ -79,9 +81,12 @@ impl FakeHypervisor {
         self.state().is_away = is_away;
     }
 
-    /// The names of the volumes of a pool.
+    /// The names of the files of a pool, in order.
     pub(crate) fn names(&self, pool: &str) -> Vec<String> {
-        self.state().pools[pool].names.keys().cloned().collect()
+        let state = self.state();
+        let FakePool { names, unknown, .. } = &state.pools[pool];
+        let all: BTreeSet<&String> = names.keys().chain(unknown.keys()).collect();
+        all.into_iter().cloned().collect()
     }
 
     /// Makes a volume, as somebody else would.
@@ -89,6 +94,13 @@ impl FakeHypervisor {
         let mut state = self.state();
         let id = state.add(content.to_vec());
         state.pools.get_mut(pool).expect("a pool").names.insert(name.to_owned(), id);
+    }
+
+    /// Makes a file that libvirt does not know before it looks at the pool again.
+    pub(crate) fn put_by_hand(&self, pool: &str, name: &str, content: &[u8]) {
+        let mut state = self.state();
+        let id = state.add(content.to_vec());
+        state.pools.get_mut(pool).expect("a pool").unknown.insert(name.to_owned(), id);
     }
 
     /// Deletes a file, and libvirt does not notice it before it looks at the pool again.
@@ -130,11 +142,12 @@ impl FakeHypervisor {
         let mut state = self.asked()?;
         let state = &mut *state;
         state.active(pool)?;
-        let names = &mut state.pools.get_mut(pool).ok_or(CallError::NoPool)?.names;
-        names.retain(|_, id| state.files.contains_key(id));
-        if names.values().any(|id| state.files[id].is_building) {
+        let FakePool { names, unknown, .. } = state.pools.get_mut(pool).ok_or(CallError::NoPool)?;
+        if names.values().any(|id| state.files.get(id).is_some_and(|file| file.is_building)) {
             return Err(CallError::Busy("pool has asynchronous jobs running".to_owned()));
         }
+        names.append(unknown);
+        names.retain(|_, id| state.files.contains_key(id));
         Ok(())
     }
 

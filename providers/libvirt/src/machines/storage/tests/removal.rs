@@ -5,6 +5,7 @@ use crate::machines::storage::removal::Removal;
 
 const ROOT: &str = "ccm-5d0b0b0e-3c53-4c5c-9b5e-2f0f6c9a7a10-disk-root";
 const SEED: &str = "ccm-5d0b0b0e-3c53-4c5c-9b5e-2f0f6c9a7a10-seed";
+const LOG: &str = "ccm-5d0b0b0e-3c53-4c5c-9b5e-2f0f6c9a7a10-console.log";
 const FOREIGN: [&str; 4] = [
     "ccm-5d0b0b0e-3c53-4c5c-9b5e-2f0f6c9a7a10-seed.bak",
     "ccm-5d0b0b0e-3c53-4c5c-9b5e-2f0f6c9a7a11-seed",
@@ -13,7 +14,7 @@ const FOREIGN: [&str; 4] = [
 ];
 
 fn is_ours(name: &str) -> bool {
-    [ROOT, SEED].contains(&name)
+    [ROOT, SEED].contains(&name) || name.starts_with(LOG)
 }
 
 fn setup() -> (FakeHypervisor, FakeFetch) {
@@ -26,12 +27,16 @@ fn setup() -> (FakeHypervisor, FakeFetch) {
     hypervisor.put(POOL, &format!("{ROOT}.0123456789abcdef"), b"root");
     hypervisor.put(POOL, &format!("{ROOT}.0123456789abcdef.complete-4"), b"");
     hypervisor.put(POOL, &format!("{ROOT}.aaaaaaaaaaaaaaaa"), b"ro");
+    hypervisor.put(POOL, LOG, b"log");
+    for number in 0..3 {
+        hypervisor.put_by_hand(POOL, &format!("{LOG}.{number}"), b"rotated");
+    }
     hypervisor.put("fast", ROOT, b"root");
     (hypervisor, FakeFetch::default())
 }
 
 async fn remove(daemon: &Daemon, pools: &[&str]) -> Result<Removal> {
-    daemon.storage.remove(&daemon.calls, pools, &is_ours).await
+    daemon.storage.remove(&daemon.calls, pools, LOG, &is_ours).await
 }
 
 #[tokio::test]
@@ -80,6 +85,26 @@ async fn a_copy_is_waited_for_by_whoever_began_it() {
     tokio::time::sleep(Duration::from_secs(20)).await;
     assert!(matches!(remove(&daemon, &["fast"]).await, Ok(Removal::Gone { .. })));
     assert!(hypervisor.names("fast").is_empty());
+}
+
+/// libvirt does not look at a pool that something is copied to.
+#[tokio::test(start_paused = true)]
+async fn the_log_is_deleted_when_libvirt_can_look_for_older_parts_of_it() {
+    let (hypervisor, fetch) = setup();
+    let daemon = Daemon::new(FakeCalls::new(&hypervisor), &fetch);
+    let calls = &daemon.calls;
+    let base =
+        daemon.storage.existing_image(calls, "spec.image.volume", POOL, "debian").await.expect("there");
+    let other = daemon.storage.copy(calls, POOL, "other", Format::Qcow2, (SIZE, 4 * GIB), &base, UID).await;
+    assert!(matches!(other, Ok(Made::Working(_))));
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let Ok(Removal::Working(wait)) = remove(&daemon, &[POOL]).await else { panic!("gone") };
+    assert!(wait.message.contains("asynchronous jobs"), "{}", wait.message);
+    let names = hypervisor.names(POOL);
+    assert!(names.iter().any(|name| name == LOG) && !names.iter().any(|name| name == SEED), "{names:?}");
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert!(matches!(remove(&daemon, &[POOL]).await, Ok(Removal::Gone { .. })));
+    assert!(!hypervisor.names(POOL).iter().any(|name| is_ours(name)));
 }
 
 #[tokio::test(start_paused = true)]

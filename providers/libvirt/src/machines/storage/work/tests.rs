@@ -41,12 +41,17 @@ async fn all_who_ask_share_one_task_and_are_woken_when_it_ends() {
     progress.set_total(100);
     for (more, percent) in [(9, 0), (1, 10), (85, 90), (5, 100), (50, 100)] {
         progress.add(more);
-        assert_eq!(message(work.standing(&key("a"), "m3")), format!("import of a, {percent} %"));
+        assert_eq!(message(work.standing(&key("a"), "m3", &progress)), format!("import of a, {percent} %"));
     }
-    assert!(matches!(work.standing(&key("b"), "m4"), Standing::Idle) && work.is_running(&key("a")));
+    assert!(
+        matches!(work.standing(&key("b"), "m4", &progress), Standing::Idle) && work.is_running(&key("a"))
+    );
     finish.send(()).expect("it waits");
     tokio::time::sleep(Duration::from_millis(1)).await;
-    assert!(matches!(work.standing(&key("a"), "m1"), Standing::Idle) && !work.is_running(&key("a")));
+    assert!(
+        matches!(work.standing(&key("a"), "m1", &Progress::new("import")), Standing::Idle)
+            && !work.is_running(&key("a"))
+    );
     assert_eq!(*woken.lock().expect("a lock"), [["m1", "m2", "m3"].map(str::to_owned)]);
 }
 
@@ -57,7 +62,9 @@ async fn a_failure_is_told_to_all_and_tried_again_after_a_pause_that_grows() {
     let mut began = Vec::new();
     for _ in 0..4 {
         while !matches!(work.begin(key("a"), "m1", Progress::new("import"), fails()), Standing::Running(_)) {
-            let error = failed(work.standing(&key("a"), "m2"));
+            let error = failed(work.standing(&key("a"), "m2", &Progress::new("import")));
+            let elsewhere = work.standing(&key("a"), "m3", &Progress::new("import from elsewhere"));
+            assert!(matches!(elsewhere, Standing::Idle), "that has not failed");
             assert_eq!((error.kind(), error.report().as_str()), (ErrorKind::NotFound, "the server says 404"));
             tokio::time::sleep(error.retry_after().expect("a time")).await;
         }
@@ -69,7 +76,7 @@ async fn a_failure_is_told_to_all_and_tried_again_after_a_pause_that_grows() {
     assert_eq!(woken.lock().expect("a lock").len(), 4);
     // Nobody asks any more: it is forgotten.
     tokio::time::sleep(Duration::from_secs(2 * 3600)).await;
-    assert!(matches!(work.standing(&key("b"), "m1"), Standing::Idle));
+    assert!(matches!(work.standing(&key("b"), "m1", &Progress::new("import")), Standing::Idle));
     assert!(work.entries().is_empty());
 }
 
@@ -78,7 +85,7 @@ async fn a_panic_is_a_failure() {
     let (work, woken, _stop) = new();
     work.begin(key("a"), "m1", Progress::new("import"), async { panic!("a fault") });
     tokio::time::sleep(Duration::from_millis(1)).await;
-    assert_eq!(failed(work.standing(&key("a"), "m1")).kind(), ErrorKind::Internal);
+    assert_eq!(failed(work.standing(&key("a"), "m1", &Progress::new("import"))).kind(), ErrorKind::Internal);
     assert_eq!(woken.lock().expect("a lock").len(), 1);
 }
 

@@ -228,7 +228,7 @@ impl Trial<'_> {
         let error = daemon.import(&self.server.image(&self.checksum)).await.expect_err("broken");
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{}", error.report());
         *self.server.breaks_after.lock().expect("a lock") = None;
-        assert_eq!(daemon.calls.list(POOL).await, Ok(Vec::new()));
+        assert_eq!(daemon.calls.list(POOL).await.as_deref(), Ok(&[][..]));
     }
 
     /// A daemon dies while it uploads; the next one does not use what it left.
@@ -245,9 +245,16 @@ impl Trial<'_> {
         upload.await.expect("no panic").expect_err("broken off");
         let left = daemon.images().await;
         assert_eq!((left.complete.len(), left.incomplete), (0, vec![volume.clone()]));
-        // libvirt takes it for an image
-        let found = daemon.calls.volume(POOL, &volume).await.expect("there");
-        assert_eq!((found.format.as_str(), found.capacity), ("qcow2", GIB));
+        // libvirt takes it for an image, as soon as it has looked at its beginning
+        let began = tokio::time::Instant::now();
+        loop {
+            let found = daemon.calls.volume(POOL, &volume).await.expect("there");
+            if (found.format.as_str(), found.capacity) == ("qcow2", GIB) {
+                break;
+            }
+            assert!(began.elapsed() < PATIENCE, "{found:?}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
     }
 
     async fn two_daemons_import_at_once(&self) {
@@ -374,16 +381,17 @@ impl Trial<'_> {
     async fn deletion(&self) {
         let daemon = self.daemon();
         let is_ours = |name: &str| name.starts_with("m-");
-        let removal = daemon.storage.remove(&daemon.calls, &[POOL, "nowhere"], &is_ours).await;
+        let removal = daemon.storage.remove(&daemon.calls, &[POOL, "nowhere"], "log", &is_ours).await;
         assert_eq!(removal.expect("deleted"), Removal::Gone { missing_pools: vec!["nowhere".to_owned()] });
         let names = daemon.calls.list(POOL).await.expect("listed");
         assert!(!names.is_empty() && !names.iter().any(|name| is_ours(name)), "{names:?}");
         self.libvirtd.virsh_output(&["pool-destroy", POOL]).expect("stopped");
-        let error = daemon.storage.remove(&daemon.calls, &[POOL], &is_ours).await.expect_err("not known");
+        let error =
+            daemon.storage.remove(&daemon.calls, &[POOL], "log", &is_ours).await.expect_err("not known");
         assert!(error.report().contains("the pool is not active"), "{}", error.report());
         self.libvirtd.virsh_output(&["pool-start", POOL]).expect("started");
         self.libvirtd.kill().expect("killed");
-        let error = daemon.storage.remove(&daemon.calls, &[POOL], &is_ours).await.expect_err("away");
+        let error = daemon.storage.remove(&daemon.calls, &[POOL], "log", &is_ours).await.expect_err("away");
         assert!(error.is_retryable(), "{}", error.report());
     }
 }

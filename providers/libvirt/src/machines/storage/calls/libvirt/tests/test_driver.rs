@@ -21,7 +21,8 @@ async fn volumes_are_made_looked_at_and_deleted() {
     assert_eq!((storage.hypervisor(), storage.pools().await), ("kvm1", Ok(vec![POOL.to_owned()])));
     assert!(storage.pool(POOL).await.is_ok_and(|pool| pool.has_files() && pool.available > 0));
     let base = NewVolume::new("base", Format::Raw, 1 << 30);
-    assert_eq!(storage.create(POOL, &base).await, Ok(()));
+    let made = storage.create(POOL, &base).await.expect("made");
+    assert_eq!(storage.volume(POOL, "base").await, Ok(made));
     assert_eq!(
         storage.create(POOL, &base).await,
         Err(CallError::Exists),
@@ -34,7 +35,7 @@ async fn volumes_are_made_looked_at_and_deleted() {
     let found = storage.volume(POOL, "overlay").await.expect("there");
     assert_eq!((found.capacity, found.backing, found.format.as_str()), (2 << 30, Some(path), "qcow2"));
     storage.copy(POOL, &NewVolume::new("copy", Format::Raw, 1 << 30), POOL, "base").await.expect("copied");
-    let mut names = storage.list(POOL).await.expect("listed");
+    let mut names = storage.list(POOL).await.expect("listed").to_vec();
     names.sort_unstable();
     assert_eq!(names, ["base", "copy", "overlay"]);
     assert_eq!(storage.refresh(POOL).await, Ok(()));
@@ -60,6 +61,42 @@ async fn what_is_missing_is_told_apart() {
     assert_eq!(storage.create(POOL, &NewVolume::empty("a")).await, Err(CallError::InactivePool));
     assert_eq!(storage.delete(POOL, "a").await, Err(CallError::InactivePool));
     assert_eq!(storage.pools().await, Ok(Vec::new()));
+}
+
+#[tokio::test]
+async fn a_pool_is_looked_up_once_and_again_if_it_was_defined_anew() {
+    let cloud = cloud().await;
+    let storage = cloud.storage();
+    for name in ["a", "b", "c"] {
+        storage.create(POOL, &NewVolume::empty(name)).await.expect("made");
+    }
+    assert_eq!(cloud.provider.call_counts()["lookup_pool"], 1);
+    let handle = cloud.provider.hypervisor("kvm1").expect("configured");
+    let gone = handle.with_connection(|connect| {
+        let pool = connect.lookup_storage_pool_by_name(POOL)?;
+        pool.destroy()?;
+        pool.undefine()
+    });
+    gone.await.expect("connected").expect("undefined");
+    for _ in 0..2 {
+        assert_eq!(storage.list(POOL).await, Err(CallError::NoPool));
+    }
+    let define = |connect: &Connect| {
+        let xml = format!("<pool type='dir'><name>{POOL}</name><target><path>/p</path></target></pool>");
+        connect.define_storage_pool_xml(&xml, 0)?.create(0)
+    };
+    handle.with_connection(define).await.expect("connected").expect("defined");
+    assert_eq!(storage.list(POOL).await.as_deref(), Ok(&[][..]));
+    let again = move |connect: &Connect| {
+        let pool = connect.lookup_storage_pool_by_name(POOL)?;
+        pool.destroy()?;
+        pool.undefine()?;
+        define(connect)
+    };
+    handle.with_connection(again).await.expect("connected").expect("defined");
+    let Err(CallError::Failed(failure)) = storage.list(POOL).await else { panic!("an answer") };
+    assert_eq!(failure.kind, ErrorKind::Unavailable);
+    assert_eq!(storage.list(POOL).await.as_deref(), Ok(&[][..]));
 }
 
 #[tokio::test]

@@ -1,0 +1,77 @@
+//! When logs are looked at.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+use uuid::Uuid;
+
+/// How long a guest may take to come up before its log is looked at.
+pub(crate) const FIRST_LOOK: Duration = Duration::from_secs(300);
+
+/// The time between two looks at the same log. Each other quotation is a write.
+const LOOK_INTERVAL: Duration = Duration::from_secs(300);
+
+/// The guests without an address.
+#[derive(Debug, Default)]
+pub(crate) struct Looks(Mutex<HashMap<Uuid, Look>>);
+
+#[derive(Debug)]
+struct Look {
+    next: Instant,
+    words: Option<String>,
+}
+
+impl Looks {
+    fn all(&self) -> MutexGuard<'_, HashMap<Uuid, Look>> {
+        // every change is whole, so what a panic leaves is still right
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the log of a guest is to be looked at. The first question begins its time.
+    pub(crate) fn is_due(&self, guest: Uuid, now: Instant) -> bool {
+        let mut all = self.all();
+        let look = all.entry(guest).or_insert_with(|| Look { next: now + FIRST_LOOK, words: None });
+        look.next <= now
+    }
+
+    /// Remembers what was seen.
+    pub(crate) fn set(&self, guest: Uuid, words: Option<String>, now: Instant) {
+        self.all().insert(guest, Look { next: now + LOOK_INTERVAL, words });
+    }
+
+    /// What was seen last, and after what time to look again.
+    pub(crate) fn last(&self, guest: Uuid, now: Instant) -> (Option<String>, Duration) {
+        match self.all().get(&guest) {
+            Some(look) => (look.words.clone(), look.next.saturating_duration_since(now)),
+            None => (None, FIRST_LOOK),
+        }
+    }
+
+    /// The guest has an address, or is gone.
+    pub(crate) fn forget(&self, guest: Uuid) {
+        self.all().remove(&guest);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_is_looked_at_after_a_time_and_not_often() {
+        let (looks, guest, begin) = (Looks::default(), Uuid::from_u128(1), Instant::now());
+        let at = |seconds| begin + Duration::from_secs(seconds);
+        assert!(!looks.is_due(guest, at(0)));
+        assert_eq!(looks.last(guest, at(100)), (None, Duration::from_secs(200)));
+        assert!(!looks.is_due(guest, at(299)) && looks.is_due(guest, at(300)));
+        looks.set(guest, Some("panic".to_owned()), at(301));
+        assert!(!looks.is_due(guest, at(600)) && looks.is_due(guest, at(601)));
+        assert_eq!(looks.last(guest, at(600)), (Some("panic".to_owned()), Duration::from_secs(1)));
+        looks.forget(guest);
+        assert!(!looks.is_due(guest, at(900)), "its time begins anew");
+    }
+}
