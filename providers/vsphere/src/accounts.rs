@@ -93,6 +93,11 @@ impl Logins {
         check(&self.refused_by_rest, credentials)
     }
 
+    /// Whether SOAP accepted these credentials last.
+    pub(crate) fn has_accepted(&self, credentials: &Credentials) -> bool {
+        self.accepted.as_ref().is_some_and(|accepted| is_same(accepted, &credentials.password))
+    }
+
     /// Notes that SOAP accepted these credentials.
     pub(crate) fn accept(&mut self, credentials: &Credentials) {
         self.refused.retain(|refusal| !is_same(&refusal.password, &credentials.password));
@@ -204,6 +209,7 @@ mod tests {
         logins.refuse(&credentials("two"));
         assert!(logins.check(&credentials("one")).is_err() && logins.check(&credentials("two")).is_err());
         logins.accept(&credentials("three"));
+        assert!(logins.has_accepted(&credentials("three")) && !logins.has_accepted(&credentials("one")));
         assert!(logins.check(&credentials("one")).is_err(), "another one that is good says nothing of it");
         logins.accept(&credentials("one"));
         assert!(logins.check(&credentials("one")).is_ok() && logins.check(&credentials("two")).is_err());

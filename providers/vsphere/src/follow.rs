@@ -1,18 +1,21 @@
 //! The task that follows one vCenter: it logs in, lists everything, and then waits for changes.
 //!
 //! A property collector serves both: its first changes are the listing. The task creates one of its own, and
-//! uses the session's default one where vCenter refuses to create another. Everything that is created in a
-//! session ends with it. Each session, also a cloned one, is ended by a logout, so that nothing is left on
-//! the server.
+//! uses the session's default one where vCenter refuses to create another. Once machines are made, one more
+//! reports the tasks of vCenter. Everything that is created in a session ends with it. Each session, also a
+//! cloned one, is ended by a logout, so that nothing is left on the server.
 //!
 //! Without configured datacenters, one view covers everything. With them, one view covers the names and
 //! places of all datacenters, and each configured datacenter has a view of its own, so that other machines
 //! are not read.
 
 mod connection;
+mod failures;
+mod patience;
 mod pauses;
 mod selection;
 mod tags;
+mod tasks;
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -21,11 +24,14 @@ use std::{
     time::Duration,
 };
 
+use cloudprovider::InstanceRef;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use self::{
     connection::Connection,
+    failures::{is_final, is_momentary},
+    patience::Patience,
     selection::{PLACE_KINDS, all_kinds, entities, machines, spec},
     tags::read_tags,
 };
@@ -57,9 +63,6 @@ const LEAST_PAGE: u32 = 10;
 /// ends after half an hour without a call. Many proxies cut a response that takes a minute.
 const LONGEST_WAIT: Duration = Duration::from_secs(45);
 
-/// How much longer than [`LONGEST_WAIT`] the client waits for the response.
-const WAIT_MARGIN: Duration = Duration::from_secs(20);
-
 /// How often a call with a momentary failure is tried before everything is set up again.
 const TRIES: u32 = 4;
 
@@ -71,8 +74,7 @@ const GOOD: Duration = Duration::from_secs(30);
 
 /// Follows a vCenter until it is stopped, then logs out.
 pub(crate) async fn run(vcenter: Arc<VCenter>, stop: CancellationToken) {
-    let mut follower =
-        Follower { vcenter: &vcenter, with_optional: true, page: PAGE, failures: 0, own_collector: true };
+    let mut follower = Follower::new(&vcenter);
     let mut connection: Option<Connection> = None;
     let mut pause = Duration::ZERO;
     loop {
@@ -129,6 +131,13 @@ struct Watched {
     version: String,
 }
 
+impl Watched {
+    /// What a new property collector reports, without views.
+    fn by(collector: MoRef) -> Self {
+        Self { views: Vec::new(), collector, datacenters: None, version: String::new() }
+    }
+}
+
 struct Follower<'a> {
     vcenter: &'a Arc<VCenter>,
     /// Cleared when vCenter does not know the optional paths.
@@ -137,13 +146,27 @@ struct Follower<'a> {
     page: u32,
     /// Consecutive failed connections.
     failures: u32,
+    /// How long to wait for changes.
+    patience: Patience,
     /// Cleared when vCenter permanently refuses to create a property collector.
     own_collector: bool,
 }
 
-impl Follower<'_> {
+impl<'a> Follower<'a> {
+    fn new(vcenter: &'a Arc<VCenter>) -> Self {
+        let patience = Patience::default();
+        Self { vcenter, with_optional: true, page: PAGE, failures: 0, patience, own_collector: true }
+    }
+
     /// Follows the vCenter until that fails, and returns the error.
     async fn follow(&mut self, connection: &Connection) -> CallError {
+        let began = Instant::now();
+        let error = self.follow_session(connection).await;
+        self.patience.note(&error, began.elapsed());
+        error
+    }
+
+    async fn follow_session(&mut self, connection: &Connection) -> CallError {
         let seen = connection.session.generation();
         let content = match connection.session.open(seen).await {
             Ok(content) => content,
@@ -167,10 +190,12 @@ impl Follower<'_> {
         };
         let tags = connection.tag_client(self.vcenter, &content);
         let began = Instant::now();
+        let tasks = self.follow_tasks(connection, &content, watched.collector.clone());
         let watching = self.watch(connection, &mut watched);
         let error = tokio::select! {
             error = watching => error,
             error = read_tags(self.vcenter, &tags) => error,
+            error = tasks => error,
         };
         if began.elapsed() >= GOOD {
             self.failures = 0;
@@ -188,7 +213,7 @@ impl Follower<'_> {
         let root = &content.root_folder;
         let all = all_kinds();
         let collector = self.collector(connection, content).await?;
-        let mut watched = Watched { views: Vec::new(), collector, datacenters: None, version: String::new() };
+        let mut watched = Watched::by(collector);
         let mut changes = Changes::default();
         if self.vcenter.settings.datacenters.is_empty() {
             watched.views.push(self.view(connection, content, root, all).await?);
@@ -322,6 +347,13 @@ impl Follower<'_> {
         let mut told = Changes::default();
         self.vcenter.update(|state| {
             told = state.inventory.apply(&page.objects);
+            let woken = state.tasks.apply(&page.objects);
+            told.add(
+                woken
+                    .into_iter()
+                    .map(|uid| InstanceRef { machine: Some(uid), ..InstanceRef::default() })
+                    .collect(),
+            );
             state.has_untold |= !told.instances.is_empty();
             Changes { instances: Vec::new(), is_moved: told.is_moved && state.is_live }
         });
@@ -361,7 +393,7 @@ impl Follower<'_> {
                 max_object_updates: Some(self.page),
             },
         };
-        let deadline = CALL_DEADLINE.max(longest + WAIT_MARGIN);
+        let deadline = self.patience.deadline(longest);
         let answer = self.call_within(connection, &wait.of(&watched.collector), deadline).await?;
         let page = read_updates("WaitForUpdatesEx", &answer)?;
         if let Some(new) = &page.version {
@@ -424,6 +456,7 @@ impl Follower<'_> {
         let mut is_news = false;
         self.vcenter.update(|state| {
             state.is_live = false;
+            state.tasks.lose();
             let since = match &state.trouble {
                 Some((known, since)) => {
                     is_news = *known != error;
@@ -448,36 +481,6 @@ fn reference(answer: &Element, method: &'static str) -> Result<MoRef, CallError>
     answer
         .moref()
         .ok_or_else(|| CallError::Malformed { method, reason: "the answer has no reference".into() })
-}
-
-/// Whether the same call may succeed if it is repeated soon.
-fn is_momentary(error: &CallError, method: &str) -> bool {
-    match error {
-        CallError::Fault { .. } => !is_final(error),
-        CallError::Status { status, .. } => method != "WaitForUpdatesEx" && *status >= 500,
-        CallError::Unreachable { .. } => method != "WaitForUpdatesEx",
-        _ => false,
-    }
-}
-
-/// Whether vCenter refuses the call however often it is made.
-fn is_final(error: &CallError) -> bool {
-    let faults = [
-        "NotAuthenticated",
-        "NoPermission",
-        "InvalidLogin",
-        "InvalidArgument",
-        "InvalidProperty",
-        "InvalidRequest",
-        "InvalidType",
-        "ManagedObjectNotFound",
-        "MethodNotFound",
-        "NotImplemented",
-        "NotSupported",
-        "InvalidCollectorVersion",
-        "RequestCanceled",
-    ];
-    faults.iter().any(|kind| error.is_fault(kind))
 }
 
 #[cfg(test)]

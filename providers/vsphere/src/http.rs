@@ -135,7 +135,21 @@ fn unreachable(error: reqwest::Error) -> HttpError {
     if error.is_timeout() {
         return HttpError::Timeout;
     }
-    HttpError::Unreachable(error_chain(&error.without_url()).into())
+    HttpError::Unreachable(readable(error_chain(&error.without_url())).into())
+}
+
+/// Some of rustls' words, in those of people who configure a vCenter.
+fn readable(words: String) -> String {
+    // About bytes that are no TLS, such as those of a port for plain HTTP.
+    if words.contains("InvalidContentType") {
+        return "the port does not speak TLS".to_owned();
+    }
+    if words.contains("UnknownIssuer") {
+        return format!(
+            "its certificate is not trusted: give its thumbprint, or the file of its authority ({words})"
+        );
+    }
+    words
 }
 
 impl fmt::Debug for HttpClient {
@@ -150,6 +164,31 @@ mod tests {
 
     fn endpoint(host: &str) -> Endpoint {
         Endpoint { host: host.to_owned(), port: 443, ca_files: Vec::new(), thumbprint: None, insecure: false }
+    }
+
+    #[tokio::test]
+    async fn a_port_for_plain_http_is_named_as_that() {
+        let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
+        let port = listener.local_addr().expect("its address").port();
+        let server = tokio::spawn(async move {
+            use tokio::io::AsyncWriteExt as _;
+            let (mut stream, _) = listener.accept().await.expect("a client");
+            stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await.expect("written");
+            stream.shutdown().await.expect("ended");
+        });
+        let client =
+            HttpClient::new(&Endpoint { port, insecure: true, ..endpoint("127.0.0.1") }).expect("a client");
+        let answer = client.send(Method::GET, "/", &[], None, Duration::from_secs(30), 1000).await;
+        let Err(HttpError::Unreachable(words)) = answer else { panic!("it answered") };
+        assert_eq!(&*words, "the port does not speak TLS");
+        server.await.expect("ended");
+    }
+
+    #[test]
+    fn who_is_not_trusted_is_told_what_helps() {
+        let words = readable("invalid peer certificate: UnknownIssuer".to_owned());
+        assert!(words.contains("give its thumbprint") && words.contains("UnknownIssuer"), "{words}");
+        assert_eq!(readable("connection refused".to_owned()), "connection refused");
     }
 
     #[test]

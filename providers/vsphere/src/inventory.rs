@@ -26,7 +26,7 @@ use crate::{
 use departed::Departed;
 use machines::{By, Key, Machine, Machines};
 use metadata::Metadata;
-pub(crate) use properties::{ENTITY_PATHS, machine_paths, unescaped};
+pub(crate) use properties::{ENTITY_PATHS, machine_paths, parse_mac, unescaped};
 use shared::SharedTexts;
 
 /// The types that are read beside machines: everything that may contain a machine.
@@ -282,6 +282,9 @@ fn refs(vm: &VirtualMachine) -> Vec<InstanceRef> {
         return Vec::new();
     }
     let name = vm.guest_host_name.as_deref().unwrap_or(&vm.name).to_lowercase();
+    // the instance UUID of our machines is the UID of the mark, which vCenter may not be able to watch
+    let of_mark = vm.mark.as_ref().map(|mark| mark.uid.clone());
+    let machine = of_mark.or_else(|| vm.instance_uuid.map(|uuid| uuid.hyphenated().to_string()));
     match vm.bios_uuid {
         Some(uuid) => byte_orders(uuid)
             .into_iter()
@@ -290,10 +293,10 @@ fn refs(vm: &VirtualMachine) -> Vec<InstanceRef> {
                 provider_id: Some(format_provider_id(order).as_str().to_owned()),
                 system_uuid: Some(order.hyphenated().to_string()),
                 name: Some(name.clone()),
-                machine: None,
+                machine: machine.clone(),
             })
             .collect(),
-        None => vec![InstanceRef { name: Some(name), ..InstanceRef::default() }],
+        None => vec![InstanceRef { name: Some(name), machine, ..InstanceRef::default() }],
     }
 }
 

@@ -43,6 +43,8 @@ mod instance_type;
 mod instances;
 mod inventory;
 mod login;
+mod machines;
+mod mark;
 #[doc(hidden)]
 pub mod measured;
 mod moref;
@@ -53,6 +55,7 @@ mod session;
 mod session_manager;
 mod soap;
 mod tags;
+mod tasks;
 #[cfg(test)]
 mod testing;
 mod thumbprint;
@@ -64,6 +67,7 @@ mod yaml;
 mod zones;
 
 pub use config::{Config, Environment};
+pub use machines::{convert, machine_types, v1beta1};
 pub use provider::{VSphereProvider, factory};
 pub use provider_id::{format_provider_id, parse_provider_id};
 

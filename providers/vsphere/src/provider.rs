@@ -27,6 +27,7 @@ use crate::{
     config::{Config, Environment},
     follow,
     instances::{Answer, Rules, Site, View},
+    machines::{self, Fleet, OpenSites, Outside},
     provider_id::is_ours,
     secrets::CredentialStore,
     vcenter::{Settings, VCenter},
@@ -50,7 +51,8 @@ const PROBES: usize = 4;
 /// vSphere as a cloud: one or more vCenters.
 #[derive(Debug)]
 pub struct VSphereProvider {
-    rules: Rules,
+    rules: Arc<Rules>,
+    fleet: Fleet,
     vcenters: Vec<Followed>,
     /// Set if the configuration has address pools.
     load_balancer: Option<PooledLoadBalancer>,
@@ -102,11 +104,11 @@ impl VSphereProvider {
     pub fn new(config: Config) -> Self {
         let (status_changes, _) = watch::channel(0);
         let (instance_changes, _) = broadcast::channel(CHANGES_KEPT);
-        let rules = Rules {
+        let rules = Arc::new(Rules {
             addresses: config.addresses,
             labels: config.labels,
             skip_node_deletion: config.skip_node_deletion,
-        };
+        });
         let tag_refresh = rules.wants_tags().then_some(TAG_REFRESH);
         let categories = [&rules.labels.zone, &rules.labels.region].into_iter().flatten().cloned();
         let categories: Vec<String> = categories.collect();
@@ -131,25 +133,42 @@ impl VSphereProvider {
             vcenter.tag_categories.clone_from(&categories);
             Followed { vcenter: Arc::new(vcenter), families: one.families, credentials }
         });
+        let vcenters: Vec<_> = vcenters.collect();
+        let (stopped, tasks) = (CancellationToken::new(), TaskTracker::new());
+        let open = Arc::new(OpenSites::new(Outside {
+            instance_changes: instance_changes.clone(),
+            status_changes: status_changes.clone(),
+            accounts,
+            tasks: tasks.clone(),
+            stop: stopped.clone(),
+        }));
+        let site = |followed: &Followed| machines::Site {
+            vcenter: Arc::clone(&followed.vcenter),
+            families: followed.families.clone(),
+            stop: stopped.clone(),
+            number: open.number(),
+            removed: machines::Removed::default(),
+        };
+        let sites = vcenters.iter().map(site).collect();
+        let fleet = Fleet::new(Arc::clone(&rules), sites, open, tasks.clone());
         Self {
             rules,
-            vcenters: vcenters.collect(),
+            fleet,
+            vcenters,
             load_balancer: config.address_pools.map(PooledLoadBalancer::new),
             status_changes,
             instance_changes,
             started: OnceLock::new(),
-            stopped: CancellationToken::new(),
-            tasks: TaskTracker::new(),
+            stopped,
+            tasks,
         }
     }
 
     /// Sets how often tags are read again. Has no effect after the start.
     #[must_use]
-    pub fn with_tag_refresh(mut self, refresh: Duration) -> Self {
-        for followed in &mut self.vcenters {
-            if let Some(vcenter) = Arc::get_mut(&mut followed.vcenter) {
-                vcenter.settings.tag_refresh = vcenter.settings.tag_refresh.map(|_| refresh);
-            }
+    pub fn with_tag_refresh(self, refresh: Duration) -> Self {
+        for followed in &self.vcenters {
+            followed.vcenter.set_tag_refresh(refresh);
         }
         self
     }
@@ -199,6 +218,7 @@ impl CloudProvider for VSphereProvider {
         if self.started.set(Instant::now()).is_err() {
             return Err(Error::new(ErrorKind::Conflict, "the provider was started already"));
         }
+        self.fleet.read_secrets_from(&context);
         for followed in &self.vcenters {
             let vcenter = Arc::clone(&followed.vcenter);
             if let Some(versions) = followed.credentials.versions(&*context.secrets) {
@@ -255,8 +275,9 @@ impl CloudProvider for VSphereProvider {
         self.load_balancer.as_ref().is_some_and(PooledLoadBalancer::announces)
     }
 
+    /// Without a vCenter in the configuration no Node has an instance, and none may be taken as gone for that.
     fn instances(&self) -> Option<&dyn Instances> {
-        Some(self)
+        (!self.vcenters.is_empty()).then_some(self as &dyn Instances)
     }
 
     fn zones(&self) -> Option<&dyn Zones> {
@@ -277,7 +298,7 @@ impl CloudProvider for VSphereProvider {
     }
 
     fn machines(&self) -> Option<&dyn DynMachines> {
-        None
+        Some(&self.fleet)
     }
 }
 

@@ -145,6 +145,7 @@ pub(crate) struct ServiceContent {
     pub(crate) view_manager: MoRef,
     pub(crate) session_manager: MoRef,
     pub(crate) search_index: Option<MoRef>,
+    pub(crate) task_manager: Option<MoRef>,
     /// The version of the API, such as `8.0.3.0`; empty if vCenter was not asked.
     pub(crate) api_version: String,
     /// The instance UUID of the vCenter, if it was asked.
@@ -160,6 +161,7 @@ impl ServiceContent {
             view_manager: MoRef::new("ViewManager", "ViewManager"),
             session_manager: MoRef::new("SessionManager", "SessionManager"),
             search_index: Some(MoRef::new("SearchIndex", "SearchIndex")),
+            task_manager: Some(MoRef::new("TaskManager", "TaskManager")),
             api_version: String::new(),
             instance_uuid: None,
         }
@@ -407,6 +409,7 @@ impl Session {
             view_manager: part("viewManager")?,
             session_manager: part("sessionManager")?,
             search_index: content.moref_of("searchIndex"),
+            task_manager: content.moref_of("taskManager"),
             api_version: about("apiVersion").unwrap_or_default(),
             instance_uuid: about("instanceUuid"),
         })

@@ -1,4 +1,4 @@
-//! The SOAP protocol of vCenter at `/sdk`.
+//! The SOAP protocol of vCenter, at `/sdk` and, for storage policies, at `/pbm`.
 
 mod envelope;
 #[cfg(test)]
@@ -12,16 +12,19 @@ use std::{
 };
 
 use cloudprovider::async_trait;
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 
 use crate::{
     http::{Body, HttpClient, HttpError},
-    vim::{Call, CallError, Transport, element::Element},
+    vim::{Call, CallError, Transport, element::Element, policies::is_of_policies},
 };
 
 /// The API version whose names and types are used: that of the oldest supported vCenter. Later ones accept it
 /// too.
 const SOAP_ACTION: &str = "urn:vim25/7.0";
+
+/// The same for storage policies.
+const POLICY_ACTION: &str = "urn:pbm/2.0";
 
 /// The cookie that holds the session.
 const SESSION_COOKIE: &str = "vmware_soap_session";
@@ -69,12 +72,21 @@ impl fmt::Debug for SoapTransport {
 impl Transport for SoapTransport {
     async fn call(&self, call: &Call, deadline: Duration) -> Result<Element, CallError> {
         let method = call.method;
-        let mut headers = vec![("SOAPAction", SOAP_ACTION.to_owned())];
-        headers.extend(self.cookie().map(|cookie| ("Cookie", cookie)));
-        let body = Body { content_type: "text/xml; charset=\"utf-8\"", text: envelope::write(call) };
+        let is_of_policies = is_of_policies(call);
+        let (path, action) = if is_of_policies { ("/pbm", POLICY_ACTION) } else { ("/sdk", SOAP_ACTION) };
+        let mut headers = vec![("SOAPAction", action.to_owned())];
+        let text = if is_of_policies {
+            let session = self.session_id();
+            let session = session.as_ref().map(ExposeSecret::expose_secret);
+            envelope::write(call, envelope::POLICIES, session)
+        } else {
+            headers.extend(self.cookie().map(|cookie| ("Cookie", cookie)));
+            envelope::write(call, envelope::VIM, None)
+        };
+        let body = Body { content_type: "text/xml; charset=\"utf-8\"", text };
         let answer = self
             .http
-            .send(http::Method::POST, "/sdk", &headers, Some(body), deadline, LARGEST_ANSWER)
+            .send(http::Method::POST, path, &headers, Some(body), deadline, LARGEST_ANSWER)
             .await
             .map_err(|error| match error {
                 HttpError::Timeout => CallError::Timeout { method, after: deadline },
@@ -82,7 +94,7 @@ impl Transport for SoapTransport {
                 HttpError::TooLarge => CallError::TooLarge { method, limit_mib: LARGEST_ANSWER >> 20 },
             })?;
         let result = parse::read(method, answer.status, &answer.body);
-        if result.is_ok() {
+        if result.is_ok() && !is_of_policies {
             self.keep_cookie(&answer.headers);
         }
         result
@@ -101,6 +113,12 @@ impl Transport for SoapTransport {
         let (_, value) = cookie.split_once('=')?;
         Some(value.trim_matches('"').into())
     }
+}
+
+/// The request for a call, as it is sent.
+#[cfg(test)]
+pub(crate) fn written(call: &Call) -> String {
+    envelope::write(call, envelope::VIM, None)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Reads tags, which only the Automation REST API has.
+//! Reads and attaches tags, which only the Automation REST API has.
 //!
 //! There are two ways: to ask for the tags on given objects, or for the objects with a tag of the wanted
 //! categories. The first takes one call, and one for the name of each tag and category on any of the objects.
@@ -105,6 +105,17 @@ struct FoundCategory {
     name: String,
 }
 
+#[derive(Debug, Deserialize)]
+struct Outcome {
+    success: bool,
+    error_messages: Option<Vec<Message>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Message {
+    default_message: Option<String>,
+}
+
 impl TagClient {
     /// A client that logs in with its first request. `api_version` is that of the vCenter. `wanted` are the
     /// names of the categories whose tags are needed; tags of other categories may be returned or not.
@@ -137,12 +148,7 @@ impl TagClient {
     /// # Errors
     /// The error of a call. A tag that was deleted meanwhile is skipped.
     pub(crate) async fn attached(&self, objects: &[MoRef]) -> Result<Tags, CallError> {
-        {
-            let mut names = self.names();
-            if names.since.elapsed() >= NAMES_LAST {
-                *names = Names::default();
-            }
-        }
+        self.forget_old_names();
         if objects.len() <= FEW_OBJECTS && !self.by_category.load(Ordering::Relaxed) {
             let attached = self.tags_on(objects).await?;
             let ids: BTreeSet<&String> = attached.iter().flat_map(|(_, ids)| ids).collect();
@@ -154,6 +160,24 @@ impl TagClient {
         }
         let attached = self.objects_with_tags(&objects.iter().collect()).await?;
         Ok(self.named(&attached))
+    }
+
+    /// The tags of all categories on these objects, which are few.
+    ///
+    /// # Errors
+    /// As for [`attached`](Self::attached).
+    pub(crate) async fn all_attached(&self, objects: &[MoRef]) -> Result<Tags, CallError> {
+        self.forget_old_names();
+        let attached = self.tags_on(objects).await?;
+        self.learn_names(&attached.iter().flat_map(|(_, ids)| ids).collect()).await?;
+        Ok(self.named(&attached))
+    }
+
+    fn forget_old_names(&self) {
+        let mut names = self.names();
+        if names.since.elapsed() >= NAMES_LAST {
+            *names = Names::default();
+        }
     }
 
     fn names(&self) -> MutexGuard<'_, Names> {
@@ -326,6 +350,25 @@ impl TagClient {
             Err(error) => return Err(error),
         };
         Ok((id, found))
+    }
+
+    /// Attaches tags, by their IDs, to an object. Those that are attached already stay. Returns vCenter's words about
+    /// those that cannot be attached.
+    ///
+    /// # Errors
+    /// The error of the call.
+    pub(crate) async fn attach(&self, object: &MoRef, tags: &[String]) -> Result<Vec<String>, CallError> {
+        const METHOD: &str = "attach-multiple-tags-to-object";
+        let object = json!({"id": object.id(), "type": object.kind()});
+        let body = json!({"object_id": object, "tag_ids": tags}).to_string();
+        let question = |dialect: Dialect| (dialect.association_path(METHOD), Some(body.clone()));
+        let outcome: Outcome = self.session.request(METHOD, Method::POST, question).await?;
+        if outcome.success {
+            return Ok(Vec::new());
+        }
+        let words = outcome.error_messages.unwrap_or_default().into_iter();
+        let words: Vec<_> = words.filter_map(|one| one.default_message).collect();
+        Ok(if words.is_empty() { vec!["no reason is given".to_owned()] } else { words })
     }
 
     /// Ends the session.

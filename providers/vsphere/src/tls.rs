@@ -2,7 +2,7 @@
 
 use std::{fs, path::PathBuf, sync::Arc};
 
-use cloudprovider::tls::BoundedVerifier;
+use cloudprovider::tls::{BoundedVerifier, system_roots};
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
     client::{
@@ -51,24 +51,15 @@ fn trusting(
 /// # Errors
 /// As [`client_config`].
 pub(crate) fn client_config_of_others(ca_files: &[PathBuf]) -> Result<ClientConfig, String> {
-    let mut roots = RootCertStore::empty();
-    add_system(&mut roots);
+    let mut roots = system_roots();
     add_files(&mut roots, ca_files)?;
-    trusting(roots, None, false)
+    cloudprovider::tls::client_config(roots)
 }
 
 fn roots(endpoint: &Endpoint) -> Result<RootCertStore, String> {
-    let mut roots = RootCertStore::empty();
-    if endpoint.ca_files.is_empty() {
-        add_system(&mut roots);
-    }
+    let mut roots = if endpoint.ca_files.is_empty() { system_roots() } else { RootCertStore::empty() };
     add_files(&mut roots, &endpoint.ca_files)?;
     Ok(roots)
-}
-
-fn add_system(roots: &mut RootCertStore) {
-    // rustls cannot parse all certificates of every system; the others are enough
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
 }
 
 fn add_files(roots: &mut RootCertStore, files: &[PathBuf]) -> Result<(), String> {

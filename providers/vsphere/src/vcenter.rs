@@ -5,7 +5,7 @@ mod absence;
 use std::{
     collections::{BTreeSet, HashMap},
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard},
     time::Duration,
 };
 
@@ -22,6 +22,8 @@ use crate::{
     inventory::{Changes, Inventory, MANY_CHANGES},
     moref::MoRef,
     session::{AccessSource, Session},
+    tags::TagClient,
+    tasks::{Task, Tasks},
     vim::CallError,
     vm::VirtualMachine,
     zones::Tags,
@@ -69,8 +71,10 @@ pub(crate) struct VCenter {
     pub(crate) tag_categories: Vec<String>,
     /// Shared by all entries of the configuration with the same server.
     pub(crate) accounts: Arc<Accounts>,
+    tag_refresh: OnceLock<Duration>,
     state: RwLock<State>,
     session: Mutex<Option<Arc<Session>>>,
+    tag_client: Mutex<Option<Arc<TagClient>>>,
     probes: Mutex<HashMap<Uuid, Instant>>,
     instance_changes: broadcast::Sender<InstanceChange>,
     status_changes: watch::Sender<u64>,
@@ -78,6 +82,8 @@ pub(crate) struct VCenter {
     pub(crate) retag: Notify,
     /// Wakes the task that waits to connect again.
     pub(crate) reconnect: Notify,
+    /// Whether its tasks are to be followed.
+    wants_tasks: watch::Sender<bool>,
 }
 
 /// What is known about a vCenter.
@@ -85,6 +91,8 @@ pub(crate) struct VCenter {
 pub(crate) struct State {
     /// Its objects.
     pub(crate) inventory: Inventory,
+    /// Its tasks, if steps of machines wait for some.
+    pub(crate) tasks: Tasks,
     /// The tags of its objects.
     pub(crate) tags: Tags,
     /// Why tags cannot be read.
@@ -115,19 +123,37 @@ impl VCenter {
             settings,
             tag_categories: Vec::new(),
             accounts: Arc::default(),
+            tag_refresh: OnceLock::new(),
             state: RwLock::default(),
             session: Mutex::default(),
+            tag_client: Mutex::default(),
             probes: Mutex::default(),
             instance_changes,
             status_changes,
             retag: Notify::new(),
             reconnect: Notify::new(),
+            wants_tasks: watch::channel(false).0,
         }
+    }
+
+    /// What attaches tags, unless no connection was made yet.
+    pub(crate) fn tag_client(&self) -> MutexGuard<'_, Option<Arc<TagClient>>> {
+        self.tag_client.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Its name in the configuration.
     pub(crate) fn name(&self) -> &str {
         &self.settings.name
+    }
+
+    /// How often tags are read, if they are wanted.
+    pub(crate) fn tag_refresh(&self) -> Option<Duration> {
+        self.settings.tag_refresh.map(|usual| self.tag_refresh.get().copied().unwrap_or(usual))
+    }
+
+    /// Sets how often tags are read, if they are wanted. Only the first time counts.
+    pub(crate) fn set_tag_refresh(&self, refresh: Duration) {
+        let _ = self.tag_refresh.set(refresh);
     }
 
     /// The current state.
@@ -164,6 +190,24 @@ impl VCenter {
     /// The session that is used for following it.
     pub(crate) fn session(&self) -> MutexGuard<'_, Option<Arc<Session>>> {
         self.session.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has its tasks followed from now on. That takes one call in each session.
+    pub(crate) fn follow_tasks(&self) {
+        self.wants_tasks.send_if_modified(|wanted| !std::mem::replace(wanted, true));
+    }
+
+    /// Waits until its tasks are to be followed.
+    pub(crate) async fn tasks_wanted(&self) {
+        // the sender lives as long as this does
+        let _ = self.wants_tasks.subscribe().wait_for(|wanted| *wanted).await;
+    }
+
+    /// What is known of a task. Unless it has ended, the object with this UID is woken when it does.
+    pub(crate) fn wait_for_task(&self, task: &MoRef, uid: &str) -> Option<Task> {
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        state.tasks.wait(task, uid);
+        state.tasks.get(task).cloned()
     }
 
     /// When vCenter denied having a machine with a UUID.

@@ -4,8 +4,12 @@
 //! [`Transport`] carries both. The only one is SOAP ([`crate::soap`]), which every vCenter and the simulator
 //! support. The names are those of the WSDL, which VI/JSON uses as well.
 
+pub(crate) mod clusters;
 pub(crate) mod element;
+pub(crate) mod encode;
+pub(crate) mod machines;
 pub(crate) mod objects;
+pub(crate) mod policies;
 pub(crate) mod property_collector;
 
 use std::{fmt, time::Duration};
@@ -24,6 +28,10 @@ pub(crate) enum Value {
     Secret(String),
     /// A reference to a managed object.
     Ref(MoRef),
+    /// A string where any type may stand, so that the type is sent with it (`xsd:string`).
+    AnyString(String),
+    /// The same, never shown.
+    AnySecret(String),
     /// A data object: its type, if it differs from the declared one, and its fields in the order of the WSDL.
     Object(Option<&'static str>, Vec<Field>),
 }
@@ -34,8 +42,8 @@ pub(crate) type Field = (&'static str, Value);
 impl fmt::Debug for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Text(text) => fmt::Debug::fmt(text, f),
-            Self::Secret(_) => f.write_str("***"),
+            Self::Text(text) | Self::AnyString(text) => fmt::Debug::fmt(text, f),
+            Self::Secret(_) | Self::AnySecret(_) => f.write_str("***"),
             Self::Ref(object) => fmt::Debug::fmt(object, f),
             Self::Object(kind, fields) => write!(f, "{} {fields:?}", kind.unwrap_or_default()),
         }
@@ -236,6 +244,8 @@ mod tests {
 
     #[test]
     fn a_secret_is_not_shown() {
-        assert_eq!(format!("{:?}", Value::Secret("hunter2".to_owned())), "***");
+        for value in [Value::Secret("hunter2".to_owned()), Value::AnySecret("hunter2".to_owned())] {
+            assert_eq!(format!("{value:?}"), "***");
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use cloudprovider::PowerState;
+use cloudprovider::{PowerState, machines::Mark};
 use uuid::Uuid;
 
 use crate::moref::MoRef;
@@ -47,6 +47,10 @@ pub(crate) struct VirtualMachine {
     /// The addresses that `guestinfo.metadata` configures, in its order: see
     /// `guestinfo::static_addresses`. The text itself is not kept.
     pub(crate) static_addresses: Box<[IpAddr]>,
+    /// `guest.guestStateChangeSupported`: whether the guest can be asked to shut down. False where vCenter does not tell.
+    pub(crate) can_shut_down: bool,
+    /// Whose machine it is, if a step of this program made it.
+    pub(crate) mark: Option<Box<Mark>>,
     /// `runtime.host`: the host that it runs on, or ran on last.
     pub(crate) host: Option<MoRef>,
     /// `parent`: its folder. `None` inside of a vApp.
@@ -62,6 +66,8 @@ pub(crate) struct VirtualMachine {
 pub(crate) struct GuestNic {
     /// `network`: the name of the port group or network that it is on.
     pub(crate) network: Arc<str>,
+    /// `macAddress`.
+    pub(crate) mac: Option<[u8; 6]>,
     /// `connected`.
     pub(crate) connected: bool,
     /// `ipAddress`, in its order, each with its details from `ipConfig`.
@@ -233,6 +239,8 @@ impl VirtualMachine {
             has_guest_nics: false,
             guest_nics: Box::default(),
             static_addresses: Box::default(),
+            can_shut_down: false,
+            mark: None,
             host: None,
             folder: None,
             vapp: None,

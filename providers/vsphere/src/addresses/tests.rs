@@ -11,7 +11,12 @@ use crate::{
 
 fn nic(network: &str, ips: &[&str]) -> GuestNic {
     let address = |ip: &&str| GuestAddress::new(ip.parse().expect("an IP address"));
-    GuestNic { network: network.into(), connected: true, addresses: ips.iter().map(address).collect() }
+    GuestNic {
+        network: network.into(),
+        connected: true,
+        addresses: ips.iter().map(address).collect(),
+        mac: None,
+    }
 }
 
 fn vm(nics: Vec<GuestNic>) -> VirtualMachine {

@@ -63,10 +63,11 @@ impl Builder<'_> {
         {
             names.push(server.clone());
         }
-        if names.is_empty() {
+        if names.is_empty() && !self.settings.has_no_vcenter {
             let message = match self.settings.format {
                 Format::Yaml => {
-                    "no vCenter is given; write vcenter:, below it a name of your own, and below that server:"
+                    "no vCenter is given; write vcenter:, below it a name of your own, and below that server:, or \
+                     vcenter: {} for machines alone whose clusters name their credentials"
                 }
                 Format::Ini => {
                     "no vCenter is given; write a section [VirtualCenter \"host name of the vCenter\"]"

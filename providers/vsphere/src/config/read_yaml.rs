@@ -96,6 +96,7 @@ fn read_named(section: Section, node: Node, settings: &mut Settings, findings: &
     match node {
         Node::Null => {}
         Node::Mapping(entries) => {
+            settings.has_no_vcenter |= section == Section::VCenter && entries.is_empty();
             for (name, node) in last_of_each(what, entries, findings) {
                 match node {
                     Node::Mapping(_) | Node::Null => read_section(section, &name, node, settings, findings),

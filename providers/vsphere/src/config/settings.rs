@@ -15,6 +15,8 @@ pub(crate) struct Settings {
     values: BTreeMap<(Section, String, &'static str), Setting>,
     /// The sections that are present, empty ones included.
     sections: BTreeSet<(Section, String)>,
+    /// The file says that there is no vCenter, by an empty mapping.
+    pub(crate) has_no_vcenter: bool,
     /// The section `addressPools`, which only this provider has.
     pub(crate) address_pools: Option<serde_json::Value>,
     pub(crate) format: Format,

@@ -49,6 +49,7 @@ impl Connection {
             );
             Arc::new(client.beside(Arc::clone(&self.transport)))
         });
+        *vcenter.tag_client() = Some(Arc::clone(client));
         Arc::clone(client)
     }
 

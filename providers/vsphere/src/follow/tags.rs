@@ -9,7 +9,7 @@ use crate::{inventory::Changes, tags::TagClient, vcenter::VCenter, vim::CallErro
 
 /// Reads tags now, whenever something moves, and periodically. Never returns.
 pub(super) async fn read_tags(vcenter: &VCenter, client: &TagClient) -> CallError {
-    let Some(refresh) = vcenter.settings.tag_refresh else { return std::future::pending().await };
+    let Some(refresh) = vcenter.tag_refresh() else { return std::future::pending().await };
     let mut failures = 0u32;
     loop {
         match client.attached(&vcenter.taggable()).await {

@@ -7,6 +7,7 @@ use cloudprovider::uuids::parse_uuid;
 use super::metadata::Metadata;
 use crate::{
     guestinfo,
+    mark::{self, MARK_PATH},
     vim::{element::Element, property_collector::Property},
     vm::{AddressOrigin, AddressState, Connection, GuestAddress, GuestNic, Tools, VirtualMachine, VmPower},
 };
@@ -16,7 +17,7 @@ pub(crate) const ENTITY_PATHS: [&str; 2] = ["name", "parent"];
 
 /// Properties that every vCenter has. The paths are narrow, since the whole of `config` is a hundred times as
 /// large. Parts of `config` that are missing while vCenter cannot read the machine are in `summary` too.
-const MACHINE_PATHS: [&str; 22] = [
+const MACHINE_PATHS: [&str; 23] = [
     "name",
     "parent",
     "parentVApp",
@@ -39,10 +40,11 @@ const MACHINE_PATHS: [&str; 22] = [
     "guest.net",
     "guest.toolsRunningStatus",
     "guest.toolsVersionStatus2",
+    "guest.guestStateChangeSupported",
 ];
 
 /// Single keys of `config.extraConfig`. Not requested again where vCenter does not know such paths.
-const OPTIONAL_MACHINE_PATHS: [&str; 2] = [METADATA, METADATA_ENCODING];
+const OPTIONAL_MACHINE_PATHS: [&str; 3] = [METADATA, METADATA_ENCODING, MARK_PATH];
 
 const METADATA: &str = "config.extraConfig[\"guestinfo.metadata\"]";
 const METADATA_ENCODING: &str = "config.extraConfig[\"guestinfo.metadata.encoding\"]";
@@ -107,6 +109,13 @@ pub(super) fn apply(vm: &mut VirtualMachine, metadata: &mut Metadata, properties
         let mut nics = value.iter().flat_map(|value| value.all("GuestNicInfo")).peekable();
         vm.has_guest_nics = nics.peek().is_some();
         vm.guest_nics = nics.filter(|nic| is_of_device(nic)).map(guest_nic).collect();
+    }
+    if let Some((_, value)) = find("guest.guestStateChangeSupported") {
+        vm.can_shut_down = value.is_some_and(Element::is_true);
+    }
+    if let Some(value) = set(MARK_PATH) {
+        let text = value.text_of("value").unwrap_or(&value.text);
+        vm.mark = mark::read(text).map(Box::new);
     }
     apply_tools(vm, find("guest.toolsRunningStatus"), find("guest.toolsVersionStatus2"));
     apply_metadata(vm, metadata, find(METADATA), find(METADATA_ENCODING));
@@ -193,9 +202,21 @@ fn guest_nic(nic: &Element) -> GuestNic {
     };
     GuestNic {
         network: nic.text_of("network").unwrap_or_default().into(),
+        mac: nic.text_of("macAddress").and_then(parse_mac),
         connected: nic.child("connected").is_some_and(Element::is_true),
         addresses: nic.all("ipAddress").filter_map(address).collect(),
     }
+}
+
+/// A MAC address in six pairs of hexadecimal digits.
+pub(crate) fn parse_mac(text: &str) -> Option<[u8; 6]> {
+    let mut bytes = [0; 6];
+    let mut pairs = text.trim().split([':', '-']);
+    for byte in &mut bytes {
+        let pair = pairs.next().filter(|pair| pair.len() == 2)?;
+        *byte = u8::from_str_radix(pair, 16).ok()?;
+    }
+    pairs.next().is_none().then_some(bytes)
 }
 
 /// A name as the user typed it: vCenter escapes three characters in names.

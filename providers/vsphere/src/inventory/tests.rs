@@ -1,3 +1,5 @@
+use cloudprovider::machines::Mark;
+
 use super::*;
 use crate::{
     testing::scripted::{node, reference, text},
@@ -221,6 +223,26 @@ fn interfaces_of_the_guest_itself_are_not_kept_and_change_nothing() {
     assert_eq!(ips(&inventory), (Vec::new(), true));
     put(&mut inventory, vm("vm-1"), &nets(Vec::new()));
     assert_eq!(ips(&inventory), (Vec::new(), false));
+}
+
+#[test]
+fn the_mark_of_a_machine_that_cannot_be_read_is_kept() {
+    let mark = Mark::machine("4d3c2b1a-0000-4000-8000-000000000001", "default", "prod", "worker-1");
+    let path = "config.extraConfig[\"cloud-controller-manager.mark\"]";
+    let mut inventory = with_machine(&[(path, word(&crate::mark::write(&mark)))]);
+    let kept = |inventory: &Inventory| {
+        inventory.machine(&vm("vm-1")).and_then(|machine| machine.mark.as_deref().cloned())
+    };
+    assert_eq!(kept(&inventory), Some(mark.clone()));
+    inventory.apply(&[update(vm("vm-1"), UpdateKind::Modify, &[(path, None)])]);
+    assert_eq!(kept(&inventory), Some(mark));
+}
+
+#[test]
+fn a_machine_without_its_mark_is_told_by_its_instance_uuid() {
+    let inventory = with_machine(&[("config.instanceUuid", word(UUID))]);
+    let told = refs(inventory.machine(&vm("vm-1")).expect("there"));
+    assert!(told.iter().all(|one| one.machine.as_deref() == Some(UUID)), "{told:?}");
 }
 
 #[test]

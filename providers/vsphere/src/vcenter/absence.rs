@@ -3,7 +3,7 @@
 //! The configured datacenters limit which machines become Nodes, but not which machines exist: one that was
 //! moved to another datacenter is still running.
 
-use cloudprovider::{Error, ErrorKind};
+use cloudprovider::{Error, ErrorKind, uuids::parse_uuid};
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -27,6 +27,9 @@ use crate::{
 /// The properties that tell whether a machine is a template. The summary has it even if the configuration is
 /// missing.
 const TEMPLATE_PATHS: [&str; 2] = ["config.template", "summary.config.template"];
+
+/// The properties that tell which machine it is. The summary has it even if the configuration is missing.
+const INSTANCE_UUID_PATHS: [&str; 2] = ["config.instanceUuid", "summary.config.instanceUuid"];
 
 /// The session in which vCenter is asked.
 struct Asked {
@@ -97,16 +100,41 @@ impl VCenter {
         Ok(())
     }
 
+    /// Confirms that a machine is gone that had this reference and this instance UUID when another session saw it: vCenter must
+    /// answer that there is no such object, or that it is another machine.
+    ///
+    /// # Errors
+    /// Why it may exist.
+    pub(crate) async fn confirm_left(&self, machine: &MoRef, uuid: Uuid) -> Result<(), Error> {
+        let session = self.session().clone();
+        let content = session.as_ref().and_then(|session| session.content());
+        let (Some(session), Some(content)) = (session, content) else {
+            return Err(self.error(ErrorKind::Unavailable, "not connected"));
+        };
+        let asked = Asked { session, content };
+        let found = match asked.read(properties_of(machine, &INSTANCE_UUID_PATHS)).await {
+            Err(error) if error.is_fault("ManagedObjectNotFound") => return Ok(()),
+            Err(error) if error.is_fault("NoPermission") => return Err(self.hidden(machine)),
+            found => found.map_err(|error| self.error_of(&error))?,
+        };
+        let values = found.iter().flat_map(|(_, properties)| properties);
+        let uuids: Vec<_> = values.filter_map(|(_, value)| parse_uuid(&value.text)).collect();
+        if uuids.is_empty() {
+            return Err(self.hidden(machine));
+        }
+        if uuids.contains(&uuid) { Err(self.contradiction(&asked, machine).await) } else { Ok(()) }
+    }
+
+    fn hidden(&self, machine: &MoRef) -> Error {
+        let words = format!(
+            "it has shown {machine} with that UUID before, and the user may not read it any more; the machine may be running"
+        );
+        self.error(ErrorKind::PermissionDenied, &words)
+    }
+
     /// Confirms that a machine that the inventory no longer shows was removed: vCenter must answer that there
     /// is no such object.
     async fn confirm_removed(&self, asked: &Asked, machine: &MoRef) -> Result<(), Error> {
-        let hidden = || {
-            let words = format!(
-                "it has shown {machine} with that UUID before, and the user may not read it any more; \
-                 the machine may be running"
-            );
-            self.error(ErrorKind::PermissionDenied, &words)
-        };
         match asked.read(properties_of(machine, &["runtime.powerState"])).await {
             Err(error) if error.is_fault("ManagedObjectNotFound") => {
                 self.update(|state| {
@@ -115,9 +143,11 @@ impl VCenter {
                 });
                 Ok(())
             }
-            Err(error) if error.is_fault("NoPermission") => Err(hidden()),
+            Err(error) if error.is_fault("NoPermission") => Err(self.hidden(machine)),
             Err(error) => Err(self.error_of(&error)),
-            Ok(found) if found.iter().all(|(_, properties)| properties.is_empty()) => Err(hidden()),
+            Ok(found) if found.iter().all(|(_, properties)| properties.is_empty()) => {
+                Err(self.hidden(machine))
+            }
             Ok(_) => Err(self.contradiction(asked, machine).await),
         }
     }

@@ -1,120 +1,15 @@
-//! The data objects and methods of requests.
+//! The data objects and methods of requests that read and watch.
 //!
 //! A real vCenter refuses elements that are not in the order of the WSDL; the simulator accepts any order. So
 //! the order is written once, as the order of the fields below.
 
 use crate::{
     moref::MoRef,
-    vim::{Call, Field, Value},
+    vim::{
+        Value,
+        encode::{data_object, method},
+    },
 };
-
-/// A value that can be put into a field.
-pub(crate) trait Encode {
-    /// Appends the field: once, several times for a list, or not at all if it is unset.
-    fn encode(self, name: &'static str, into: &mut Vec<Field>);
-}
-
-impl Encode for bool {
-    fn encode(self, name: &'static str, into: &mut Vec<Field>) {
-        into.push((name, Value::Text(self.to_string())));
-    }
-}
-
-impl Encode for u32 {
-    fn encode(self, name: &'static str, into: &mut Vec<Field>) {
-        into.push((name, Value::Text(self.to_string())));
-    }
-}
-
-impl Encode for &str {
-    fn encode(self, name: &'static str, into: &mut Vec<Field>) {
-        into.push((name, Value::Text(self.to_owned())));
-    }
-}
-
-impl Encode for String {
-    fn encode(self, name: &'static str, into: &mut Vec<Field>) {
-        into.push((name, Value::Text(self)));
-    }
-}
-
-impl Encode for MoRef {
-    fn encode(self, name: &'static str, into: &mut Vec<Field>) {
-        into.push((name, Value::Ref(self)));
-    }
-}
-
-impl Encode for Value {
-    fn encode(self, name: &'static str, into: &mut Vec<Field>) {
-        into.push((name, self));
-    }
-}
-
-impl<T: Encode> Encode for Option<T> {
-    fn encode(self, name: &'static str, into: &mut Vec<Field>) {
-        if let Some(value) = self {
-            value.encode(name, into);
-        }
-    }
-}
-
-impl<T: Encode> Encode for Vec<T> {
-    fn encode(self, name: &'static str, into: &mut Vec<Field>) {
-        for value in self {
-            value.encode(name, into);
-        }
-    }
-}
-
-/// A data object whose fields are sent in the order in which they are declared here. `as "Type"` marks one
-/// that is sent where the WSDL declares a base type.
-macro_rules! data_object {
-    ($(#[$doc:meta])* $type:ident $(as $xsi:literal)? { $($field:ident: $kind:ty = $wire:literal),* $(,)? }) => {
-        $(#[$doc])*
-        #[derive(Clone, Debug)]
-        pub(crate) struct $type { $(pub(crate) $field: $kind),* }
-
-        impl $type {
-            /// The names of the fields on the wire, in their order.
-            #[cfg(test)]
-            pub(crate) const ORDER: &'static [&'static str] = &[$($wire),*];
-        }
-
-        impl Encode for $type {
-            fn encode(self, name: &'static str, into: &mut Vec<Field>) {
-                #[allow(unused_mut, unused_assignments, reason = "only some types have another one declared")]
-                let mut declared: Option<&'static str> = None;
-                $(declared = Some($xsi);)?
-                let mut fields = Vec::new();
-                $(self.$field.encode($wire, &mut fields);)*
-                into.push((name, Value::Object(declared, fields)));
-            }
-        }
-    };
-}
-
-/// A method whose arguments are sent in the order in which they are declared here.
-macro_rules! method {
-    ($(#[$doc:meta])* $type:ident = $method:literal { $($field:ident: $kind:ty = $wire:literal),* $(,)? }) => {
-        $(#[$doc])*
-        #[derive(Clone, Debug)]
-        pub(crate) struct $type { $(pub(crate) $field: $kind),* }
-
-        impl $type {
-            /// The names of the arguments on the wire, in their order.
-            #[cfg(test)]
-            pub(crate) const ORDER: &'static [&'static str] = &[$($wire),*];
-
-            /// The call of this method of `this`.
-            pub(crate) fn of(self, this: &MoRef) -> Call {
-                #[allow(unused_mut, reason = "some methods have no arguments")]
-                let mut arguments = Vec::new();
-                $(self.$field.encode($wire, &mut arguments);)*
-                Call { this: this.clone(), method: $method, arguments }
-            }
-        }
-    };
-}
 
 data_object! {
     /// Which properties of which objects to read.

@@ -1,7 +1,6 @@
 //! The rules of the contract, checked on the simulator.
 
 use std::{
-    io,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -11,61 +10,32 @@ use std::{
 
 use cloudprovider::{
     CloudProvider, NodeIdentity, Result, async_trait,
-    testing::conformance::{self, ConfigurationCases, Hook, HookError, Hooks, Rule, Suite},
+    testing::conformance::{self, ConfigurationCases, Hook, HookError, Hooks, MachineCases, Rule, Suite},
 };
 use cloudprovider_vsphere::{Config, Environment, VSphereProvider};
 use serde_json::json;
 use test_env::{Vcsim, VcsimOptions};
-use tokio::{
-    io::copy_bidirectional,
-    net::{TcpListener, TcpStream},
-    sync::watch,
-};
 
+use crate::controller::{cluster_spec, factory_options, machine_spec};
+use crate::relay::Relay;
 use crate::support::{config, machine, node, simulator, uuid, with_zones};
 
 const MACHINES: usize = 3;
 const PASSWORD: &str = "correct-horse-battery";
 
-/// A relay between the provider and the simulator, to cut the connection.
-struct Relay {
-    port: u16,
-    is_open: watch::Sender<bool>,
-}
-
-impl Relay {
-    async fn start(to: u16) -> io::Result<Self> {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
-        let port = listener.local_addr()?.port();
-        let (is_open, open) = watch::channel(true);
-        tokio::spawn(async move {
-            while let Ok((client, _)) = listener.accept().await {
-                tokio::spawn(pass(client, to, open.clone()));
-            }
-        });
-        Ok(Self { port, is_open })
-    }
-}
-
-async fn pass(mut client: TcpStream, to: u16, mut open: watch::Receiver<bool>) {
-    if *open.borrow_and_update()
-        && let Ok(mut server) = TcpStream::connect(("127.0.0.1", to)).await
-    {
-        tokio::select! {
-            _ = copy_bidirectional(&mut client, &mut server) => {}
-            _ = open.changed() => {}
-        }
-    }
-}
-
 struct Simulator {
     vcsim: Vcsim,
     relay: Relay,
     created: AtomicUsize,
+    /// How many machines are made at the same time.
+    many: usize,
 }
 
 /// The simulator's name of a Node's machine.
 fn machine_of(node: &NodeIdentity) -> Hook<String> {
+    if node.name.starts_with("conformance-") {
+        return Ok(node.name.clone());
+    }
     let number = node.name.strip_prefix("node-").and_then(|number| number.parse::<usize>().ok());
     let number = number.ok_or_else(|| HookError::failed("not a name of these machines"))?;
     Ok(if number < MACHINES { machine(number) } else { format!("new-{number}") })
@@ -80,7 +50,8 @@ impl Simulator {
 #[async_trait]
 impl Hooks for Simulator {
     fn provider(&self) -> Result<Arc<dyn CloudProvider>> {
-        let (port, relayed) = (format!("port: {}", self.vcsim.port()), format!("port: {}", self.relay.port));
+        let (port, relayed) =
+            (format!("port: {}", self.vcsim.port()), format!("port: {}", self.relay.port()));
         let text = with_zones(&config(&[&self.vcsim])).replace(&port, &relayed);
         let provider = VSphereProvider::new(Config::parse(&text, &Environment::default())?);
         Ok(Arc::new(provider.with_tag_refresh(Duration::from_secs(1))))
@@ -133,12 +104,12 @@ impl Hooks for Simulator {
     }
 
     async fn disconnect(&self) -> Hook {
-        self.relay.is_open.send_replace(false);
+        self.relay.open(false);
         Ok(())
     }
 
     async fn reconnect(&self) -> Hook {
-        self.relay.is_open.send_replace(true);
+        self.relay.open(true);
         Ok(())
     }
 
@@ -150,6 +121,42 @@ impl Hooks for Simulator {
             format!("vsphere:// {uuid} "),
             format!("vsphere://{}", uuid.replace('-', "")),
         ])
+    }
+
+    async fn machines(&self) -> Hook<MachineCases> {
+        let mut cluster = cluster_spec(&self.vcsim);
+        cluster["server"] = format!("127.0.0.1:{}", self.relay.port()).into();
+        Ok(MachineCases::new(machine_spec(), cluster).with_many(self.many).with_time_for_cuts(TIME_FOR_CUTS))
+    }
+
+    async fn machine_objects(&self) -> Hook<Vec<String>> {
+        let all = self.vcsim.inventory().map_err(HookError::failed)?;
+        Ok(all.iter().map(|one| format!("{} {}", one["ref"], one["name"])).collect())
+    }
+
+    async fn machine_node(&self, provider_id: &str) -> Hook<NodeIdentity> {
+        let uuid = provider_id.strip_prefix("vsphere://").unwrap_or_default();
+        let all = self.vcsim.inventory().map_err(HookError::failed)?;
+        let found = all.iter().find(|one| one["uuid"] == uuid);
+        let found = found.ok_or_else(|| HookError::failed("there is no such machine"))?;
+        Ok(NodeIdentity {
+            name: found["name"].as_str().unwrap_or_default().to_owned(),
+            system_uuid: Some(uuid.to_owned()),
+            ..NodeIdentity::default()
+        })
+    }
+
+    async fn foreign_machine(&self, name: &str) -> Hook {
+        self.act(&machine(0), "clone", name)
+    }
+
+    async fn remove_foreign_machine(&self, name: &str) -> Hook {
+        self.act(name, "destroy", "")
+    }
+
+    async fn fail_next_task(&self) -> Hook<String> {
+        self.vcsim.fail_next_task("CloneVM_Task", "NoDiskSpace").map_err(HookError::failed)?;
+        Ok("NoDiskSpace".to_owned())
     }
 
     fn secrets(&self) -> Hook<Vec<String>> {
@@ -199,14 +206,37 @@ async fn the_rules_of_the_contract() {
     vcsim.attach_tag("k8s-zone", "z1", "VirtualMachine", &machine(1)).expect("a tag");
     vcsim.attach_tag("k8s-region", "r0", "Datacenter", "DC0").expect("a tag");
     let relay = Relay::start(vcsim.port()).await.expect("a relay");
-    let simulator = Simulator { vcsim, relay, created: AtomicUsize::new(100) };
-    let report = conformance::run(&simulator).await;
+    let simulator = Simulator { vcsim, relay, created: AtomicUsize::new(100), many: 1 };
+    let suites: Vec<_> = Suite::ALL.iter().copied().filter(|suite| *suite != Suite::Machines).collect();
+    let report = conformance::run_suites(&simulator, &suites).await;
     report.print_and_assert();
     // The rules that do not apply to this provider. Another one here would be a rule that no test checks.
-    let is_there =
-        |rule: &Rule| !matches!(rule.suite, Suite::LoadBalancers | Suite::Routes | Suite::Machines);
+    let is_there = |rule: &Rule| !matches!(rule.suite, Suite::LoadBalancers | Suite::Routes);
     let not_checked: Vec<_> =
         report.not_checked().filter(|(rule, _)| is_there(rule)).map(|(rule, _)| rule.to_string()).collect();
     assert_eq!(not_checked, ["lookups/zones", "lookups/clusters"]);
+    assert_eq!(simulator.vcsim.sessions().expect("sessions").0, 0, "every provider logged out");
+}
+
+/// How many machines are made at the same time. The simulator reads its whole inventory again for each change, so
+/// thirty take it more than a minute.
+const MANY: usize = 10;
+
+/// For how long each rule tries that cuts steps off. The processes that are killed at every call are another test.
+const TIME_FOR_CUTS: Duration = Duration::from_secs(12);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_rules_about_machines() {
+    let options = VcsimOptions { password: PASSWORD.to_owned(), ..factory_options() };
+    let Some(vcsim) = simulator(&options) else { return };
+    // a machine without its zone is not complete
+    vcsim.attach_tag("k8s-zone", "z0", "ClusterComputeResource", "DC0_C0").expect("a tag");
+    vcsim.attach_tag("k8s-region", "r0", "Datacenter", "DC0").expect("a tag");
+    let relay = Relay::start(vcsim.port()).await.expect("a relay");
+    let simulator = Simulator { vcsim, relay, created: AtomicUsize::new(100), many: MANY };
+    let report = conformance::run_suites(&simulator, &[Suite::Machines]).await;
+    report.print_and_assert();
+    let not_checked: Vec<_> = report.not_checked().map(|(rule, _)| rule.to_string()).collect();
+    assert_eq!(not_checked, ["machines/failure-domain"]);
     assert_eq!(simulator.vcsim.sessions().expect("sessions").0, 0, "every provider logged out");
 }

@@ -10,7 +10,17 @@
 )]
 
 mod conformance;
+mod controller;
+mod crashes;
+mod faults;
+mod identities;
 mod lookups;
+mod machines;
+mod pools;
+mod relay;
 mod sessions;
+mod slow_line;
 mod support;
+mod take_over;
 mod unsupported;
+mod zones;

@@ -6,7 +6,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cloudprovider::{CloudProvider as _, Error, Instance, InstanceLookup, NodeIdentity, StartContext};
+use cloudprovider::{
+    CloudProvider as _, Error, Instance, InstanceLookup, NodeIdentity, SecretSource, StartContext,
+};
 use cloudprovider_vsphere::{Config, Environment, VSphereProvider};
 use test_env::{StartError, Vcsim, VcsimOptions};
 use tokio_util::sync::CancellationToken;
@@ -45,6 +47,16 @@ impl Running {
         let provider = Arc::new(provider.with_tag_refresh(Duration::from_secs(1)));
         let stop = CancellationToken::new();
         provider.start(StartContext::new(stop.clone(), "test")).await.expect("started");
+        Self { provider, stop }
+    }
+
+    /// Starts a provider that can read these Secrets.
+    pub(crate) async fn start_with(config: &str, secrets: impl SecretSource + 'static) -> Self {
+        let config = Config::parse(config, &Environment::default()).expect("a good configuration");
+        let provider = Arc::new(VSphereProvider::new(config));
+        let stop = CancellationToken::new();
+        let context = StartContext::new(stop.clone(), "test").with_secrets(Arc::new(secrets));
+        provider.start(context).await.expect("started");
         Self { provider, stop }
     }
 

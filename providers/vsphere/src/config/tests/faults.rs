@@ -75,6 +75,16 @@ fn every_fault_of_an_ini_file_too() {
 }
 
 #[test]
+fn a_file_may_say_that_there_is_no_vcenter() {
+    let config = Config::parse("vcenter: {}", &Environment::default()).expect("machines alone");
+    assert!(config.vcenters.is_empty());
+    for text in ["vcenter:", "global: {user: a}\n"] {
+        let found = problems(text);
+        assert!(found[0].contains("or vcenter: {} for machines alone"), "{found:?}");
+    }
+}
+
+#[test]
 fn a_text_that_is_neither_says_what_is_wanted() {
     for (text, part) in [
         ("", "no vCenter is given; write vcenter:"),

@@ -230,6 +230,28 @@ async fn a_machine_that_may_not_be_read_any_more_is_there() {
 }
 
 #[tokio::test]
+async fn what_another_session_has_seen_may_only_be_hidden() {
+    let rig = rig(&[]).await;
+    let uuid = UUID.parse().expect("a UUID");
+    let with = |uuid: &str| listing(&[(machine(), &[("config.instanceUuid", uuid)])]);
+    for (answer, words) in [
+        (forbidden(), Some("the machine may be running")),
+        (with(UUID), Some("which the inventory does not show")),
+        (with("422e4956-ad22-1139-8d72-000000000000"), None),
+    ] {
+        rig.answers("RetrievePropertiesEx", [answer]);
+        let error = rig.vcenter.confirm_left(&machine(), uuid).await.err().map(|error| error.to_string());
+        assert_eq!(error.is_some(), words.is_some(), "{error:?}");
+        assert!(error.is_none_or(|error| words.is_some_and(|words| error.contains(words))));
+    }
+    rig.transport.fault("RetrievePropertiesEx", "NoPermission");
+    let error = rig.vcenter.confirm_left(&machine(), uuid).await.expect_err("hidden");
+    assert_eq!(error.kind(), ErrorKind::PermissionDenied);
+    rig.transport.fault("RetrievePropertiesEx", "ManagedObjectNotFound");
+    rig.vcenter.confirm_left(&machine(), uuid).await.expect("gone");
+}
+
+#[tokio::test]
 async fn what_a_new_listing_lacks_may_only_be_hidden() {
     let rig = rig(&[]).await;
     rig.put("VirtualMachine", "vm-1", &[("config.uuid", text("val", UUID)), up("Folder", "group-v3")]);

@@ -1,0 +1,53 @@
+//! Machines of Cluster API on vSphere: the kinds of Cluster API Provider vSphere.
+//!
+//! ```text
+//!   objects in the API: v1beta1 <── conversion ──> v1beta2: spec, status (what the steps work on)
+//!   steps ──> site (calls, inventory, tasks) ──> vCenter
+//!     ├─────> open_sites, identities (sessions with credentials that clusters name)
+//!     ├─────> places, template (what the words of a spec mean)
+//!     └─────> clone, guest, addresses, power (rules)
+//! ```
+
+mod addresses;
+mod cached;
+mod clone;
+mod conversion;
+mod fleet;
+mod groups;
+mod guest;
+mod identities;
+mod invalid;
+mod kinds;
+mod open_sites;
+mod places;
+mod pools;
+mod power;
+mod removed;
+mod server;
+mod site;
+mod spec;
+mod status;
+mod steps;
+mod storage;
+mod supported;
+mod takeover;
+mod template;
+mod v1beta1;
+mod v1beta2;
+mod zones;
+
+use cloudprovider::MachineTypes;
+
+pub use self::{conversion::convert, v1beta1::v1beta1};
+pub(crate) use self::{
+    fleet::Fleet,
+    open_sites::{OpenSites, Outside},
+    removed::Removed,
+    site::Site,
+};
+
+/// The kinds of this provider's machines, for [`Registry::register_machines`](cloudprovider::Registry::register_machines).
+/// The API server stores them in v1beta1, so that Cluster API Provider vSphere can take them back.
+pub fn machine_types() -> MachineTypes {
+    MachineTypes::of::<Fleet>().with_further(v1beta2::further_kinds).stored_as(v1beta1, convert)
+}

@@ -1,0 +1,345 @@
+mod random;
+
+use serde_json::json;
+
+use super::*;
+use crate::machines::{spec::VSphereMachineSpec, v1beta1::v1beta1 as v1beta1_kinds};
+
+/// An object of the API.
+fn object(version: &str, kind: &str, body: &Value) -> Value {
+    let mut object = json!({
+        "apiVersion": format!("{GROUP}/{version}"),
+        "kind": kind,
+        "metadata": {"name": "a", "namespace": "ns", "uid": "u", "labels": {"l": "1"}},
+    });
+    for (name, value) in body.as_object().into_iter().flatten() {
+        object[name] = value.clone();
+    }
+    object
+}
+
+/// Both are the same object, and neither needs the annotation.
+fn same(kind: &str, v1beta1: &Value, v1beta2: &Value) {
+    let (old, new) = (object("v1beta1", kind, v1beta1), object("v1beta2", kind, v1beta2));
+    assert_eq!(convert(old.clone(), "v1beta2").expect("converted"), new);
+    assert_eq!(convert(new.clone(), "v1beta1").expect("converted"), old);
+}
+
+fn there_and_back(object: &Value, there: &str, back: &str) -> Value {
+    convert(convert(object.clone(), there).expect("converted"), back).expect("converted")
+}
+
+const OLD_CONDITION: &str = r#"{"type": "VMProvisioned", "status": "False", "severity": "Warning", "reason": "NotFound",
+    "lastTransitionTime": "2026-01-01T00:00:00Z"}"#;
+const NEW_CONDITION: &str = r#"{"type": "Ready", "status": "False", "reason": "NotReady", "message": "",
+    "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": 2}"#;
+
+fn condition(text: &str) -> Value {
+    serde_json::from_str(text).expect("JSON")
+}
+
+#[test]
+fn machines() {
+    let device = json!({"networkName": "n", "dhcp4": true, "routes": [{"to": "a", "via": "b", "metric": 0}]});
+    same(
+        "VSphereMachine",
+        &json!({
+            "spec": {
+                "template": "t", "network": {"devices": [device]}, "providerID": "vsphere://1", "failureDomain": "fd",
+                "datacenter": "*", "powerOffMode": "trySoft", "guestSoftPowerOffTimeout": "5m0s",
+                "namingStrategy": {"template": "{{ .machine.name }}"},
+            },
+            "status": {
+                "ready": true, "addresses": [{"type": "ExternalIP", "address": "192.0.2.1"}],
+                "network": [{"macAddr": "m", "connected": true}], "failureReason": "r", "failureMessage": "m",
+                "conditions": [condition(OLD_CONDITION)], "v1beta2": {"conditions": [condition(NEW_CONDITION)]},
+            },
+        }),
+        &json!({
+            "spec": {
+                "template": "t", "network": {"devices": [device]}, "providerID": "vsphere://1", "failureDomain": "fd",
+                "datacenter": "*", "powerOffMode": "trySoft", "guestSoftPowerOffTimeoutSeconds": 300,
+                "naming": {"template": "{{ .machine.name }}"},
+            },
+            "status": {
+                "ready": true, "initialization": {"provisioned": true},
+                "addresses": [{"type": "ExternalIP", "address": "192.0.2.1"}],
+                "network": [{"macAddr": "m", "connected": true}],
+                "conditions": [condition(NEW_CONDITION)],
+                "deprecated": {"v1beta1": {
+                    "conditions": [condition(OLD_CONDITION)], "failureReason": "r", "failureMessage": "m",
+                }},
+            },
+        }),
+    );
+}
+
+#[test]
+fn templates_are_converted_inside() {
+    let old = json!({"template": "t", "powerOffMode": "hard", "guestSoftPowerOffTimeout": "1m0s", "namingStrategy": {}});
+    let new =
+        json!({"template": "t", "powerOffMode": "hard", "guestSoftPowerOffTimeoutSeconds": 60, "naming": {}});
+    same(
+        "VSphereMachineTemplate",
+        &json!({"spec": {"template": {"spec": old}}}),
+        &json!({"spec": {"template": {"spec": new}}}),
+    );
+    let cluster = json!({"spec": {"template": {"spec": {"server": "v", "clusterModules": []}}}});
+    same("VSphereClusterTemplate", &cluster, &cluster);
+}
+
+#[test]
+fn virtual_machines() {
+    same(
+        "VSphereVM",
+        &json!({
+            "spec": {
+                "template": "t", "biosUUID": "b", "os": "Linux", "powerOffMode": "hard",
+                "bootstrapRef": {"apiVersion": "v1", "kind": "Secret", "name": "data", "namespace": "ns"},
+            },
+            "status": {"ready": false, "taskRef": "task-1", "conditions": [condition(OLD_CONDITION)]},
+        }),
+        &json!({
+            "spec": {"template": "t", "biosUUID": "b", "os": "Linux", "powerOffMode": "hard", "bootstrapRef": {"name": "data"}},
+            "status": {
+                "ready": false, "taskRef": "task-1",
+                "deprecated": {"v1beta1": {"conditions": [condition(OLD_CONDITION)]}},
+            },
+        }),
+    );
+}
+
+#[test]
+fn clusters() {
+    same(
+        "VSphereCluster",
+        &json!({
+            "spec": {
+                "server": "v", "controlPlaneEndpoint": {"host": "h", "port": 6443},
+                "identityRef": {"kind": "Secret", "name": "s"},
+                "clusterModules": [{"controlPlane": true, "targetObjectName": "o", "moduleUUID": "m"}],
+            },
+            "status": {
+                "ready": true, "vCenterVersion": "8.0.3.0",
+                "failureDomains": {"a": {"controlPlane": true}, "b": {"attributes": {"x": "y"}}},
+            },
+        }),
+        &json!({
+            "spec": {
+                "server": "v", "controlPlaneEndpoint": {"host": "h", "port": 6443},
+                "identityRef": {"kind": "Secret", "name": "s"},
+                "clusterModules": [{"controlPlane": true, "targetObjectName": "o", "moduleUUID": "m"}],
+            },
+            "status": {
+                "ready": true, "initialization": {"provisioned": true}, "vCenterVersion": "8.0.3.0",
+                "failureDomains": [{"name": "a", "controlPlane": true}, {"name": "b", "attributes": {"x": "y"}}],
+            },
+        }),
+    );
+}
+
+#[test]
+fn the_steps_can_read_what_was_converted() {
+    let spec = json!({
+        "template": "t", "network": {"devices": [{"networkName": "n", "routes": [{"to": "a", "via": "b", "metric": 0}]}]},
+        "guestSoftPowerOffTimeout": "1h0m0s", "powerOffMode": "trySoft", "namingStrategy": {"template": "x"},
+    });
+    let old = object("v1beta1", "VSphereMachine", &json!({ "spec": spec }));
+    let new = convert(old.clone(), "v1beta2").expect("converted");
+    let read: VSphereMachineSpec = serde_json::from_value(new["spec"].clone()).expect("a good spec");
+    assert_eq!(read.guest_soft_power_off_timeout_seconds, Some(3600));
+    assert_eq!(read.naming.and_then(|naming| naming.template).as_deref(), Some("x"));
+    assert_eq!(serde_json::to_value(&read.clone).expect("JSON")["network"], spec["network"]);
+}
+
+#[test]
+fn every_kind_is_converted() {
+    for kind in v1beta1_kinds().kinds {
+        let name = kind.kind.kind;
+        convert(object("v1beta1", name, &json!({})), "v1beta2").expect(name);
+    }
+}
+
+#[test]
+fn an_endpoint_that_is_not_set_is_none() {
+    let old = object(
+        "v1beta1",
+        "VSphereCluster",
+        &json!({"spec": {"controlPlaneEndpoint": {"host": "", "port": 0}}}),
+    );
+    let new = convert(old.clone(), "v1beta2").expect("converted");
+    assert_eq!(new["spec"], json!({}));
+    assert_eq!(convert(new.clone(), "v1beta1").expect("converted"), old);
+}
+
+#[test]
+fn the_others() {
+    for kind in ["VSphereClusterIdentity", "VSphereDeploymentZone"] {
+        same(
+            kind,
+            &json!({"spec": {"server": "v", "controlPlane": true}, "status": {"ready": true, "conditions": [], "v1beta2": {"conditions": []}}}),
+            &json!({"spec": {"server": "v", "controlPlane": true}, "status": {
+                "ready": true, "conditions": [], "deprecated": {"v1beta1": {"conditions": []}},
+            }}),
+        );
+    }
+    let domain = json!({"spec": {"region": {"name": "r"}, "topology": {"datacenter": "d"}}});
+    same("VSphereFailureDomain", &domain, &domain);
+}
+
+#[test]
+fn what_the_other_version_lacks_comes_back() {
+    let old = object(
+        "v1beta1",
+        "VSphereVM",
+        &json!({"spec": {
+            "guestSoftPowerOffTimeout": "1500ms",
+            "network": {"devices": [], "preferredAPIServerCidr": "10.0.0.0/8"},
+            "bootstrapRef": {"kind": "Secret", "name": "data", "uid": "u"},
+        }}),
+    );
+    let new = convert(old.clone(), "v1beta2").expect("converted");
+    assert_eq!(new["spec"], json!({"network": {"devices": []}, "bootstrapRef": {"name": "data"}}));
+    assert!(new["metadata"]["annotations"][ANNOTATION].is_string());
+    assert_eq!(convert(new.clone(), "v1beta1").expect("converted"), old);
+
+    let new = object(
+        "v1beta2",
+        "VSphereMachine",
+        &json!({"spec": {
+            "resources": {"shares": {"cpu": 1}}, "nestedHV": true,
+            "network": {"devices": [{"routes": [{"to": "a", "via": "b"}]}]},
+        }}),
+    );
+    let old = convert(new.clone(), "v1beta1").expect("converted");
+    let routes = json!([{"to": "a", "via": "b", "metric": 0}]);
+    assert_eq!(
+        old["spec"],
+        json!({
+            "network": {"devices": [{"routes": routes}]},
+            "datacenter": "*", "powerOffMode": "hard",
+        })
+    );
+    assert_eq!(convert(old.clone(), "v1beta2").expect("converted"), new);
+}
+
+/// As the API server does when it reads an object from where it is stored.
+fn add_defaults(schema: &Value, value: &mut Value) {
+    let Some(fields) = value.as_object_mut() else { return };
+    for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+        if let Some(default) = field.get("default") {
+            fields.entry(name).or_insert_with(|| default.clone());
+        }
+        if let Some(value) = fields.get_mut(name) {
+            add_defaults(field, value);
+        }
+    }
+}
+
+#[test]
+fn what_the_api_server_adds_in_one_version_is_not_in_the_other() {
+    const KINDS: [&str; 4] =
+        ["VSphereMachine", "VSphereMachineTemplate", "VSphereVM", "VSphereDeploymentZone"];
+    let mut with_defaults = 0;
+    for kind in v1beta1_kinds().kinds.into_iter().filter(|kind| KINDS.contains(&kind.kind.kind)) {
+        let spec = if kind.is_template { json!({"template": {"spec": {}}}) } else { json!({}) };
+        let mut bare = spec.clone();
+        add_defaults(&kind.spec, &mut bare);
+        with_defaults += usize::from(bare != spec);
+        let new = object("v1beta2", kind.kind.kind, &json!({ "spec": spec }));
+        let stored = convert(new.clone(), "v1beta1").expect("converted");
+        let mut read = stored.clone();
+        add_defaults(&kind.spec, &mut read["spec"]);
+        assert_eq!(read, stored, "the conversion adds what the API server would add");
+        assert_eq!(convert(read.clone(), "v1beta2").expect("converted"), new);
+        // What somebody sets is no default.
+        if kind.kind.kind == "VSphereMachine" {
+            read["spec"]["powerOffMode"] = json!("soft");
+            let changed = convert(read.clone(), "v1beta2").expect("converted");
+            assert_eq!(changed["spec"], json!({"powerOffMode": "soft"}));
+        }
+    }
+    assert_eq!(with_defaults, KINDS.len());
+}
+
+#[test]
+fn what_somebody_changed_meanwhile_stays_changed() {
+    let new = object(
+        "v1beta2",
+        "VSphereMachine",
+        &json!({
+            "spec": {"nestedHV": true, "network": {"routes": [{"to": "a", "via": "b"}]}},
+            "status": {"ready": true, "initialization": {"provisioned": true}},
+        }),
+    );
+    let mut old = convert(new.clone(), "v1beta1").expect("converted");
+    old["spec"]["network"]["routes"][0]["to"] = json!("c");
+    old["status"]["ready"] = json!(false);
+    let new = convert(old.clone(), "v1beta2").expect("converted");
+    assert_eq!(new["spec"]["nestedHV"], json!(true));
+    assert_eq!(new["spec"]["network"]["routes"], json!([{"to": "c", "via": "b", "metric": 0}]));
+    assert_eq!(new["status"]["initialization"]["provisioned"], json!(false));
+
+    let old =
+        object("v1beta1", "VSphereVM", &json!({"spec": {"bootstrapRef": {"name": "data", "uid": "u"}}}));
+    let mut new = convert(old.clone(), "v1beta2").expect("converted");
+    new["spec"]["bootstrapRef"]["name"] = json!("other");
+    let old = convert(new.clone(), "v1beta1").expect("converted");
+    let whole = json!({"apiVersion": "v1", "kind": "Secret", "name": "other", "namespace": "ns"});
+    assert_eq!(old["spec"]["bootstrapRef"], whole, "the UID was that of another one");
+}
+
+#[test]
+fn an_annotation_of_somebody_else_does_no_harm() {
+    for text in ["", "[]", "{", "null", r#"{"spec": 1}"#, r#"{"kind": "Secret", "metadata": {"name": "x"}}"#]
+    {
+        let spec = json!({"template": "t", "datacenter": "*", "powerOffMode": "hard"});
+        let mut object = object("v1beta1", "VSphereMachine", &json!({ "spec": spec }));
+        object["metadata"]["annotations"] = json!({ ANNOTATION: text, "mine": "1" });
+        let converted = convert(object.clone(), "v1beta2").expect("converted");
+        assert_eq!(converted["spec"], spec, "{text}");
+        assert_eq!(converted["kind"], "VSphereMachine");
+        assert_eq!(converted["metadata"]["annotations"], json!({"mine": "1"}), "{text}");
+        assert_eq!(converted["metadata"]["name"], "a");
+    }
+}
+
+#[test]
+fn the_same_version_is_the_same_object() {
+    let object = object("v1beta1", "VSphereMachine", &json!({"spec": {"template": "t"}}));
+    assert_eq!(convert(object.clone(), "v1beta1").expect("converted"), object);
+}
+
+#[test]
+fn what_is_not_an_object_of_these_kinds_is_refused_by_name() {
+    let good = object("v1beta1", "VSphereMachine", &json!({}));
+    let with = |field: &str, value: Value| {
+        let mut object = good.clone();
+        object[field] = value;
+        object
+    };
+    for (object, to, words) in [
+        (json!([]), "v1beta2", "not a JSON object"),
+        (with("kind", json!("Pod")), "v1beta2", "kind: \"Pod\""),
+        (with("kind", json!(1)), "v1beta2", "kind: \"\""),
+        (with("apiVersion", json!("v1")), "v1beta2", "apiVersion: \"v1\""),
+        (with("apiVersion", json!(format!("{GROUP}/v1alpha3"))), "v1beta2", "v1alpha3"),
+        (with("metadata", json!(1)), "v1beta2", "metadata: a JSON object"),
+        (good.clone(), "v2", "the version \"v2\""),
+    ] {
+        let error = convert(object.clone(), to).expect_err(words).to_string();
+        assert!(error.contains(words), "{error}");
+    }
+}
+
+#[test]
+fn an_annotation_that_would_take_much_memory_is_not_read() {
+    let text = format!(r#"{{"spec": {{"x": [0{}]}}}}"#, ",0".repeat(1_000_000));
+    // With what the API server adds.
+    let spec = json!({"template": "t", "datacenter": "*", "powerOffMode": "hard"});
+    let mut object = object("v1beta1", "VSphereMachine", &json!({ "spec": spec }));
+    object["metadata"]["annotations"] = json!({ ANNOTATION: text });
+    let converted = convert(object, "v1beta2").expect("converted");
+    assert_eq!(converted["spec"], spec);
+    assert_eq!(converted["metadata"]["annotations"], Value::Null);
+}

@@ -1,0 +1,476 @@
+//! What the steps of machines work with: the vCenters, what was read of them, and what is known of each machine.
+
+use std::{
+    collections::{HashMap, HashSet},
+    future::Future,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use cloudprovider::{Error, ErrorKind, InstanceLookup, NodeIdentity, Result, StartContext, machines::Mark};
+use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
+use uuid::Uuid;
+
+use super::{
+    cached::Cached,
+    groups::{self, Boards, ClusterGroups},
+    open_sites::OpenSites,
+    places::{Catalog, catalog_selection, switches, switches_selection},
+    site::Site,
+    storage::{StoragePolicy, read_policy},
+    template::{self, TemplateFacts},
+    zones::Checked,
+};
+use crate::{
+    instances::{Answer, Rules, Site as NodeSite, View},
+    moref::MoRef,
+    provider_id::format_provider_id,
+    tasks::{TASK, Task},
+    vim::{Call, CallError},
+};
+
+/// How long a step waits for the end of a call that an earlier step of the same machine has left behind.
+const MAX_WAIT_FOR_CALL: Duration = Duration::from_secs(20);
+
+/// How long networks, datastores and templates are known without being read again.
+const FACTS_LAST: Duration = Duration::from_secs(60);
+
+/// How long an answer about the recent tasks is good for. A step asks for a task five seconds after its begin at the earliest, so
+/// the answer is younger than the task.
+const TASKS_LAST: Duration = Duration::from_secs(4);
+
+/// For how long work that has succeeded is of interest.
+const DONE_LASTS: Duration = Duration::from_secs(60);
+
+/// The same for a deletion: the inventory may be away for longer, and the object may stay for a while after it was told that the
+/// machine is gone.
+const DESTROYED_LASTS: Duration = Duration::from_secs(60 * 60);
+
+/// How often what nobody needs any more is looked for among all machines.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
+
+/// What a call does with a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Work {
+    Clone,
+    /// The mark is written on a machine that another program has made.
+    Mark,
+    Upgrade,
+    PowerOn,
+    PowerOff,
+    Detach,
+    Destroy,
+}
+
+impl Work {
+    /// Whether a fault of this type says that the work is done already.
+    pub(crate) fn is_done_by(self, fault: &str) -> bool {
+        match self {
+            Self::Clone | Self::Mark => false,
+            Self::Upgrade => fault == "AlreadyUpgraded",
+            Self::PowerOn | Self::PowerOff => fault == "InvalidPowerState",
+            Self::Detach | Self::Destroy => fault == "ManagedObjectNotFound",
+        }
+    }
+
+    /// For people.
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Self::Clone => "clone",
+            Self::Mark => "taking over",
+            Self::Upgrade => "hardware upgrade",
+            Self::PowerOn => "power-on",
+            Self::PowerOff => "power-off",
+            Self::Detach => "detaching of disks",
+            Self::Destroy => "deletion",
+        }
+    }
+}
+
+/// What this process knows of a machine beside its status. All of it may be lost.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    /// The task that runs, and when it was begun.
+    pub(crate) task: Option<(Work, MoRef, Instant)>,
+    /// The work that has succeeded last. The inventory may show it a moment later.
+    pub(crate) done: Option<(Work, Instant)>,
+    /// When a clone was begun of which it is not known whether it was.
+    pub(crate) uncertain: Option<Instant>,
+    /// The clones that ran when the machine was to be deleted and was not found. One could be its own.
+    /// By vCenter.
+    pub(crate) clones: HashMap<String, HashSet<MoRef>>,
+    /// The task of another program that was waited for.
+    pub(crate) taken_over: Option<String>,
+    /// What the work is done to that was begun last: the machine, or the template of a clone.
+    pub(crate) target: Option<MoRef>,
+    /// The vCenter that the work, or the uncertain clone, is of.
+    site: Option<String>,
+    /// Whether its tags are attached. It is forgotten once the machine is complete.
+    pub(crate) is_tagged: bool,
+}
+
+impl Known {
+    /// Whether nothing would be lost with it.
+    fn is_empty(&self) -> bool {
+        let is_new = |(work, since): (Work, Instant)| {
+            since.elapsed() < if work == Work::Destroy { DESTROYED_LASTS } else { DONE_LASTS }
+        };
+        self.task.is_none()
+            && !self.done.is_some_and(is_new)
+            && self.uncertain.is_none()
+            && self.clones.is_empty()
+            && self.taken_over.is_none()
+            && !self.is_tagged
+    }
+
+    /// What is still of interest of a machine that is gone: that vCenter has destroyed it, so that nobody has to ask again if the next
+    /// step is made before its object has gone too.
+    pub(crate) fn of_gone(&self) -> Self {
+        let done = self.done.filter(|(work, _)| *work == Work::Destroy);
+        Self { done, site: self.site.clone(), ..Self::default() }
+    }
+
+    /// Whether this vCenter has said that it has destroyed the machine, and nothing was begun since.
+    pub(crate) fn is_destroyed_on(&self, site: &str) -> bool {
+        self.has_just_done(Work::Destroy, DESTROYED_LASTS) && self.site.as_deref() == Some(site)
+    }
+
+    /// Whether the task, or the uncertain clone, is of this vCenter, as far as is known.
+    pub(crate) fn is_of(&self, site: &str) -> bool {
+        self.site.as_deref().is_none_or(|name| name == site)
+    }
+
+    /// Whether nothing runs but the writing of the mark, which stops nothing.
+    pub(crate) fn is_marking(&self) -> bool {
+        self.task.as_ref().is_some_and(|(work, ..)| *work == Work::Mark)
+    }
+
+    /// Whether this work has just succeeded, so that the inventory may not show it yet.
+    pub(crate) fn has_just_done(&self, work: Work, within: Duration) -> bool {
+        self.done.is_some_and(|(done, since)| done == work && since.elapsed() < within)
+    }
+}
+
+/// A machine. Its steps, and the calls that they leave behind, come one after the other.
+#[derive(Debug, Default)]
+pub(crate) struct Slot {
+    gate: Arc<tokio::sync::Mutex<()>>,
+    known: Mutex<Known>,
+}
+
+impl Slot {
+    pub(crate) fn known(&self) -> MutexGuard<'_, Known> {
+        lock(&self.known)
+    }
+}
+
+/// Those of all machines that something is known of.
+#[derive(Debug)]
+struct Slots {
+    by_uid: HashMap<Uuid, Arc<Slot>>,
+    /// When it was last looked for what nobody needs any more.
+    swept: Instant,
+}
+
+impl Slots {
+    /// Forgets a machine after its step, unless something would be lost. Now and then, others too: a machine that is gone may have no
+    /// further step.
+    fn forget_unused(&mut self, uid: Uuid) {
+        // Whoever waits for its turn, or still makes a call, has a clone.
+        let is_unused = |slot: &Arc<Slot>| Arc::strong_count(slot) == 1 && slot.known().is_empty();
+        if self.by_uid.get(&uid).is_some_and(is_unused) {
+            self.by_uid.remove(&uid);
+        }
+        if self.swept.elapsed() >= SWEEP_INTERVAL {
+            self.by_uid.retain(|_, slot| !is_unused(slot));
+            self.swept = Instant::now();
+        }
+    }
+}
+
+/// A step that has its machine for itself.
+#[derive(Clone, Debug)]
+pub(crate) struct Turn {
+    pub(crate) uid: Uuid,
+    pub(crate) slot: Arc<Slot>,
+    /// Held by the step and by its calls.
+    _gate: Arc<tokio::sync::OwnedMutexGuard<()>>,
+}
+
+/// All of it.
+#[derive(Debug)]
+pub(crate) struct Fleet {
+    pub(crate) rules: Arc<Rules>,
+    /// The vCenters of the configuration.
+    pub(super) configured: Vec<Arc<Site>>,
+    /// Those with credentials that clusters name.
+    pub(super) open: Arc<OpenSites>,
+    tasks: TaskTracker,
+    slots: Mutex<Slots>,
+    catalogs: Cached<(String, MoRef), Catalog>,
+    templates: Cached<(String, MoRef), TemplateFacts>,
+    /// By vCenter, name and resource pool.
+    policies: Cached<(String, String, MoRef), StoragePolicy>,
+    /// By vCenter.
+    recent_tasks: Cached<String, HashMap<MoRef, Task>>,
+    /// What was found out about zones, by vCenter and what the zone says.
+    pub(super) zones: Cached<(String, String), Checked>,
+    /// The VM groups of clusters.
+    pub(super) boards: Boards,
+}
+
+impl Fleet {
+    /// Nothing runs yet. `tasks` has its tasks.
+    pub(crate) fn new(rules: Arc<Rules>, sites: Vec<Site>, open: Arc<OpenSites>, tasks: TaskTracker) -> Self {
+        Self {
+            rules,
+            configured: sites.into_iter().map(Arc::new).collect(),
+            open,
+            tasks,
+            slots: Mutex::new(Slots { by_uid: HashMap::new(), swept: Instant::now() }),
+            catalogs: Cached::new(FACTS_LAST),
+            templates: Cached::new(FACTS_LAST),
+            policies: Cached::new(FACTS_LAST),
+            recent_tasks: Cached::new(TASKS_LAST),
+            zones: Cached::new(FACTS_LAST),
+            boards: Boards::default(),
+        }
+    }
+
+    /// From now on Secrets can be read.
+    pub(crate) fn read_secrets_from(&self, context: &StartContext) {
+        self.open.start(context);
+    }
+
+    /// The vCenters that may be looked at for the object with this UID: those of the configuration, and the one that it names
+    /// credentials for. What others have opened with their credentials is theirs alone.
+    pub(super) fn sites_of(&self, uid: &str) -> Vec<Arc<Site>> {
+        self.configured.iter().cloned().chain(self.open.used_by(uid)).collect()
+    }
+
+    /// The vCenter that a `server` names. Without one it is the only vCenter of the configuration.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] if the configuration has no such vCenter.
+    pub(crate) fn site(&self, field: &str, server: Option<&str>) -> Result<Arc<Site>> {
+        let known = || {
+            let all: Vec<_> =
+                self.configured.iter().map(|site| site.vcenter.settings.endpoint.authority()).collect();
+            all.join(", ")
+        };
+        let server = server.unwrap_or_default();
+        if self.configured.is_empty() {
+            let words = format!(
+                "{field}: the configuration of the controller has no vCenter; name one, and a Secret for it in spec.identityRef of the \
+                 VSphereCluster"
+            );
+            return Err(Error::new(ErrorKind::InvalidInput, words));
+        }
+        if server.is_empty() {
+            return match &self.configured[..] {
+                [only] => Ok(Arc::clone(only)),
+                _ => {
+                    let words = format!(
+                        "{field}: missing; name one of the configured vCenters, or a Secret in spec.identityRef of the VSphereCluster: {}",
+                        known()
+                    );
+                    Err(Error::new(ErrorKind::InvalidInput, words))
+                }
+            };
+        }
+        self.configured.iter().find(|site| site.is_called(server)).cloned().ok_or_else(|| {
+            let words = format!(
+                "{field}: the configuration of the controller has no vCenter {server:?}; it has {}",
+                known()
+            );
+            Error::new(ErrorKind::NotFound, words)
+        })
+    }
+
+    /// Runs a step of a machine, after the last call of an earlier one has ended. That can be one whose step was given
+    /// up: a call that was sent cannot be taken back.
+    ///
+    /// # Errors
+    /// Those of the step, and [`ErrorKind::Timeout`] if an earlier call does not end.
+    pub(crate) async fn one_step<T, F>(&self, uid: Uuid, step: impl FnOnce(Turn) -> F) -> Result<T>
+    where
+        F: Future<Output = Result<T>>,
+    {
+        let slot = Arc::clone(lock(&self.slots).by_uid.entry(uid).or_default());
+        let gate = Arc::clone(&slot.gate).lock_owned();
+        let Ok(gate) = tokio::time::timeout(MAX_WAIT_FOR_CALL, gate).await else {
+            let words = "an earlier call of this machine to vCenter has not ended yet";
+            return Err(Error::new(ErrorKind::Timeout, words));
+        };
+        let turn = Turn { uid, slot: Arc::clone(&slot), _gate: Arc::new(gate) };
+        let answer = step(turn).await;
+        drop(slot);
+        lock(&self.slots).forget_unused(uid);
+        answer
+    }
+
+    /// Begins work on a machine. The call is made to its end, also if the step is given up, so that its task is known
+    /// to the next step.
+    ///
+    /// # Errors
+    /// The error of the call, and an internal one if the answer names no task.
+    pub(crate) async fn begin(
+        &self,
+        site: &Arc<Site>,
+        turn: &Turn,
+        work: Work,
+        call: Call,
+    ) -> Result<MoRef, CallError> {
+        let (site, turn) = (Arc::clone(site), turn.clone());
+        let method = call.method;
+        let made = self.tasks.spawn(async move {
+            // the whole of it: without its gate, the next step would not wait for this call
+            let turn = turn;
+            let answer = site.call(&call).await.and_then(|answer| {
+                let reason = "the answer has no task".into();
+                answer.moref().ok_or(CallError::Malformed { method, reason })
+            });
+            let mut known = turn.slot.known();
+            known.site = Some(site.vcenter.name().to_owned());
+            match &answer {
+                Ok(task) => {
+                    known.task = Some((work, task.clone(), Instant::now()));
+                    known.target = Some(call.this);
+                    known.done = None;
+                }
+                // Any other fault says that nothing was begun.
+                Err(error) if work == Work::Clone && !matches!(error, CallError::Fault { .. }) => {
+                    known.uncertain = Some(Instant::now());
+                }
+                Err(_) => {}
+            }
+            answer
+        });
+        made.await.unwrap_or_else(|error| {
+            Err(CallError::Malformed { method, reason: format!("the call did not end: {error}").into() })
+        })
+    }
+
+    /// What look-ups of the machine's Node say of it.
+    pub(crate) fn look_up(&self, site: &Site, bios_uuid: Uuid, mark: &Mark) -> Result<InstanceLookup> {
+        let provider_id = Some(format_provider_id(bios_uuid).as_str().to_owned());
+        let node = NodeIdentity { name: mark.name().to_owned(), provider_id, ..NodeIdentity::default() };
+        let (vcenter, families) = (&site.vcenter, &site.families);
+        let site = NodeSite { vcenter, families, state: vcenter.state() };
+        match View::new(vec![site], &self.rules).look_up(&node) {
+            Answer::Settled(lookup) => Ok(lookup),
+            Answer::Starting(error) | Answer::Misnamed(_, error) => Err(error),
+            Answer::Nowhere(_) => Ok(InstanceLookup::Absent),
+        }
+    }
+
+    /// The networks and datastores of a datacenter.
+    ///
+    /// # Errors
+    /// Those of the calls.
+    pub(crate) async fn catalog(&self, site: &Site, datacenter: &MoRef) -> Result<Arc<Catalog>> {
+        let read = async {
+            let mut catalog = Catalog::default();
+            site.read(catalog_selection(datacenter), |updates| catalog.add(updates)).await?;
+            let unread = catalog.switches();
+            if !unread.is_empty() {
+                let mut uuids = HashMap::new();
+                site.read(switches_selection(&unread), |updates| uuids.extend(switches(updates))).await?;
+                catalog.add_switches(&uuids);
+            }
+            Ok(catalog)
+        };
+        self.catalogs.get((site.vcenter.name().to_owned(), datacenter.clone()), read).await
+    }
+
+    /// The devices and snapshots of a template.
+    ///
+    /// # Errors
+    /// Those of the call.
+    pub(crate) async fn template(&self, site: &Site, template: &MoRef) -> Result<Arc<TemplateFacts>> {
+        let key = (site.vcenter.name().to_owned(), template.clone());
+        self.templates.get(key, self.devices(site, template)).await
+    }
+
+    /// What a storage policy allows to machines of a resource pool.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] if there is no such policy; those of the calls.
+    pub(crate) async fn policy(&self, site: &Site, name: &str, pool: &MoRef) -> Result<Arc<StoragePolicy>> {
+        let key = (site.vcenter.name().to_owned(), name.to_owned(), pool.clone());
+        self.policies.get(key, read_policy(site, name, pool)).await
+    }
+
+    /// A task, as vCenter says when it is asked. All machines whose tasks are not told share one answer about the recent tasks.
+    /// `None` if vCenter knows no such task: it has ended long ago, or vCenter was started again.
+    ///
+    /// # Errors
+    /// Those of the calls.
+    pub(crate) async fn task(&self, site: &Site, task: &MoRef) -> Result<Option<Task>> {
+        let recent = self.recent_tasks.get(site.vcenter.name().to_owned(), site.recent_tasks()).await?;
+        match recent.get(task) {
+            Some(task) => Ok(Some(task.clone())),
+            None => site.task(task).await,
+        }
+    }
+
+    /// The devices of a machine, as they are now.
+    ///
+    /// # Errors
+    /// Those of the call.
+    pub(crate) async fn devices(&self, site: &Site, machine: &MoRef) -> Result<TemplateFacts> {
+        let mut facts = None;
+        let take = |updates: &[crate::vim::property_collector::ObjectUpdate<'_>]| {
+            facts = updates.first().map(template::read).or(facts.take());
+        };
+        site.read(template::selection(machine), take).await?;
+        facts.ok_or_else(|| {
+            super::site::unavailable(site, &format!("it does not tell the devices of {}", machine.id()))
+        })
+    }
+
+    /// The groups and rules of a cluster of hosts, as they are now.
+    ///
+    /// # Errors
+    /// Those of the call.
+    pub(crate) async fn cluster_groups(&self, site: &Site, cluster: &MoRef) -> Result<ClusterGroups> {
+        let mut found = None;
+        site.read(groups::selection(cluster), |updates| found = groups::read(updates).or(found.take()))
+            .await?;
+        found.ok_or_else(|| {
+            super::site::unavailable(site, &format!("it does not tell the groups of {}", cluster.id()))
+        })
+    }
+
+    /// Runs something to its end, also if the step that waits for it is given up.
+    ///
+    /// # Errors
+    /// An internal one if it panics.
+    pub(crate) async fn to_its_end<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Result<T> {
+        self.tasks
+            .spawn(work)
+            .await
+            .map_err(|error| Error::new(ErrorKind::Internal, format!("the call did not end: {error}")))
+    }
+
+    /// Forgets what was read of templates, networks and datastores: vCenter refused what was made from it.
+    pub(crate) fn forget_facts(&self) {
+        self.catalogs.clear();
+        self.templates.clear();
+        self.policies.clear();
+    }
+}
+
+/// The task that a status names.
+pub(crate) fn task_of(id: &str) -> MoRef {
+    MoRef::new(TASK, id)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // every change is whole, so what a panic leaves is still right
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

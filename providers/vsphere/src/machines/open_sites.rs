@@ -1,0 +1,381 @@
+//! vCenters with credentials that clusters name: one session for each vCenter and user, while an object uses it.
+//!
+//! Whoever names a user has to prove that the password is right, also where a session of this user is open already. Otherwise a
+//! Secret with a well-known user and any password would open a session of somebody else. The proof is for the password that vCenter
+//! has accepted last: who is to be shut out gets no further once the password is another one.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use cloudprovider::{
+    Error, ErrorKind, InstanceChange, InstanceRef, Result, SecretName, SecretSource, StartContext,
+};
+use tokio::sync::{broadcast, watch};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use super::{
+    identities::{Identities, Identity},
+    removed::Removed,
+    site::Site,
+};
+use crate::{
+    accounts::Accounts,
+    addresses::Family,
+    endpoint::Endpoint,
+    follow,
+    http::HttpClient,
+    login::Credentials,
+    session::{Access, Choices, Session},
+    soap::SoapTransport,
+    vcenter::{Settings, VCenter},
+    vim::CallError,
+};
+
+/// What is needed to open sites.
+#[derive(Debug)]
+pub(crate) struct Outside {
+    /// Where changes are told.
+    pub(crate) instance_changes: broadcast::Sender<InstanceChange>,
+    /// Told that something is known which was not before.
+    pub(crate) status_changes: watch::Sender<u64>,
+    /// The accounts of each server, by its address in lower case.
+    pub(crate) accounts: HashMap<String, Arc<Accounts>>,
+    /// Has the tasks that follow vCenters and Secrets.
+    pub(crate) tasks: TaskTracker,
+    /// Cancelled when the provider ends.
+    pub(crate) stop: CancellationToken,
+}
+
+/// A use of a vCenter.
+#[derive(Debug)]
+pub(crate) struct Use<'a> {
+    /// The UID of the object.
+    pub(crate) uid: &'a str,
+    pub(crate) endpoint: Endpoint,
+    pub(crate) identity: Arc<Identity>,
+}
+
+/// Who uses a site.
+#[derive(Debug, Default)]
+struct Uses {
+    /// The Secrets that the objects name, by their UIDs.
+    named: BTreeMap<String, Arc<Identity>>,
+    /// The Secrets whose password was accepted for this site. The others offer nothing and keep nothing open, once there was one.
+    admitted: BTreeSet<SecretName>,
+    /// Whether there ever was one.
+    was_admitted: bool,
+}
+
+impl Uses {
+    fn is_admitted(&self, identity: &Identity) -> bool {
+        self.admitted.contains(&identity.name)
+    }
+
+    fn admit(&mut self, identity: &Identity) {
+        self.admitted.insert(identity.name.clone());
+        self.was_admitted = true;
+    }
+
+    /// The object with this UID does not use the site any more.
+    fn remove(&mut self, uid: &str) {
+        self.named.remove(uid);
+    }
+
+    /// Whether anybody keeps the site open. The first one does so before its password is known to be right.
+    fn is_used(&self) -> bool {
+        self.named.values().any(|one| !self.was_admitted || self.is_admitted(one))
+    }
+
+    /// The Secrets whose credentials the site logs in with: those that were right before, or all if none was.
+    fn offered(&self) -> BTreeMap<SecretName, Arc<Identity>> {
+        let all = || self.named.values().map(|one| (one.name.clone(), Arc::clone(one)));
+        let admitted: BTreeMap<_, _> = all().filter(|(_, one)| self.is_admitted(one)).collect();
+        if admitted.is_empty() { all().collect() } else { admitted }
+    }
+}
+
+/// A vCenter that is followed with credentials of clusters.
+#[derive(Debug)]
+struct OpenSite {
+    site: Arc<Site>,
+    /// In lower case.
+    user: String,
+    uses: Arc<Mutex<Uses>>,
+    /// Cancelled when nobody uses it.
+    stop: CancellationToken,
+}
+
+/// All of them.
+#[derive(Debug)]
+pub(crate) struct OpenSites {
+    outside: Outside,
+    started: OnceLock<(Arc<dyn SecretSource>, String)>,
+    identities: Identities,
+    sites: Mutex<Vec<Arc<OpenSite>>>,
+    accounts: Mutex<HashMap<String, Arc<Accounts>>>,
+    numbers: AtomicU64,
+}
+
+impl OpenSites {
+    pub(crate) fn new(outside: Outside) -> Self {
+        let accounts = Mutex::new(outside.accounts.clone());
+        Self {
+            outside,
+            started: OnceLock::new(),
+            identities: Identities::default(),
+            sites: Mutex::default(),
+            accounts,
+            numbers: AtomicU64::new(1),
+        }
+    }
+
+    /// From now on Secrets can be read.
+    pub(crate) fn start(&self, context: &StartContext) {
+        // The provider is started once.
+        let _ = self.started.set((Arc::clone(&context.secrets), context.namespace.clone()));
+    }
+
+    /// The namespace of the daemon.
+    pub(crate) fn own_namespace(&self) -> &str {
+        self.started.get().map_or("", |(_, namespace)| namespace)
+    }
+
+    /// The sites that the object with this UID uses, with a password that was right.
+    pub(crate) fn used_by(&self, uid: &str) -> Vec<Arc<Site>> {
+        let sites = lock(&self.sites);
+        let is_used = |uses: &Uses| uses.named.get(uid).is_some_and(|one| uses.is_admitted(one));
+        let used = sites.iter().filter(|open| is_used(&lock(&open.uses)));
+        used.map(|open| Arc::clone(&open.site)).collect()
+    }
+
+    /// A number for a site, which no other one has.
+    pub(crate) fn number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The Secret with this name, used by the object with this UID, which is woken when it changes.
+    pub(crate) fn identity(self: &Arc<Self>, name: &SecretName, uid: &str) -> Arc<Identity> {
+        let (identity, is_new) = self.identities.used(name, uid);
+        if is_new && let Some((source, _)) = self.started.get() {
+            let versions = source.follow(name);
+            let (all, followed) = (Arc::clone(self), Arc::clone(&identity));
+            let stop = self.outside.stop.clone();
+            self.outside.tasks.spawn(async move {
+                let following = followed.follow(versions, || all.changed(&followed));
+                stop.run_until_cancelled(following).await;
+            });
+        }
+        identity
+    }
+
+    /// An object uses nothing of this any more. A session that nobody uses is ended.
+    pub(crate) fn release(&self, uid: &str) {
+        self.identities.release(uid);
+        self.close_unused(|_, uses| uses.remove(uid));
+    }
+
+    /// The site for a use: one of the configuration with the same user, or one that is open, or a new one.
+    ///
+    /// # Errors
+    /// Why the Secret has no credentials; those of vCenter about them; and why nothing can be said about the vCenter.
+    pub(crate) async fn site(self: &Arc<Self>, configured: &[Arc<Site>], of: Use<'_>) -> Result<Arc<Site>> {
+        let credentials = of.identity.credentials()?;
+        let own = configured.iter().find(|site| is_of(site, &of.endpoint, &credentials.user));
+        if let Some(site) = own {
+            self.close_unused(|_, uses| uses.remove(of.uid));
+            self.prove(site, credentials).await?;
+            return Ok(Arc::clone(site));
+        }
+        let open = self.open(configured, &of, &credentials);
+        let outcome = self.prove(&open.site, credentials).await;
+        match &outcome {
+            Ok(()) => {
+                lock(&open.uses).admit(&of.identity);
+                if open.site.check_live().is_err() {
+                    open.site.vcenter.reconnect.notify_one();
+                }
+            }
+            // the session is one of others
+            Err(error) if error.kind() == ErrorKind::Unauthenticated && open.site.check_live().is_ok() => {
+                self.close_unused(|one, uses| {
+                    if one.site.number == open.site.number {
+                        uses.admitted.remove(&of.identity.name);
+                    }
+                });
+            }
+            Err(_) => {}
+        }
+        outcome.map(|()| Arc::clone(&open.site))
+    }
+
+    fn open(
+        self: &Arc<Self>,
+        configured: &[Arc<Site>],
+        of: &Use<'_>,
+        credentials: &Credentials,
+    ) -> Arc<OpenSite> {
+        let user = credentials.user.to_lowercase();
+        let is_it = |open: &OpenSite| open.user == user && open.site.vcenter.settings.endpoint == of.endpoint;
+        let open = {
+            let mut sites = lock(&self.sites);
+            let found = sites.iter().find(|open| is_it(open)).cloned();
+            let open = found.unwrap_or_else(|| {
+                let open = Arc::new(self.begin(configured, of, credentials, user.clone()));
+                sites.push(Arc::clone(&open));
+                open
+            });
+            lock(&open.uses).named.insert(of.uid.to_owned(), Arc::clone(&of.identity));
+            open
+        };
+        self.close_unused(|one, uses| {
+            if one.site.number != open.site.number {
+                uses.remove(of.uid);
+            }
+        });
+        open
+    }
+
+    /// Begins to follow a vCenter.
+    fn begin(
+        &self,
+        configured: &[Arc<Site>],
+        of: &Use<'_>,
+        credentials: &Credentials,
+        user: String,
+    ) -> OpenSite {
+        let authority = of.endpoint.authority();
+        let like = configured.iter().find(|site| site.vcenter.settings.endpoint.authority() == authority);
+        let uses = Arc::<Mutex<Uses>>::default();
+        let access = {
+            let (uses, user) = (Arc::clone(&uses), user.clone());
+            Arc::new(move || choices(lock(&uses).offered(), &user))
+        };
+        let settings = Settings {
+            name: format!("{authority} as {}", credentials.user),
+            endpoint: of.endpoint.clone(),
+            datacenters: Vec::new(),
+            access,
+            asks_who_it_is: false,
+            tag_refresh: None,
+        };
+        let Outside { instance_changes, status_changes, tasks, stop, .. } = &self.outside;
+        let mut vcenter = VCenter::new(settings, instance_changes.clone(), status_changes.clone());
+        vcenter.accounts = Arc::clone(lock(&self.accounts).entry(authority.to_lowercase()).or_default());
+        let (vcenter, stop) = (Arc::new(vcenter), stop.child_token());
+        tasks.spawn(follow::run(Arc::clone(&vcenter), stop.clone()));
+        let families = like.map_or_else(|| vec![Family::Ipv4], |site| site.families.clone());
+        let (number, removed) = (self.number(), Removed::default());
+        let site = Arc::new(Site { vcenter, families, stop: stop.clone(), number, removed });
+        OpenSite { site, user, uses, stop }
+    }
+
+    /// Makes sure that a password is the one that vCenter accepts now.
+    async fn prove(&self, site: &Site, credentials: Credentials) -> Result<()> {
+        let account = site.vcenter.accounts.of(&credentials.user);
+        if account.logins().await.has_accepted(&credentials) {
+            return Ok(());
+        }
+        match site.check_live() {
+            // Its own login may be under way.
+            Err(error) if error.kind() != ErrorKind::Unauthenticated => Err(error),
+            // Those that were refused may be others.
+            _ => self.try_login(site, credentials).await.map_err(|error| site.vcenter.error_of(&error)),
+        }
+    }
+
+    /// Opens a session with these credentials and ends it, also if the step is given up meanwhile.
+    async fn try_login(&self, site: &Site, credentials: Credentials) -> std::result::Result<(), CallError> {
+        let (endpoint, accounts) =
+            (site.vcenter.settings.endpoint.clone(), Arc::clone(&site.vcenter.accounts));
+        let trial = self.outside.tasks.spawn(async move {
+            let http = HttpClient::new(&endpoint)
+                .map_err(|reason| CallError::Unreachable { method: "connect", reason: reason.into() })?;
+            let access = Arc::new(move || Ok(Choices::from(credentials.clone())));
+            let session = Session::new(Arc::new(SoapTransport::new(http)), access, accounts, false);
+            let outcome = session.open(0).await.map(drop);
+            session.close().await;
+            outcome
+        });
+        trial.await.unwrap_or_else(|error| {
+            let reason = format!("the login did not end: {error}").into();
+            Err(CallError::Malformed { method: "Login", reason })
+        })
+    }
+
+    /// A Secret says something else now, or for the first time.
+    fn changed(&self, identity: &Arc<Identity>) {
+        let user = identity.credentials().ok().map(|credentials| credentials.user.to_lowercase());
+        self.close_unused(|open, uses| {
+            let is_its_own = uses.named.values().any(|one| one.name == identity.name);
+            if is_its_own && user.as_ref() != Some(&open.user) {
+                uses.named.retain(|_, one| one.name != identity.name);
+                uses.admitted.remove(&identity.name);
+            } else if is_its_own {
+                open.site.vcenter.reconnect.notify_one();
+            }
+        });
+        let one = |uid: String| InstanceRef { machine: Some(uid), ..InstanceRef::default() };
+        let users: Vec<_> = self.identities.users_of(identity).into_iter().map(one).collect();
+        if !users.is_empty() {
+            // there are no listeners before the controllers start
+            let _ = self.outside.instance_changes.send(InstanceChange::Changed(users));
+        }
+    }
+
+    /// Changes the uses of each site, and closes those without any.
+    fn close_unused(&self, change: impl Fn(&OpenSite, &mut Uses)) {
+        lock(&self.sites).retain(|open| {
+            let mut uses = lock(&open.uses);
+            change(open, &mut uses);
+            let is_used = uses.is_used();
+            if !is_used {
+                open.stop.cancel();
+            }
+            is_used
+        });
+    }
+}
+
+/// Whether a site of the configuration is this vCenter with this user, and shows all of it.
+fn is_of(site: &Site, endpoint: &Endpoint, user: &str) -> bool {
+    let settings = &site.vcenter.settings;
+    let is_user = |choices: Choices| match &choices.accesses[..] {
+        [(Access::Password(credentials), _)] => credentials.user.to_lowercase() == user.to_lowercase(),
+        _ => false,
+    };
+    settings.endpoint == *endpoint
+        && settings.datacenters.is_empty()
+        && (settings.access)().is_ok_and(is_user)
+}
+
+/// The credentials of these Secrets for a user. Their errors name none: they are told to all who use the site.
+fn choices(offered: BTreeMap<SecretName, Arc<Identity>>, user: &str) -> std::result::Result<Choices, String> {
+    let mut accesses: Vec<(Access, Box<str>)> = Vec::new();
+    for identity in offered.into_values() {
+        if let Ok(credentials) = identity.credentials()
+            && credentials.user.to_lowercase() == user
+        {
+            accesses.push((Access::Password(credentials), "a Secret that a cluster names".into()));
+        }
+    }
+    if accesses.is_empty() {
+        return Err("no Secret has credentials for it any more".to_owned());
+    }
+    Ok(Choices { accesses, trouble: None })
+}
+
+/// The error about an object that names credentials and no vCenter.
+pub(crate) fn no_server(field: &str) -> Error {
+    let words = format!("{field}: missing; it names the vCenter that spec.identityRef has credentials for");
+    Error::new(ErrorKind::InvalidInput, words)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // every change is whole, so what a panic leaves is still right
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

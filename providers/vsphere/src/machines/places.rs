@@ -1,0 +1,9 @@
+//! Where a machine goes: what the words of a spec mean in the inventory. Pure.
+
+mod catalog;
+mod finder;
+
+pub(crate) use self::{
+    catalog::{Catalog, catalog_selection, switches, switches_selection},
+    finder::Finder,
+};

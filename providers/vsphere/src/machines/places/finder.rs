@@ -1,0 +1,281 @@
+//! Finds objects of the inventory by the words that people use for them.
+//!
+//! A word is a name (`k8s`), a path from the datacenter (`DC0_C0/Resources`), a whole path
+//! (`/DC0/host/DC0_C0/Resources`), or a managed object ID (`resgroup-8`). Names and paths may have `*` and `?`, as
+//! in the tools of vSphere. Exactly one object must match.
+
+use cloudprovider::{Error, ErrorKind, Result, uuids::parse_uuid};
+
+use crate::{inventory::Inventory, moref::MoRef, vm::VirtualMachine};
+
+/// How many objects an error lists.
+const MAX_LISTED: usize = 5;
+
+/// Finds objects in one inventory.
+#[derive(Clone, Copy)]
+pub(crate) struct Finder<'a> {
+    inventory: &'a Inventory,
+    /// Only these datacenters are used; all if empty.
+    datacenters: &'a [MoRef],
+    /// What the names of fields begin with, for errors.
+    prefix: &'a str,
+}
+
+impl<'a> Finder<'a> {
+    /// A finder in an inventory of which only these datacenters are used, or all.
+    pub(crate) fn new(inventory: &'a Inventory, datacenters: &'a [MoRef]) -> Self {
+        Self { inventory, datacenters, prefix: "spec." }
+    }
+
+    /// The same for words that are in other fields than those of a machine, whose names begin with `prefix`.
+    #[must_use]
+    pub(crate) fn for_fields(self, prefix: &'a str) -> Self {
+        Self { prefix, ..self }
+    }
+
+    fn field(self, name: &str) -> String {
+        format!("{}{name}", self.prefix)
+    }
+
+    /// The datacenter that `spec.datacenter` means. Without a word, or with `*`, it is the only one.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] or [`ErrorKind::Ambiguous`], with the name of the field.
+    pub(crate) fn datacenter(self, word: Option<&str>) -> Result<MoRef> {
+        let all = self.inventory.entities().filter(|entity| entity.kind() == "Datacenter");
+        let all = all.filter(|entity| self.datacenters.is_empty() || self.datacenters.contains(entity));
+        let all: Vec<_> = all.map(|entity| (self.path(entity).join("/"), entity.clone())).collect();
+        let word = word.unwrap_or_default();
+        if word.is_empty() || word == "*" {
+            return one(&self.field("datacenter"), "*", all);
+        }
+        let wanted = word.trim_matches('/');
+        let is_meant = |(path, entity): &(String, MoRef)| {
+            entity.id() == word
+                || word.strip_prefix("Datacenter:") == Some(entity.id())
+                || glob(wanted, path)
+                || (!wanted.contains('/') && path.rsplit('/').next().is_some_and(|name| glob(wanted, name)))
+        };
+        one(&self.field("datacenter"), word, all.into_iter().filter(is_meant).collect())
+    }
+
+    /// The folder that `spec.folder` means. Without a word it is the one for all machines of the datacenter.
+    ///
+    /// # Errors
+    /// As [`datacenter`](Self::datacenter).
+    pub(crate) fn folder(self, datacenter: &MoRef, word: Option<&str>) -> Result<MoRef> {
+        let found = self.below(datacenter, "vm", |entity| entity.kind() == "Folder");
+        let word = word.unwrap_or_default();
+        if word.is_empty() {
+            // the folder for all machines has no path below itself
+            return one(
+                &self.field("folder"),
+                "",
+                found.into_iter().filter(|(path, _)| path.ends_with("/vm")).collect(),
+            );
+        }
+        self.choose("folder", word, datacenter, "vm", found)
+    }
+
+    /// The resource pool that `spec.resourcePool` means. Without a word it is that of the only cluster or host.
+    ///
+    /// # Errors
+    /// As [`datacenter`](Self::datacenter).
+    pub(crate) fn resource_pool(self, datacenter: &MoRef, word: Option<&str>) -> Result<MoRef> {
+        let found = self.below(datacenter, "host", |entity| entity.kind() == "ResourcePool");
+        let word = word.unwrap_or_default();
+        if word.is_empty() {
+            let is_root = |(_, pool): &(String, MoRef)| {
+                self.inventory.parents().get(pool).is_some_and(|parent| parent.kind() != "ResourcePool")
+            };
+            return one(&self.field("resourcePool"), "", found.into_iter().filter(is_root).collect());
+        }
+        self.choose("resourcePool", word, datacenter, "host", found)
+    }
+
+    /// The cluster of hosts that `computeCluster` means.
+    ///
+    /// # Errors
+    /// As [`datacenter`](Self::datacenter).
+    pub(crate) fn compute_cluster(self, datacenter: &MoRef, word: &str) -> Result<MoRef> {
+        let found = self.below(datacenter, "host", |entity| entity.kind() == "ClusterComputeResource");
+        self.choose("computeCluster", word, datacenter, "host", found)
+    }
+
+    /// The path to the resource pool of a cluster of hosts that has all others of it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`].
+    pub(crate) fn root_pool(self, cluster: &MoRef) -> Result<String> {
+        let parents = self.inventory.parents();
+        let is_root = |pool: &&MoRef| pool.kind() == "ResourcePool" && parents.get(pool) == Some(cluster);
+        let pool = self.inventory.entities().find(is_root);
+        let pool = pool.ok_or_else(|| nothing(&self.field("computeCluster"), cluster.id()))?;
+        Ok(format!("/{}", self.path(pool).join("/")))
+    }
+
+    /// Whether an object is below another one.
+    pub(crate) fn is_below(self, object: &MoRef, above: &MoRef) -> bool {
+        self.inventory.path_up(object).contains(above)
+    }
+
+    /// The machine or template that `spec.template` means. It may also be an instance UUID.
+    ///
+    /// # Errors
+    /// As [`datacenter`](Self::datacenter).
+    pub(crate) fn template(self, datacenter: &MoRef, word: &str) -> Result<&'a VirtualMachine> {
+        let uuid = parse_uuid(word);
+        let here = |vm: &&'a VirtualMachine| match self.inventory.datacenter_of(vm) {
+            Some(at) => at == *datacenter,
+            None => true,
+        };
+        let machines = || self.inventory.machines().filter(here);
+        let (wanted, is_path) = (word.trim_start_matches('/'), word.contains('/'));
+        let is_meant = |vm: &&'a VirtualMachine| match uuid {
+            Some(uuid) => vm.instance_uuid == Some(uuid),
+            None if is_path => {
+                let path = self.machine_path(vm);
+                let place = format!("{}/vm/", self.path(datacenter).join("/"));
+                let short = path.strip_prefix(&place);
+                glob(wanted, &path)
+                    || (!word.starts_with('/') && short.is_some_and(|short| glob(wanted, short)))
+            }
+            None => glob(word, &vm.name) || vm.moref.id() == word,
+        };
+        let found: Vec<_> = machines().filter(is_meant).collect();
+        let templates: Vec<_> = found.iter().filter(|vm| vm.is_template).copied().collect();
+        // a template is meant rather than a machine of the same name
+        let found = if templates.is_empty() { found } else { templates };
+        let found = found.into_iter().map(|vm| (self.machine_path(vm), vm)).collect();
+        one(&self.field("template"), word, found)
+    }
+
+    fn machine_path(self, vm: &VirtualMachine) -> String {
+        let mut path = vm.folder.as_ref().map(|folder| self.path(folder)).unwrap_or_default();
+        path.push(vm.name.to_string());
+        path.join("/")
+    }
+
+    /// The names from the root to an object, without that of the root.
+    fn path(self, entity: &MoRef) -> Vec<String> {
+        let up = self.inventory.path_up(entity);
+        let down = up[..up.len().saturating_sub(1)].iter().rev();
+        down.map(|one| self.inventory.name_of(one).unwrap_or("?").to_owned()).collect()
+    }
+
+    /// The whole paths of the objects below the folder `root` of the datacenter, itself included.
+    fn below(self, datacenter: &MoRef, root: &str, is_kind: impl Fn(&MoRef) -> bool) -> Vec<(String, MoRef)> {
+        let place = format!("{}/{root}", self.path(datacenter).join("/"));
+        let mut found: Vec<_> = self
+            .inventory
+            .entities()
+            .filter(|entity| is_kind(entity) && self.inventory.path_up(entity).contains(datacenter))
+            .map(|entity| (self.path(entity).join("/"), entity.clone()))
+            .filter(|(path, _)| *path == place || path.starts_with(&format!("{place}/")))
+            .collect();
+        found.sort();
+        found
+    }
+
+    fn choose(
+        self,
+        field: &str,
+        word: &str,
+        datacenter: &MoRef,
+        root: &str,
+        all: Vec<(String, MoRef)>,
+    ) -> Result<MoRef> {
+        let place = format!("{}/{root}/", self.path(datacenter).join("/"));
+        let wanted = word.trim_matches('/');
+        let is_meant = |(path, entity): &(String, MoRef)| {
+            if entity.id() == word || glob(wanted, path) {
+                return true;
+            }
+            if word.starts_with('/') {
+                return false;
+            }
+            let short = path.strip_prefix(&place).unwrap_or(path);
+            glob(wanted, short)
+                || (!wanted.contains('/') && path.rsplit('/').next().is_some_and(|name| glob(wanted, name)))
+        };
+        one(&self.field(field), word, all.into_iter().filter(is_meant).collect())
+    }
+}
+
+/// The only one of these.
+fn one<T>(field: &str, word: &str, mut found: Vec<(String, T)>) -> Result<T> {
+    let listed = |found: &[(String, T)]| {
+        let more = if found.len() > MAX_LISTED { ", ..." } else { "" };
+        let names: Vec<_> = found.iter().take(MAX_LISTED).map(|(path, _)| format!("/{path}")).collect();
+        format!("{}{more}", names.join(", "))
+    };
+    match (found.len(), word) {
+        (1, _) => found.pop().map(|(_, found)| found).ok_or_else(|| nothing(field, word)),
+        (0, _) => Err(nothing(field, word)),
+        (_, "" | "*") => {
+            let words = format!("{field}: there are several, so one must be named: {}", listed(&found));
+            Err(Error::new(ErrorKind::InvalidInput, words))
+        }
+        _ => {
+            let words = format!("{field}: {word:?} means several: {}", listed(&found));
+            Err(Error::new(ErrorKind::InvalidInput, words))
+        }
+    }
+}
+
+fn nothing(field: &str, word: &str) -> Error {
+    let words = match word {
+        "" | "*" => format!("{field}: there is none in vCenter"),
+        word => format!("{field}: there is no {word:?} in vCenter"),
+    };
+    Error::new(ErrorKind::NotFound, words)
+}
+
+/// Whether a text matches a pattern with `*` and `?`, neither of which matches a slash.
+fn glob(pattern: &str, text: &str) -> bool {
+    let mut patterns = pattern.split('/');
+    let mut texts = text.split('/');
+    loop {
+        match (patterns.next(), texts.next()) {
+            (None, None) => return true,
+            (Some(pattern), Some(text)) => {
+                let (pattern, text): (Vec<char>, Vec<char>) =
+                    (pattern.chars().collect(), text.chars().collect());
+                if !glob_part(&pattern, &text) {
+                    return false;
+                }
+            }
+            _ => return false,
+        }
+    }
+}
+
+fn glob_part(pattern: &[char], text: &[char]) -> bool {
+    let (mut at, mut from) = (0, 0);
+    // where to go on after the last star matched one character more
+    let mut star: Option<(usize, usize)> = None;
+    while from < text.len() {
+        match pattern.get(at) {
+            Some('*') => {
+                star = Some((at, from));
+                at += 1;
+            }
+            Some(&one) if one == '?' || one == text[from] => {
+                at += 1;
+                from += 1;
+            }
+            _ => match star {
+                Some((place, matched)) => {
+                    star = Some((place, matched + 1));
+                    at = place + 1;
+                    from = matched + 1;
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[at..].iter().all(|one| *one == '*')
+}
+
+#[cfg(test)]
+mod tests;

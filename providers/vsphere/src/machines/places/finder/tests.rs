@@ -1,0 +1,183 @@
+use super::*;
+use crate::{
+    testing::scripted::{reference, text},
+    vim::{
+        element::Element,
+        property_collector::{ObjectUpdate, UpdateKind},
+    },
+};
+
+type Object = (&'static str, &'static str, &'static str, Option<(&'static str, &'static str)>);
+
+const OBJECTS: [Object; 15] = [
+    ("Folder", "group-d1", "Datacenters", None),
+    ("Datacenter", "dc-1", "DC0", Some(("Folder", "group-d1"))),
+    ("Folder", "group-v1", "vm", Some(("Datacenter", "dc-1"))),
+    ("Folder", "group-h1", "host", Some(("Datacenter", "dc-1"))),
+    ("Folder", "group-v2", "k8s", Some(("Folder", "group-v1"))),
+    ("Folder", "group-v3", "prod", Some(("Folder", "group-v2"))),
+    ("ClusterComputeResource", "domain-1", "C0", Some(("Folder", "group-h1"))),
+    ("ResourcePool", "resgroup-1", "Resources", Some(("ClusterComputeResource", "domain-1"))),
+    ("ResourcePool", "resgroup-2", "small", Some(("ResourcePool", "resgroup-1"))),
+    ("VirtualMachine", "vm-1", "ubuntu", Some(("Folder", "group-v2"))),
+    ("VirtualMachine", "vm-2", "ubuntu", Some(("Folder", "group-v1"))),
+    ("VirtualMachine", "vm-3", "flatcar", Some(("Folder", "group-v3"))),
+    ("Datacenter", "dc-2", "DC1", Some(("Folder", "group-d1"))),
+    ("Folder", "group-v9", "vm", Some(("Datacenter", "dc-2"))),
+    ("Folder", "group-h9", "host", Some(("Datacenter", "dc-2"))),
+];
+
+fn inventory(objects: &[Object]) -> Inventory {
+    let mut inventory = Inventory::default();
+    for (kind, id, name, parent) in objects {
+        let mut values = vec![("name", text("val", name))];
+        values.extend(parent.map(|(kind, id)| ("parent", reference("val", &MoRef::new(kind, id)))));
+        if *kind == "VirtualMachine" && *id == "vm-1" {
+            values.push(("config.template", text("val", "true")));
+            values.push(("config.instanceUuid", text("val", "50110000-0000-4000-8000-000000000001")));
+        }
+        let properties = values.iter().map(|(path, value): &(&str, Element)| (*path, Some(value))).collect();
+        let object = MoRef::new(kind, id);
+        inventory.apply(&[ObjectUpdate { object, kind: UpdateKind::Enter, properties }]);
+    }
+    inventory
+}
+
+fn words<T>(found: Result<T>, id: impl Fn(T) -> String) -> String {
+    found.map_or_else(|error| error.to_string(), id)
+}
+
+#[test]
+fn datacenters() {
+    let both = inventory(&OBJECTS);
+    let dc1 = [MoRef::new("Datacenter", "dc-1")];
+    let find = |datacenters: &[MoRef], word| {
+        words(Finder::new(&both, datacenters).datacenter(word), |found| found.id().to_owned())
+    };
+    for (word, expected) in [
+        (Some("DC0"), "dc-1"),
+        (Some("/DC1"), "dc-2"),
+        (Some("dc-1"), "dc-1"),
+        (Some("Datacenter:dc-2"), "dc-2"),
+        (Some("*0"), "dc-1"),
+        (Some("DC7"), "spec.datacenter: there is no \"DC7\" in vCenter"),
+    ] {
+        assert_eq!(find(&[], word), expected, "{word:?}");
+    }
+    assert!(find(&[], None).starts_with("spec.datacenter: there are several, so one must be named: /DC"));
+    assert_eq!(find(&dc1, Some("*")), "dc-1");
+    assert_eq!(find(&dc1, Some("DC1")), "spec.datacenter: there is no \"DC1\" in vCenter");
+}
+
+#[test]
+fn folders_and_pools() {
+    let all = inventory(&OBJECTS);
+    let (finder, dc) = (Finder::new(&all, &[]), MoRef::new("Datacenter", "dc-1"));
+    let folder = |word| words(finder.folder(&dc, word), |found| found.id().to_owned());
+    for (word, expected) in [
+        (None, "group-v1"),
+        (Some("k8s"), "group-v2"),
+        (Some("k8s/prod"), "group-v3"),
+        (Some("prod"), "group-v3"),
+        (Some("/DC0/vm/k8s"), "group-v2"),
+        (Some("group-v3"), "group-v3"),
+        (Some("vm"), "group-v1"),
+        (Some("/k8s"), "spec.folder: there is no \"/k8s\" in vCenter"),
+        (Some("test"), "spec.folder: there is no \"test\" in vCenter"),
+    ] {
+        assert_eq!(folder(word), expected, "{word:?}");
+    }
+    let pool = |word| words(finder.resource_pool(&dc, word), |found| found.id().to_owned());
+    for (word, expected) in [
+        (None, "resgroup-1"),
+        (Some("*/Resources"), "resgroup-1"),
+        (Some("C0/Resources/small"), "resgroup-2"),
+        (Some("small"), "resgroup-2"),
+        (Some("/DC0/host/C0/Resources"), "resgroup-1"),
+        (Some("resgroup-2"), "resgroup-2"),
+        (Some("C1/Resources"), "spec.resourcePool: there is no \"C1/Resources\" in vCenter"),
+    ] {
+        assert_eq!(pool(word), expected, "{word:?}");
+    }
+    let empty = MoRef::new("Datacenter", "dc-2");
+    let error = words(finder.resource_pool(&empty, None), |found| found.id().to_owned());
+    assert_eq!(error, "spec.resourcePool: there is none in vCenter");
+}
+
+#[test]
+fn several_of_a_name_are_listed() {
+    let mut objects = OBJECTS.to_vec();
+    objects.push(("ClusterComputeResource", "domain-2", "C1", Some(("Folder", "group-h1"))));
+    objects.push(("ResourcePool", "resgroup-7", "Resources", Some(("ClusterComputeResource", "domain-2"))));
+    let all = inventory(&objects);
+    let (finder, dc) = (Finder::new(&all, &[]), MoRef::new("Datacenter", "dc-1"));
+    let pool = |word| words(finder.resource_pool(&dc, word), |found| found.id().to_owned());
+    assert_eq!(
+        pool(Some("Resources")),
+        "spec.resourcePool: \"Resources\" means several: /DC0/host/C0/Resources, /DC0/host/C1/Resources"
+    );
+    assert!(
+        pool(None).starts_with("spec.resourcePool: there are several, so one must be named: /DC0/host/C0")
+    );
+}
+
+#[test]
+fn templates() {
+    let all = inventory(&OBJECTS);
+    let (finder, dc) = (Finder::new(&all, &[]), MoRef::new("Datacenter", "dc-1"));
+    let template = |word| words(finder.template(&dc, word), |found| found.moref.id().to_owned());
+    for (word, expected) in [
+        // the template rather than the machine of the same name
+        ("ubuntu", "vm-1"),
+        ("/DC0/vm/ubuntu", "vm-2"),
+        ("k8s/ubuntu", "vm-1"),
+        ("vm-3", "vm-3"),
+        ("50110000-0000-4000-8000-000000000001", "vm-1"),
+        ("flat*", "vm-3"),
+        ("debian", "spec.template: there is no \"debian\" in vCenter"),
+    ] {
+        assert_eq!(template(word), expected, "{word:?}");
+    }
+}
+
+#[test]
+fn patterns() {
+    for (pattern, text, is_match) in [
+        ("*", "abc", true),
+        ("a*c", "abbc", true),
+        ("a?c", "abc", true),
+        ("a*", "ab/c", false),
+        ("*/c", "ab/c", true),
+        ("", "", true),
+        ("a", "A", false),
+        ("*b*d", "abcd", true),
+        ("*b*d", "abce", false),
+    ] {
+        assert_eq!(glob(pattern, text), is_match, "{pattern:?} {text:?}");
+    }
+}
+
+#[test]
+fn clusters_of_hosts_and_their_pools() {
+    let all = inventory(&OBJECTS);
+    let (finder, dc) = (Finder::new(&all, &[]).for_fields("topology."), MoRef::new("Datacenter", "dc-1"));
+    let cluster = |word| words(finder.compute_cluster(&dc, word), |found| found.id().to_owned());
+    for (word, expected) in [
+        ("C0", "domain-1"),
+        ("/DC0/host/C0", "domain-1"),
+        ("domain-1", "domain-1"),
+        ("C1", "topology.computeCluster: there is no \"C1\" in vCenter"),
+    ] {
+        assert_eq!(cluster(word), expected, "{word:?}");
+    }
+    let cluster = MoRef::new("ClusterComputeResource", "domain-1");
+    let root = finder.root_pool(&cluster).expect("a pool");
+    assert_eq!(root, "/DC0/host/C0/Resources");
+    assert_eq!(finder.resource_pool(&dc, Some(&root)).ok(), Some(MoRef::new("ResourcePool", "resgroup-1")));
+    let pool = MoRef::new("ResourcePool", "resgroup-2");
+    assert!(finder.is_below(&pool, &cluster) && !finder.is_below(&cluster, &pool));
+    assert_eq!(
+        words(finder.folder(&dc, Some("none")), |found| found.id().to_owned()),
+        "topology.folder: there is no \"none\" in vCenter"
+    );
+}

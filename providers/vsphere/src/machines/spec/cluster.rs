@@ -1,0 +1,64 @@
+//! What a user says about a cluster.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::LabelSelector;
+
+/// The spec of a `VSphereCluster`, without `controlPlaneEndpoint`, which is the controller's.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct VSphereClusterSpec {
+    /// The vCenter: a DNS name or an address, with a port if it is not 443.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) server: Option<String>,
+    /// The fingerprint of the vCenter's certificate, SHA-1 or SHA-256, in hexadecimal with colons.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) thumbprint: Option<String>,
+    /// Whose credentials are used. Default: those of the controller.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) identity_ref: Option<VSphereIdentityReference>,
+    /// The cluster modules of vCenter that keep machines on different hosts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) cluster_modules: Vec<ClusterModule>,
+    /// Whether no cluster modules are made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) disable_cluster_module: Option<bool>,
+    /// Which `VSphereDeploymentZones` are failure domains of the cluster, by their labels. `{}` selects all.
+    /// Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) failure_domain_selector: Option<LabelSelector>,
+}
+
+/// An object with credentials for a vCenter.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct VSphereIdentityReference {
+    /// What it is.
+    pub(crate) kind: IdentityKind,
+    /// Its name.
+    #[schemars(length(min = 1))]
+    pub(crate) name: String,
+}
+
+/// What credentials come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub(crate) enum IdentityKind {
+    /// An object for all namespaces that it allows.
+    VSphereClusterIdentity,
+    /// A Secret in the namespace of the cluster, with the keys `username` and `password`.
+    Secret,
+}
+
+/// A cluster module of vCenter.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ClusterModule {
+    /// Whether the machines are those of the control plane.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) control_plane: Option<bool>,
+    /// The name of the object that owns the machines, such as a `MachineDeployment`.
+    pub(crate) target_object_name: String,
+    /// The module's ID.
+    #[serde(rename = "moduleUUID")]
+    pub(crate) module_uuid: String,
+}

@@ -1,0 +1,344 @@
+//! The steps of machines and clusters.
+//!
+//! ```text
+//!  a task runs? ── wait for its end
+//!  find the machine by its instance UUID ─┬─ it is there: upgrade, power on, wait for its addresses     (present)
+//!                                         ├─ it was there, and vCenter denies it: lost
+//!                                         └─ ask vCenter once more, then clone                          (create)
+//! ```
+//!
+//! The instance UUID is the UID of the mark. It and the whole mark are in the call that makes a machine, so whatever
+//! happens in between, the machine is found again.
+
+mod claims;
+mod cluster;
+mod companion;
+mod create;
+mod delete;
+mod failure_domains;
+mod last_seen;
+mod login;
+mod outstanding;
+mod present;
+mod request;
+mod take_over;
+mod vm_group;
+mod zone_status;
+
+use std::{sync::Arc, time::Duration};
+
+use cloudprovider::{
+    Error, ErrorKind, Machines, Result, async_trait,
+    machines::{
+        Capacity, ClusterReport, ClusterRequest, Condition, ConditionStatus, Deletion, Kinds, LookRequest,
+        MachineReport, Mark, NodeInfo, Record, Told, Wait,
+    },
+};
+use uuid::Uuid;
+
+use self::{last_seen::confirm_left, login::Login};
+use super::{
+    clone::{cpus, memory_mib},
+    fleet::{Fleet, Turn},
+    invalid::invalid,
+    kinds::{CLUSTER_IDENTITY_KIND, DEPLOYMENT_ZONE_KIND, KINDS},
+    pools::Addresses,
+    site::Site,
+    spec::{VSphereClusterSpec, VSphereMachineSpec},
+    status::{VSphereClusterStatus, VSphereMachineStatus},
+    supported,
+};
+use crate::vm::VirtualMachine;
+
+pub(crate) use request::{DeletionRequest, MachineRecord, Request};
+
+/// When to look again for a machine that another session still shows.
+const SIGHTING_RETRY: Duration = Duration::from_secs(1);
+
+/// The condition that names fields that mean nothing here.
+const FIELDS_IGNORED: &str = "FieldsIgnored";
+
+#[async_trait]
+impl Machines for Fleet {
+    type MachineSpec = VSphereMachineSpec;
+    type MachineStatus = VSphereMachineStatus;
+    type ClusterSpec = VSphereClusterSpec;
+    type ClusterStatus = VSphereClusterStatus;
+
+    const KINDS: Kinds = KINDS;
+
+    async fn ensure_machine(&self, request: &Request, record: &mut MachineRecord) -> Result<MachineReport> {
+        let uid = uid_of(&request.mark)?;
+        // Without its failure domain it is not known what its `VSphereVM` would say.
+        let request = &*self.placed(request, record).await?;
+        let answer = self.one_step(uid, |turn| self.ensure(turn, request, record)).await;
+        let is_there = request.provider_id.is_some() || self.has(&request.mark.uid);
+        claims::want(request, record, &answer, is_there);
+        self.want_vm(request, record, &answer);
+        answer
+    }
+
+    async fn delete_machine(
+        &self,
+        request: &DeletionRequest,
+        record: &mut MachineRecord,
+    ) -> Result<Deletion> {
+        let uid = uid_of(&request.mark)?;
+        let request = &*Self::placed_for_deletion(request);
+        let answer = self.one_step(uid, |turn| self.delete(turn, request, record)).await;
+        // Everything is found again without what a step has recorded.
+        let answer = answer.map(Deletion::told_late);
+        claims::note(request);
+        self.tell_deletion(request, record, &answer);
+        answer
+    }
+
+    async fn identify_machine(&self, request: &DeletionRequest) -> Result<Option<String>> {
+        let answer = self.identify(&Self::placed_for_deletion(request)).await;
+        if answer.as_ref().is_ok_and(|uid| uid.as_deref() != Some(&*request.mark.uid)) {
+            // From now on it has another UID.
+            self.open.release(&request.mark.uid);
+        }
+        answer
+    }
+
+    async fn ensure_cluster(
+        &self,
+        request: &ClusterRequest<VSphereClusterSpec>,
+        record: &mut Record<VSphereClusterStatus>,
+    ) -> Result<ClusterReport> {
+        self.ensure_one_cluster(request, record).await
+    }
+
+    async fn delete_cluster(
+        &self,
+        request: &ClusterRequest<VSphereClusterSpec>,
+        _: &mut Record<VSphereClusterStatus>,
+    ) -> Result<Deletion> {
+        // Nothing is made for a cluster but its session.
+        self.open.release(&request.mark.uid);
+        Ok(Deletion::Gone)
+    }
+
+    async fn capacity(&self, spec: &VSphereMachineSpec) -> Result<Capacity> {
+        let clone = &spec.clone;
+        let mut capacity = Capacity::default()
+            .with_resource("cpu", cpus(clone).to_string())
+            .with_resource("memory", format!("{}Mi", memory_mib(clone)));
+        if let Some(size) = clone.disk_gib.filter(|size| *size > 0) {
+            capacity = capacity.with_resource("ephemeral-storage", format!("{size}Gi"));
+        }
+        let node_info = NodeInfo { architecture: None, operating_system: Some("linux".to_owned()) };
+        Ok(capacity.with_node_info(node_info))
+    }
+
+    async fn look_at(&self, request: &LookRequest) -> Result<Told> {
+        if request.kind == CLUSTER_IDENTITY_KIND {
+            return self.look_at_identity(request);
+        }
+        if request.kind == DEPLOYMENT_ZONE_KIND {
+            return self.look_at_zone(request).await;
+        }
+        Err(Error::new(ErrorKind::Internal, format!("nothing is said about {}", request.kind.kind)))
+    }
+}
+
+impl Fleet {
+    async fn ensure(
+        &self,
+        turn: Turn,
+        request: &Request,
+        record: &mut MachineRecord,
+    ) -> Result<MachineReport> {
+        if request.provider_id.is_none() {
+            supported::check_machine(&request.spec)?;
+        }
+        note_ignored(record, supported::ignored(Some(&request.spec), &request.cluster.spec));
+        let login = Login::of_machine(request);
+        record.status.login = login.remembered();
+        let is_there = request.provider_id.is_some() || self.has(&request.mark.uid);
+        let addresses = claims::addresses(request, record, is_there)?;
+        let with_addresses = claims::with_addresses(request, &addresses);
+        let site = &self.site_for(&login).await?;
+        let request = with_addresses.as_ref().unwrap_or(request);
+        site.vcenter.follow_tasks();
+        site.check_live()?;
+        if request.provider_id.is_none() {
+            Self::take_over_task(&turn, request, record);
+        }
+        let answer = self.ensure_on(site, &turn, request, record, &addresses).await;
+        match machine_of(site, &turn) {
+            // It has left while the step had it in hand.
+            Ok(Some(vm)) if answer.is_err() && site.removed.has(&vm.moref) => {
+                self.report_removed(&vm, site, request, record)
+            }
+            _ => answer,
+        }
+    }
+
+    /// The rest of a step towards existing, once it is known on which vCenter.
+    async fn ensure_on(
+        &self,
+        site: &Arc<Site>,
+        turn: &Turn,
+        request: &Request,
+        record: &mut MachineRecord,
+        addresses: &Addresses,
+    ) -> Result<MachineReport> {
+        if let Some(wait) = self.outstanding(site, turn, &request.mark, record).await? {
+            let is_marking = turn.slot.known().is_marking();
+            if let Some(vm) = machine_of(site, turn)?.filter(|_| is_marking) {
+                return self.report_taking_over(&vm, site, request, record);
+            }
+            // A machine that is being cloned may be seen already, and is not to be touched.
+            return match (&request.provider_id, machine_of(site, turn)?) {
+                (Some(_), Some(vm)) if request.mark.owns(site.mark_of(&vm).await?.as_ref()) => {
+                    self.report(&vm, site, request, record, Some(wait))
+                }
+                _ => Ok(MachineReport::Creating(wait)),
+            };
+        }
+        if let Some(vm) = machine_of(site, turn)? {
+            if site.removed.has(&vm.moref) {
+                return self.report_removed(&vm, site, request, record);
+            }
+            return self.present(site, turn, &vm, request, record).await;
+        }
+        if request.provider_id.is_none() {
+            if let Some(wait) = claims::wait(request, addresses) {
+                return Ok(MachineReport::Creating(wait));
+            }
+            return self.create(site, turn, request, record).await;
+        }
+        let here = std::slice::from_ref(site);
+        if let Some(wait) =
+            self.check_elsewhere(here, turn, &request.mark, request.provider_id.as_deref()).await?
+        {
+            return Err(Error::new(ErrorKind::Unavailable, wait.message));
+        }
+        site.vcenter.confirm_absent(turn.uid).await?;
+        self.confirm_other_absent(site, request.provider_id.as_deref()).await?;
+        confirm_left(site, turn, request).await?;
+        let words = format!(
+            "vCenter {:?} has no virtual machine with the instance UUID {} any more",
+            site.vcenter.name(),
+            turn.uid
+        );
+        Ok(MachineReport::lost(words))
+    }
+
+    /// Whether a machine that is not where it should be is nowhere, as far as is known. It may be in the vCenter that its
+    /// `server` named before, or be one that another program made, with the BIOS UUID of the provider ID. Neither is
+    /// lost, or gone. `here` is where it should be. There is something to wait for while another session of the same vCenter shows it.
+    ///
+    /// # Errors
+    /// What was found.
+    async fn check_elsewhere(
+        &self,
+        here: &[Arc<Site>],
+        turn: &Turn,
+        mark: &Mark,
+        provider_id: Option<&str>,
+    ) -> Result<Option<Wait>> {
+        let bios_uuid = provider_id.and_then(|id| crate::provider_id::parse_provider_id(id).ok());
+        for site in &self.sites_of(&mark.uid) {
+            let (same, other) = {
+                let state = site.vcenter.state();
+                let same = state.inventory.with_instance_uuid(turn.uid).next().cloned();
+                let mut other = bios_uuid.into_iter().flat_map(|uuid| state.inventory.with_bios_uuid(uuid));
+                (same, other.find(|vm| vm.instance_uuid != Some(turn.uid)).cloned())
+            };
+            if let Some(vm) = same
+                && mark.owns(site.mark_of(&vm).await?.as_ref())
+            {
+                if here.iter().any(|own| is_one_vcenter(own, site)) {
+                    let words =
+                        format!("another session of vCenter {:?} still shows it", site.vcenter.name());
+                    return Ok(Some(Wait::task(words).look_again_after(SIGHTING_RETRY)));
+                }
+                return Err(invalid(format!(
+                    "spec.server: the virtual machine {:?} ({}) is in vCenter {:?}, and another one is named",
+                    vm.name,
+                    vm.moref.id(),
+                    site.vcenter.name()
+                )));
+            }
+            if let Some(vm) = other {
+                let found = site.mark_of(&vm).await?;
+                return Err(conflict(site, &vm, mark, found.as_ref()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Confirms that a vCenter has no machine with the BIOS UUID of a provider ID either.
+    ///
+    /// # Errors
+    /// Why there may be one.
+    async fn confirm_other_absent(&self, site: &Site, provider_id: Option<&str>) -> Result<()> {
+        match provider_id.map(crate::provider_id::parse_provider_id) {
+            Some(Ok(bios_uuid)) => site.vcenter.confirm_absent(bios_uuid).await,
+            Some(Err(_)) | None => Ok(()),
+        }
+    }
+}
+
+/// The machine with this instance UUID, as far as it is known.
+///
+/// # Errors
+/// [`ErrorKind::Ambiguous`] if there are two.
+fn machine_of(site: &Site, turn: &Turn) -> Result<Option<VirtualMachine>> {
+    let state = site.vcenter.state();
+    let mut found = state.inventory.with_instance_uuid(turn.uid);
+    match (found.next(), found.next()) {
+        (Some(one), Some(other)) => {
+            let words = format!(
+                "the virtual machines {:?} ({}) and {:?} ({}) have the instance UUID {}",
+                one.name,
+                one.moref.id(),
+                other.name,
+                other.moref.id(),
+                turn.uid
+            );
+            Err(site.vcenter.error(ErrorKind::Ambiguous, &words))
+        }
+        (one, _) => Ok(one.cloned()),
+    }
+}
+
+/// The error about a machine that is somebody else's.
+fn conflict(site: &Site, vm: &VirtualMachine, mark: &Mark, found: Option<&Mark>) -> Error {
+    let what =
+        format!("virtual machine {:?} ({}) in vCenter {:?}", vm.name, vm.moref.id(), site.vcenter.name());
+    mark.conflict(what, found)
+}
+
+fn note_ignored<S>(record: &mut Record<S>, words: Option<String>) {
+    match words {
+        Some(words) => {
+            let condition = Condition::new(FIELDS_IGNORED, ConditionStatus::True, "NotNeeded");
+            record.set(condition.with_message(words));
+        }
+        None => record.remove(FIELDS_IGNORED),
+    }
+}
+
+/// Whether two sites are sessions of the same vCenter. One of them may know a change a moment later than the other.
+fn is_one_vcenter(one: &Arc<Site>, other: &Arc<Site>) -> bool {
+    let (one, other) = (&one.vcenter, &other.vcenter);
+    Arc::ptr_eq(one, other) || {
+        let (state, other_state) = (one.state(), other.state());
+        one.is_same(&state, other, &other_state)
+    }
+}
+
+/// The UID, which is the instance UUID.
+fn uid_of(mark: &Mark) -> Result<Uuid> {
+    Uuid::parse_str(&mark.uid).map_err(|_| {
+        let words = format!("the UID of the object, {:?}, is not a UUID", mark.uid);
+        Error::new(ErrorKind::InvalidInput, words)
+    })
+}
+
+#[cfg(test)]
+mod removed_tests;

@@ -1,0 +1,272 @@
+//! The `VSphereVM` of a machine, which is there for people and for programs that know it: it says of the virtual machine what
+//! the `VSphereMachine` says of the machine.
+//!
+//! It is made once there is something to tell: the virtual machine, or why there is none. One that Cluster API Provider
+//! vSphere has made is kept.
+
+use cloudprovider::{
+    Error, Result,
+    machines::{
+        Condition, ConditionStatus, Deletion, FurtherObject, MachineReport, MachineRequest, Record, WaitsFor,
+        Wanted,
+    },
+};
+use serde_json::{Value, json};
+
+use super::{DeletionRequest, MachineRecord, Request};
+use crate::{
+    machines::{
+        fleet::Fleet,
+        kinds::VM_KIND,
+        pools::FULFILLED,
+        spec::{VSphereClusterSpec, VSphereMachineSpec},
+        status::VSphereMachineStatus,
+    },
+    vm::VirtualMachine,
+};
+
+const READY: &str = "Ready";
+const PROVISIONED: &str = "VirtualMachineProvisioned";
+const CONTROL_PLANE_LABEL: &str = "cluster.x-k8s.io/control-plane";
+
+/// Fields of the spec that may change once the object is there. The others say how it was made.
+const CAN_CHANGE: [&str; 4] = ["biosUUID", "thumbprint", "powerOffMode", "guestSoftPowerOffTimeoutSeconds"];
+
+/// How a machine is powered off that says nothing about it.
+const DEFAULT_POWER_OFF_MODE: &str = "hard";
+
+/// Fields of the status that stay where a step has not seen anything else.
+const STAY: [&str; 4] = ["vmRef", "host", "addresses", "network"];
+
+/// The field of the status that is not ours. It stays, so that Cluster API Provider vSphere finds it again.
+const MODULE: &str = "moduleUUID";
+
+/// What is told about a virtual machine.
+struct Told {
+    is_ready: bool,
+    /// Whether there is no such virtual machine any more.
+    is_lost: bool,
+    reason: String,
+    message: String,
+    addresses: Option<Vec<String>>,
+}
+
+impl Told {
+    fn not_ready(reason: &str, message: impl Into<String>) -> Self {
+        let (reason, message) = (reason.to_owned(), message.into());
+        Self { is_ready: false, is_lost: false, reason, message, addresses: None }
+    }
+
+    /// After a step towards existing.
+    fn of_step(answer: &Result<MachineReport>) -> Self {
+        match answer {
+            Ok(MachineReport::Lost { message }) => {
+                Self { is_lost: true, ..Self::not_ready("NotFoundByBIOSUUID", message.clone()) }
+            }
+            Ok(report) => {
+                let present = report.present();
+                let addresses = present.map(|machine| {
+                    let all = machine.instance.metadata.addresses.iter();
+                    all.map(|one| one.address.clone())
+                        .filter(|one| one.parse::<std::net::IpAddr>().is_ok())
+                        .collect()
+                });
+                let told = match report.wait() {
+                    Some(wait) if wait.reason == WaitsFor::Address.reason() => {
+                        Self::not_ready("WaitingForIPAddress", &*wait.message)
+                    }
+                    Some(wait) => Self::not_ready(&wait.reason, &*wait.message),
+                    None => Self { is_ready: true, ..Self::not_ready("Provisioned", "") },
+                };
+                Self { addresses, ..told }
+            }
+            Err(error) => Self::not_ready("NotProvisioned", error.report()),
+        }
+    }
+
+    fn conditions(&self) -> [Condition; 2] {
+        let status = if self.is_ready { ConditionStatus::True } else { ConditionStatus::False };
+        let one = |name: &'static str| {
+            Condition::new(name, status, self.reason.clone()).with_message(self.message.clone())
+        };
+        [one(READY), one(PROVISIONED)]
+    }
+}
+
+/// A virtual machine, and the name of its host.
+struct Found {
+    vm: VirtualMachine,
+    host: Option<String>,
+}
+
+impl Fleet {
+    /// Wants the `VSphereVM` of a machine after a step towards existing.
+    pub(super) fn want_vm(
+        &self,
+        request: &Request,
+        record: &mut MachineRecord,
+        answer: &Result<MachineReport>,
+    ) {
+        let found = self.found_vm(&request.mark.uid);
+        let existing = existing(request);
+        let is_worth_telling = match answer {
+            Ok(report) => report.is_done() || matches!(report, MachineReport::Lost { .. }),
+            // in a failure domain, its spec may still become another one
+            Err(error) => !error.is_retryable() && request.failure_domain.is_none(),
+        };
+        if existing.is_none() && !is_worth_telling {
+            return;
+        }
+        let spec = spec_of(&request.spec, Some(&request.cluster.spec), found.as_ref(), existing.as_deref());
+        let told = Told::of_step(answer);
+        let status = status_of(&record.status, &told, found.as_ref(), existing.as_deref());
+        let name = existing.as_ref().map_or(request.mark.name(), |existing| &existing.name);
+        want(record, name, request.is_control_plane, spec, status, &told);
+    }
+
+    /// Tells in the `VSphereVM` of a machine how far its deletion is.
+    pub(super) fn tell_deletion(
+        &self,
+        request: &DeletionRequest,
+        record: &mut MachineRecord,
+        answer: &Result<Deletion>,
+    ) {
+        let Some(existing) = existing(request) else { return };
+        let message = match answer {
+            Ok(Deletion::Deleting(wait)) => wait.message.to_string(),
+            Ok(Deletion::Gone) => return,
+            Err(error) => error.report(),
+        };
+        let found = self.found_vm(&request.mark.uid);
+        let cluster = request.cluster.spec.as_ref();
+        let spec = spec_of(&request.spec, cluster, found.as_ref(), Some(&existing));
+        let told = Told::not_ready("Deleting", message);
+        let status = status_of(&record.status, &told, found.as_ref(), Some(&existing));
+        want(record, &existing.name, request.is_control_plane, spec, status, &told);
+    }
+
+    /// The virtual machine with this instance UUID, as the inventories that the machine may see have it.
+    fn found_vm(&self, uid: &str) -> Option<Found> {
+        let instance_uuid = uuid::Uuid::parse_str(uid).ok()?;
+        self.sites_of(uid).iter().find_map(|site| {
+            let state = site.vcenter.state();
+            let vm = state.inventory.with_instance_uuid(instance_uuid).next()?;
+            let host = vm.host.as_ref().and_then(|host| state.inventory.name_of(host)).map(str::to_owned);
+            Some(Found { vm: vm.clone(), host })
+        })
+    }
+}
+
+/// The `VSphereVM` of the machine, under any name. If the kind is not served, the controller says so when it is wanted.
+pub(super) fn existing<C>(
+    request: &MachineRequest<VSphereMachineSpec, C>,
+) -> Option<std::sync::Arc<FurtherObject>> {
+    let (mark, uid) = (&request.mark, &request.object_uid);
+    let found = request.objects.owned_by(&VM_KIND, &mark.namespace, mark.name(), uid);
+    let found = found.unwrap_or_else(|error: Error| {
+        tracing::debug!(error = error.report(), "no VSphereVM is read");
+        Vec::new()
+    });
+    found.into_iter().next()
+}
+
+/// The spec: that of the machine, and what the cluster says where the machine says nothing.
+fn spec_of(
+    machine: &VSphereMachineSpec,
+    cluster: Option<&VSphereClusterSpec>,
+    found: Option<&Found>,
+    existing: Option<&FurtherObject>,
+) -> Value {
+    let mut spec = serde_json::to_value(&machine.clone).unwrap_or_default();
+    let mut set = |field: &str, value: Value| {
+        if !value.is_null() {
+            spec[field] = value;
+        }
+    };
+    let server = |server: &Option<String>| server.clone().filter(|server| !server.is_empty());
+    let of_cluster = |field: fn(&VSphereClusterSpec) -> &Option<String>| {
+        cluster.and_then(|cluster| server(field(cluster)))
+    };
+    set("server", json!(server(&machine.clone.server).or_else(|| of_cluster(|cluster| &cluster.server))));
+    set(
+        "thumbprint",
+        json!(server(&machine.clone.thumbprint).or_else(|| of_cluster(|cluster| &cluster.thumbprint))),
+    );
+    set("powerOffMode", json!(machine.power_off_mode));
+    set("guestSoftPowerOffTimeoutSeconds", json!(machine.guest_soft_power_off_timeout_seconds));
+    set(
+        "biosUUID",
+        json!(found.and_then(|found| found.vm.bios_uuid).map(|uuid| uuid.hyphenated().to_string())),
+    );
+    let (Some(existing), Value::Object(fields)) = (existing, &mut spec) else { return spec };
+    fields.retain(|field, _| CAN_CHANGE.contains(&field.as_str()));
+    // It is written once, in whatever letter case it was written.
+    if existing.spec["biosUUID"].as_str().is_some_and(|uuid| !uuid.is_empty()) {
+        fields.remove("biosUUID");
+    }
+    // What the machine does not say any more. Of a cluster that is not there nothing is known.
+    let has = |field: &str| !existing.spec[field].is_null();
+    if has("powerOffMode") {
+        fields.entry("powerOffMode").or_insert_with(|| json!(DEFAULT_POWER_OFF_MODE));
+    }
+    let removable = [("guestSoftPowerOffTimeoutSeconds", true), ("thumbprint", cluster.is_some())];
+    for (field, is_known) in removable {
+        if is_known && has(field) {
+            fields.entry(field).or_insert(Value::Null);
+        }
+    }
+    spec
+}
+
+/// The status: what the step saw, and what was seen before where it saw nothing else.
+fn status_of(
+    own: &VSphereMachineStatus,
+    told: &Told,
+    found: Option<&Found>,
+    existing: Option<&FurtherObject>,
+) -> Value {
+    let mut status = json!({
+        "ready": told.is_ready,
+        "taskRef": own.task_ref,
+        "cloneMode": own.clone_mode,
+        "snapshot": own.snapshot,
+        "vmRef": found.map(|found| found.vm.moref.id()),
+        "host": found.and_then(|found| found.host.as_ref()),
+    });
+    if let Some(addresses) = told.addresses.as_ref().filter(|all| !all.is_empty()) {
+        status["addresses"] = json!(addresses);
+    }
+    if found.is_some() && !own.network.is_empty() {
+        status["network"] = json!(own.network);
+    }
+    let before = existing.map(|existing| &existing.status);
+    let stays = STAY.iter().filter(|_| !told.is_lost).chain([&MODULE]);
+    for field in stays {
+        if let Some(value) = before.map(|before| &before[*field])
+            && status[*field].is_null()
+        {
+            status[*field] = value.clone();
+        }
+    }
+    status
+}
+
+fn want(
+    record: &mut Record<VSphereMachineStatus>,
+    name: &str,
+    is_control_plane: bool,
+    spec: Value,
+    status: Value,
+    told: &Told,
+) {
+    let of_claims = record.conditions.iter().find(|one| one.condition_type == FULFILLED).cloned();
+    let conditions = told.conditions().into_iter().chain(of_claims);
+    let mut wanted = Wanted::new(VM_KIND, name, spec).with_status(status, conditions);
+    if is_control_plane {
+        wanted = wanted.with_label(CONTROL_PLANE_LABEL, "");
+    }
+    record.want(wanted);
+}
+
+#[cfg(test)]
+mod tests;

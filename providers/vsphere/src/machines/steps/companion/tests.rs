@@ -1,0 +1,105 @@
+use cloudprovider::{
+    ErrorKind, Instance, PowerState, ProviderId,
+    machines::{PresentMachine, Wait},
+};
+
+use super::*;
+
+fn machine(more: Value) -> VSphereMachineSpec {
+    let mut spec = json!({
+        "template": "ubuntu", "network": {"devices": [{"networkName": "VM Network", "dhcp4": true}]},
+        "powerOffMode": "trySoft",
+    });
+    if let (Some(spec), Value::Object(more)) = (spec.as_object_mut(), more) {
+        spec.extend(more);
+    }
+    serde_json::from_value(spec).expect("a spec")
+}
+
+fn cluster() -> VSphereClusterSpec {
+    serde_json::from_value(json!({"server": "vc.example.org", "thumbprint": "AA:BB"})).expect("a spec")
+}
+
+#[test]
+fn the_spec_is_that_of_the_machine_and_then_that_of_the_cluster() {
+    let spec = spec_of(&machine(json!({})), Some(&cluster()), None, None);
+    assert_eq!(spec["template"], "ubuntu");
+    assert_eq!((&spec["server"], &spec["thumbprint"]), (&json!("vc.example.org"), &json!("AA:BB")));
+    assert_eq!(spec["powerOffMode"], "trySoft");
+    assert_eq!(spec["network"]["devices"][0]["networkName"], "VM Network");
+    assert!(spec.get("biosUUID").is_none(), "{spec}");
+    let own = machine(json!({"server": "other.example.org"}));
+    assert_eq!(spec_of(&own, Some(&cluster()), None, None)["server"], "other.example.org");
+    assert!(spec_of(&machine(json!({})), None, None, None).get("server").is_none());
+}
+
+#[test]
+fn of_one_that_is_there_only_what_may_change_is_wanted() {
+    let existing = FurtherObject::new("one").with_spec(json!({"biosUUID": "ABC", "template": "older"}));
+    let spec = spec_of(&machine(json!({})), Some(&cluster()), None, Some(&existing));
+    assert_eq!(spec, json!({"thumbprint": "AA:BB", "powerOffMode": "trySoft"}));
+}
+
+#[test]
+fn what_the_machine_does_not_say_any_more_goes() {
+    let existing = FurtherObject::new("one").with_spec(json!({
+        "biosUUID": "ABC", "powerOffMode": "trySoft", "guestSoftPowerOffTimeoutSeconds": 300, "thumbprint": "AA:BB",
+    }));
+    let spec = |machine: &VSphereMachineSpec, cluster: Option<&VSphereClusterSpec>| {
+        spec_of(machine, cluster, None, Some(&existing))
+    };
+    let hard = machine(json!({"powerOffMode": "hard"}));
+    let expected =
+        json!({"powerOffMode": "hard", "guestSoftPowerOffTimeoutSeconds": null, "thumbprint": "AA:BB"});
+    assert_eq!(spec(&hard, Some(&cluster())), expected);
+    let silent = machine(json!({"powerOffMode": null}));
+    assert_eq!(spec(&silent, Some(&cluster())), expected, "the API server sets a default");
+    let without = serde_json::from_value(json!({"server": "vc.example.org"})).expect("a spec");
+    assert_eq!(spec(&hard, Some(&without))["thumbprint"], Value::Null);
+    assert!(spec(&hard, None).get("thumbprint").is_none(), "nothing is known of the cluster");
+}
+
+#[test]
+fn what_was_seen_before_stays_unless_the_machine_is_lost() {
+    let before = json!({
+        "ready": true, "vmRef": "vm-1", "host": "h1", "addresses": ["192.0.2.1"], "moduleUUID": "m",
+        "network": [{"macAddr": "00:50:56:00:00:01"}], "snapshot": "s1",
+    });
+    let existing = FurtherObject::new("one").with_status(before.clone());
+    let after = |answer: Result<MachineReport>| {
+        let told = Told::of_step(&answer);
+        let status = status_of(&VSphereMachineStatus::default(), &told, None, Some(&existing));
+        let all = status.as_object().expect("an object").iter().filter(|(_, value)| !value.is_null());
+        Value::Object(all.map(|(field, value)| (field.clone(), value.clone())).collect())
+    };
+    let mut expected = before;
+    expected["ready"] = json!(false);
+    expected.as_object_mut().expect("an object").remove("snapshot");
+    assert_eq!(after(Err(Error::new(ErrorKind::Unavailable, "vCenter is away"))), expected);
+    assert_eq!(after(Ok(MachineReport::lost("it is gone"))), json!({"ready": false, "moduleUUID": "m"}));
+}
+
+#[test]
+fn the_conditions_say_what_the_step_saw() {
+    let instance = || Instance::new(ProviderId::new("vsphere", "/1"), PowerState::Running);
+    let present = || PresentMachine::new(instance());
+    for (answer, status, reason) in [
+        (Ok(MachineReport::from(present())), ConditionStatus::True, "Provisioned"),
+        (
+            Ok(present().with_wait(Wait::address("no address yet")).into()),
+            ConditionStatus::False,
+            "WaitingForIPAddress",
+        ),
+        (
+            Ok(MachineReport::Creating(Wait::task("clone").with_reason("WaitingForClone"))),
+            ConditionStatus::False,
+            "WaitingForClone",
+        ),
+        (Ok(MachineReport::lost("it is gone")), ConditionStatus::False, "NotFoundByBIOSUUID"),
+        (Err(Error::new(ErrorKind::NotFound, "no template")), ConditionStatus::False, "NotProvisioned"),
+    ] {
+        for condition in Told::of_step(&answer).conditions() {
+            assert_eq!((condition.status, &*condition.reason), (status, reason), "{answer:?}");
+        }
+    }
+}

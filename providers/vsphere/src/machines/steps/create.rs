@@ -1,0 +1,143 @@
+//! The steps of a machine that is not there yet.
+
+use std::{sync::Arc, time::Duration};
+
+use cloudprovider::{
+    Result,
+    machines::{BootstrapData, Condition, ConditionStatus, MachineReport, Wait},
+};
+
+use super::{MachineRecord, Request, conflict, outstanding::waiting};
+use crate::{
+    machines::{
+        clone::{Place, Wanted, plan},
+        fleet::{Fleet, Turn, Work},
+        places::Finder,
+        site::Site,
+    },
+    moref::MoRef,
+    vm::VirtualMachine,
+};
+
+/// When a step looks again at a machine that vCenter has and the inventory has not. The watch tells it before.
+const UNSEEN_RETRY: Duration = Duration::from_secs(5);
+
+/// For how long the inventory may be behind the end of a task. A vCenter with much to do takes several seconds to tell a change, and
+/// asking it for the same again makes that longer.
+pub(super) const MAX_BEHIND: Duration = Duration::from_secs(30);
+
+/// The condition that says that a machine was cloned in another way than the spec says.
+const CLONED_AS_WANTED: &str = "ClonedAsSpecified";
+
+impl Fleet {
+    /// A step of a machine that no inventory has, and that never existed.
+    pub(super) async fn create(
+        &self,
+        site: &Arc<Site>,
+        turn: &Turn,
+        request: &Request,
+        record: &mut MachineRecord,
+    ) -> Result<MachineReport> {
+        let Some(bootstrap) = &request.bootstrap else {
+            return Ok(MachineReport::Creating(Wait::bootstrap_data()));
+        };
+        if turn.slot.known().has_just_done(Work::Clone, MAX_BEHIND) {
+            return Ok(MachineReport::Creating(unseen(request)));
+        }
+        let (folder, pool, datacenter, template) = places(site, request)?;
+        if let Some(other) = called(site, request.mark.name(), &folder) {
+            let mark = site.mark_of(&other).await?;
+            return Err(conflict(site, &other, &request.mark, mark.as_ref()));
+        }
+        if !site.find(turn.uid).await?.is_empty() {
+            return Ok(MachineReport::Creating(unseen(request)));
+        }
+        self.clone_template(site, turn, request, record, bootstrap, (folder, pool, datacenter, template))
+            .await
+    }
+
+    async fn clone_template(
+        &self,
+        site: &Arc<Site>,
+        turn: &Turn,
+        request: &Request,
+        record: &mut MachineRecord,
+        bootstrap: &BootstrapData,
+        (folder, pool, datacenter, template): (MoRef, MoRef, MoRef, MoRef),
+    ) -> Result<MachineReport> {
+        let spec = &request.spec.clone;
+        let catalog = self.catalog(site, &datacenter).await?;
+        let facts = self.template(site, &template).await?;
+        let datastore = spec.datastore.as_deref().filter(|word| !word.is_empty());
+        let datastore = datastore.map(|word| catalog.datastore(word)).transpose()?.cloned();
+        let policy = match spec.storage_policy_name.as_deref().filter(|name| !name.is_empty()) {
+            Some(name) => Some(self.policy(site, name, &pool).await?),
+            None => None,
+        };
+        let datastore = match &policy {
+            Some(policy) => Some(policy.datastore(datastore.as_ref(), turn.uid)?),
+            None => datastore,
+        };
+        let policy = policy.map(|policy| policy.id.clone());
+        let planned = plan(&Wanted {
+            mark: &request.mark,
+            uid: turn.uid,
+            spec,
+            place: Place { folder, pool, datastore, policy },
+            template: &facts,
+            catalog: &catalog,
+            bootstrap,
+        })
+        // what was read may be old
+        .inspect_err(|_| self.forget_facts())?;
+        let call = planned.call.of(&template);
+        let task = self.begin(site, turn, Work::Clone, call).await.map_err(|error| {
+            self.forget_facts();
+            site.vcenter.error_of(&error)
+        })?;
+        record.status.task_ref = Some(task.id().to_owned());
+        record.status.hardware_version = planned.hardware_version;
+        record.status.clone_mode = Some(planned.mode);
+        record.status.snapshot = planned.snapshot.map(|snapshot| snapshot.id().to_owned());
+        match planned.notice {
+            Some((reason, words)) => {
+                let condition = Condition::new(CLONED_AS_WANTED, ConditionStatus::False, reason);
+                record.set(condition.with_message(words));
+            }
+            None => record.remove(CLONED_AS_WANTED),
+        }
+        site.vcenter.wait_for_task(&task, &request.mark.uid);
+        Ok(MachineReport::Creating(
+            waiting(site, Some(Work::Clone), &task).look_again_after(UNSEEN_TASK_RETRY),
+        ))
+    }
+}
+
+/// When a step looks again at a task that was begun just now. Its end is told, unless vCenter has lost it.
+pub(super) const UNSEEN_TASK_RETRY: Duration = Duration::from_secs(6);
+
+/// The folder, the resource pool, the datacenter and the template.
+fn places(site: &Site, request: &Request) -> Result<(MoRef, MoRef, MoRef, MoRef)> {
+    let spec = &request.spec.clone;
+    let state = site.vcenter.state();
+    let used: Vec<_> = site.vcenter.datacenters(&state).into_iter().collect();
+    let finder = Finder::new(&state.inventory, &used);
+    let datacenter = finder.datacenter(spec.datacenter.as_deref())?;
+    let template = finder.template(&datacenter, &spec.template)?.moref.clone();
+    let folder = finder.folder(&datacenter, spec.folder.as_deref())?;
+    let pool = finder.resource_pool(&datacenter, spec.resource_pool.as_deref())?;
+    Ok((folder, pool, datacenter, template))
+}
+
+/// A machine with this name in a folder.
+fn called(site: &Site, name: &str, folder: &MoRef) -> Option<VirtualMachine> {
+    let state = site.vcenter.state();
+    let mut found = state.inventory.with_name(name);
+    found.find(|vm| vm.folder.as_ref() == Some(folder)).cloned()
+}
+
+/// The wait for the inventory.
+fn unseen(request: &Request) -> Wait {
+    let words = format!("virtual machine {:?} was made and is being read", request.mark.name());
+    Wait::task(words).with_reason("WaitingForClone").look_again_after(UNSEEN_RETRY).told_late()
+}

@@ -1,0 +1,298 @@
+//! Where the calls of an object are made, and with whose credentials.
+
+use std::sync::Arc;
+
+use cloudprovider::{
+    Error, ErrorKind, Result, SecretName,
+    machines::{Condition, ConditionStatus, LookRequest, Objects, Told},
+};
+use serde_json::json;
+
+use super::request::{DeletionRequest, Request};
+use crate::machines::{
+    fleet::Fleet,
+    invalid::invalid,
+    kinds::{CLUSTER_IDENTITY_KIND, NAMESPACE_KIND},
+    open_sites::{Use, no_server},
+    server::endpoint,
+    site::Site,
+    spec::{
+        IdentityKind, VSphereClusterIdentitySpec, VSphereClusterSpec, VSphereIdentityReference,
+        VSphereMachineSpec,
+    },
+    status::UsedLogin,
+};
+
+const READY: &str = "Ready";
+const CREDENTIALS_AVAILABLE: &str = "CredentialsAvailable";
+
+/// What an object says about its vCenter and its credentials.
+#[derive(Clone, Debug)]
+pub(super) struct Login<'a> {
+    /// Where the server is named, for errors.
+    field: &'static str,
+    server: Option<&'a str>,
+    thumbprint: Option<&'a str>,
+    identity: Option<&'a VSphereIdentityReference>,
+    namespace: &'a str,
+    uid: &'a str,
+    objects: &'a Objects,
+}
+
+impl<'a> Login<'a> {
+    /// That of a cluster.
+    pub(super) fn of_cluster(
+        spec: &'a VSphereClusterSpec,
+        (namespace, uid): (&'a str, &'a str),
+        objects: &'a Objects,
+    ) -> Self {
+        Self {
+            field: "spec.server",
+            server: given(spec.server.as_ref()),
+            thumbprint: given(spec.thumbprint.as_ref()),
+            identity: spec.identity_ref.as_ref(),
+            namespace,
+            uid,
+            objects,
+        }
+    }
+
+    /// That of a machine: its own server and thumbprint, or those of its cluster, and the credentials of its cluster.
+    pub(super) fn of_machine(request: &'a Request) -> Self {
+        let (own, cluster) = (&request.spec.clone, &request.cluster.spec);
+        let mark = &request.mark;
+        let server = server_of(&request.spec);
+        Self {
+            field: if server.is_some() { "spec.server" } else { "spec.server of the VSphereCluster" },
+            server: server.or_else(|| given(cluster.server.as_ref())),
+            thumbprint: given(own.thumbprint.as_ref()).or_else(|| given(cluster.thumbprint.as_ref())),
+            ..Self::of_cluster(cluster, (&mark.namespace, &mark.uid), &request.objects)
+        }
+    }
+
+    /// That of a machine that goes. `None` if neither its cluster nor its status says it.
+    pub(super) fn of_deletion(request: &'a DeletionRequest, known: Option<&'a UsedLogin>) -> Option<Self> {
+        let (own, mark) = (&request.spec.clone, &request.mark);
+        let server = server_of(&request.spec);
+        let cluster = request.cluster.spec.as_ref();
+        if cluster.is_none() && known.is_none() && server.is_none() {
+            return None;
+        }
+        let of_cluster = |field: fn(&VSphereClusterSpec) -> &Option<String>| {
+            cluster.and_then(|cluster| given(field(cluster).as_ref()))
+        };
+        let known = known.filter(|_| cluster.is_none());
+        Some(Self {
+            field: if server.is_some() { "spec.server" } else { "spec.server of the VSphereCluster" },
+            server: server
+                .or_else(|| of_cluster(|cluster| &cluster.server))
+                .or_else(|| known.and_then(|known| given(known.server.as_ref()))),
+            thumbprint: given(own.thumbprint.as_ref())
+                .or_else(|| of_cluster(|cluster| &cluster.thumbprint))
+                .or_else(|| known.and_then(|known| given(known.thumbprint.as_ref()))),
+            identity: cluster
+                .and_then(|cluster| cluster.identity_ref.as_ref())
+                .or_else(|| known.map(|known| &known.identity_ref)),
+            namespace: &mark.namespace,
+            uid: &mark.uid,
+            objects: &request.objects,
+        })
+    }
+
+    /// Whether the credentials are those that a cluster names.
+    pub(super) fn has_identity(&self) -> bool {
+        self.identity.is_some()
+    }
+
+    /// What a deletion needs to know of it if the cluster's object is gone by then.
+    pub(super) fn remembered(&self) -> Option<UsedLogin> {
+        self.identity.map(|identity| UsedLogin {
+            server: self.server.map(str::to_owned),
+            thumbprint: self.thumbprint.map(str::to_owned),
+            identity_ref: identity.clone(),
+        })
+    }
+}
+
+impl Fleet {
+    /// The vCenter of an object, with its credentials.
+    ///
+    /// # Errors
+    /// What is wrong with the server, the identity, its Secret or the credentials.
+    pub(super) async fn site_for(&self, login: &Login<'_>) -> Result<Arc<Site>> {
+        let Some(identity) = login.identity else {
+            self.open.release(login.uid);
+            return self.site(login.field, login.server);
+        };
+        let endpoints = self.configured.iter().map(|site| &site.vcenter.settings.endpoint);
+        let endpoint = match (login.server, &self.configured[..]) {
+            (Some(server), _) => endpoint(login.field, server, login.thumbprint, endpoints)?,
+            (None, [only]) => {
+                let server = only.vcenter.settings.endpoint.authority();
+                endpoint(login.field, &server, login.thumbprint, endpoints)?
+            }
+            (None, _) => return Err(no_server(login.field)),
+        };
+        let name = secret_of(identity, login.namespace, self.open.own_namespace(), login.objects)?;
+        let reference = identity;
+        let identity = self.open.identity(&name, login.uid);
+        if let Err(error) = identity.credentials() {
+            return Err(for_user(reference, error));
+        }
+        self.open.site(&self.configured, Use { uid: login.uid, endpoint, identity }).await
+    }
+
+    /// What is said about an identity: whether its Secret has credentials.
+    pub(super) fn look_at_identity(&self, request: &LookRequest) -> Result<Told> {
+        let object = &request.object;
+        let spec: VSphereClusterIdentitySpec =
+            serde_json::from_value(object.spec.clone()).map_err(|error| invalid(format!("spec: {error}")))?;
+        let name = SecretName { namespace: self.open.own_namespace().to_owned(), name: spec.secret_name };
+        let identity = self.open.identity(&name, &object.uid);
+        let outcome = identity.credentials();
+        if identity.is_unread() {
+            // The Secret tells when it is read.
+            return outcome.map(|_| Told::default());
+        }
+        let one = |kind: &'static str| match &outcome {
+            Ok(_) => Condition::new(kind, ConditionStatus::True, "CredentialsAvailable"),
+            Err(error) => Condition::new(kind, ConditionStatus::False, "SecretNotAvailable")
+                .with_message(error.report()),
+        };
+        Ok(Told::new(json!({"ready": outcome.is_ok()}), [one(READY), one(CREDENTIALS_AVAILABLE)]))
+    }
+}
+
+/// An error about the Secret of a reference, for those who use it. The Secret of a `VSphereClusterIdentity` is not in their
+/// namespace, so they are not told its name.
+fn for_user(reference: &VSphereIdentityReference, error: Error) -> Error {
+    if reference.kind == IdentityKind::Secret {
+        return error;
+    }
+    let words = format!(
+        "spec.identityRef: VSphereClusterIdentity {:?} has no credentials; its condition {CREDENTIALS_AVAILABLE} says why",
+        reference.name
+    );
+    Error::new(error.kind(), words)
+}
+
+/// The Secret that a reference leads to.
+///
+/// # Errors
+/// [`ErrorKind::NotFound`] if the identity does not exist, and [`ErrorKind::PermissionDenied`] if it does not allow the namespace.
+fn secret_of(
+    reference: &VSphereIdentityReference,
+    namespace: &str,
+    own_namespace: &str,
+    objects: &Objects,
+) -> Result<SecretName> {
+    let name = &reference.name;
+    if reference.kind == IdentityKind::Secret {
+        return Ok(SecretName { namespace: namespace.to_owned(), name: name.clone() });
+    }
+    let Some(found) = objects.get(&CLUSTER_IDENTITY_KIND, None, name)? else {
+        let words = format!("spec.identityRef: there is no VSphereClusterIdentity {name:?}");
+        return Err(Error::new(ErrorKind::NotFound, words));
+    };
+    let what = format!("VSphereClusterIdentity {name:?}");
+    let spec: VSphereClusterIdentitySpec = serde_json::from_value(found.spec.clone())
+        .map_err(|error| invalid(format!("spec.identityRef: {what} cannot be read: {error}")))?;
+    let denied =
+        |why: &str| Error::new(ErrorKind::PermissionDenied, format!("spec.identityRef: {what} {why}"));
+    let Some(allowed) = &spec.allowed_namespaces else {
+        return Err(denied("allows no namespaces: it has no spec.allowedNamespaces"));
+    };
+    // Without a selector it allows all, as with an empty one.
+    if let Some(selector) = &allowed.selector {
+        let labels = match objects.get(&NAMESPACE_KIND, None, namespace)? {
+            Some(found) => found.labels.clone(),
+            None => {
+                let words = format!("the namespace {namespace} has not been seen yet");
+                return Err(Error::new(ErrorKind::Unavailable, words));
+            }
+        };
+        let field = format!("spec.allowedNamespaces.selector of {what}");
+        if !selector.selects(&field, &labels)? {
+            return Err(denied(&format!("does not allow the namespace {namespace}")));
+        }
+    }
+    if spec.secret_name.is_empty() {
+        return Err(invalid(format!("spec.identityRef: {what} names no Secret in spec.secretName")));
+    }
+    Ok(SecretName { namespace: own_namespace.to_owned(), name: spec.secret_name })
+}
+
+fn given(text: Option<&String>) -> Option<&str> {
+    text.map(|text| text.trim()).filter(|text| !text.is_empty())
+}
+
+/// The `server` that a machine names itself.
+fn server_of(spec: &VSphereMachineSpec) -> Option<&str> {
+    spec.clone.server.as_deref().filter(|server| !server.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use cloudprovider::machines::FurtherObject;
+
+    use super::*;
+
+    fn reference(kind: IdentityKind) -> VSphereIdentityReference {
+        VSphereIdentityReference { kind, name: "team".to_owned() }
+    }
+
+    fn objects(spec: serde_json::Value) -> Objects {
+        let labels = BTreeMap::from([("team".to_owned(), "a".to_owned())]);
+        Objects::of([
+            (CLUSTER_IDENTITY_KIND, FurtherObject::new("team").with_spec(spec)),
+            (NAMESPACE_KIND, FurtherObject::new("lab").with_labels(labels)),
+        ])
+    }
+
+    #[test]
+    fn a_secret_is_beside_its_cluster() {
+        let name = secret_of(&reference(IdentityKind::Secret), "lab", "own", &Objects::default());
+        assert_eq!(name.expect("a name").to_string(), "lab/team");
+    }
+
+    #[test]
+    fn a_status_names_no_secret_of_another_namespace() {
+        let missing = || Error::new(ErrorKind::NotFound, "Secret kube-system/vc-admin does not exist");
+        let told = for_user(&reference(IdentityKind::VSphereClusterIdentity), missing());
+        assert_eq!(told.kind(), ErrorKind::NotFound);
+        assert!(told.report().contains("VSphereClusterIdentity \"team\""), "{}", told.report());
+        assert!(!told.report().contains("vc-admin"), "{}", told.report());
+        assert_eq!(for_user(&reference(IdentityKind::Secret), missing()).report(), missing().report());
+    }
+
+    #[test]
+    fn an_identity_says_who_may_use_it() {
+        let selector = |team: &str| json!({"selector": {"matchLabels": {"team": team}}});
+        let broken = json!({"selector": {"matchExpressions": [{"key": "team", "operator": "Is"}]}});
+        for (allowed, namespace, expected) in [
+            (json!(null), "lab", Err((ErrorKind::PermissionDenied, "allows no namespaces"))),
+            (json!({}), "lab", Ok(())),
+            (json!({"selector": {}}), "lab", Ok(())),
+            (selector("a"), "lab", Ok(())),
+            (selector("b"), "lab", Err((ErrorKind::PermissionDenied, "does not allow the namespace lab"))),
+            (selector("a"), "other", Err((ErrorKind::Unavailable, "the namespace other has not been seen"))),
+            (broken, "lab", Err((ErrorKind::InvalidInput, "of VSphereClusterIdentity \"team\""))),
+        ] {
+            let objects = objects(json!({"secretName": "vc", "allowedNamespaces": allowed}));
+            let kind = IdentityKind::VSphereClusterIdentity;
+            match (secret_of(&reference(kind), namespace, "own", &objects), expected) {
+                (Ok(name), Ok(())) => assert_eq!(name.to_string(), "own/vc"),
+                (Err(error), Err((kind, words))) => {
+                    assert_eq!(error.kind(), kind, "{error}");
+                    assert!(error.to_string().contains(words), "{error}");
+                }
+                (found, expected) => panic!("{allowed}: {found:?} and not {expected:?}"),
+            }
+        }
+        let missing =
+            secret_of(&reference(IdentityKind::VSphereClusterIdentity), "lab", "own", &Objects::default());
+        assert_eq!(missing.expect_err("none").kind(), ErrorKind::NotFound);
+    }
+}

@@ -1,0 +1,202 @@
+//! Work that an earlier step has begun.
+
+use std::{sync::Arc, time::Duration};
+
+use cloudprovider::{
+    ErrorKind, Result,
+    machines::{Mark, Wait},
+};
+use tokio::time::Instant;
+
+use super::{MachineRecord, machine_of};
+use crate::{
+    machines::{
+        fleet::{Fleet, Turn, Work, task_of},
+        site::Site,
+    },
+    moref::MoRef,
+    tasks::{TaskFault, TaskState},
+};
+
+/// When a step looks again for a task that is not shown yet.
+const UNSEEN_RETRY: Duration = Duration::from_secs(5);
+
+/// When a step looks again for a task that runs. Its end is told.
+const RUNNING_RETRY: Duration = Duration::from_secs(60);
+
+impl Fleet {
+    /// What to wait for, if work is under way. Work that has ended is removed from the status.
+    ///
+    /// # Errors
+    /// Why the work has failed.
+    pub(super) async fn outstanding(
+        &self,
+        site: &Arc<Site>,
+        turn: &Turn,
+        mark: &Mark,
+        record: &mut MachineRecord,
+    ) -> Result<Option<Wait>> {
+        let begun = {
+            let known = turn.slot.known();
+            if known.task.is_some() && !known.is_of(site.vcenter.name()) {
+                return Ok(None);
+            }
+            known.task.clone()
+        };
+        let (work, task, since) = match begun {
+            Some((work, task, since)) => (Some(work), task, Some(since)),
+            None => match record.status.task_ref.as_deref() {
+                Some(id) if !id.is_empty() => (None, task_of(id), None),
+                _ => return Ok(None),
+            },
+        };
+        let seen = site.vcenter.wait_for_task(&task, &mark.uid);
+        let state = match seen {
+            Some(task) => Some(task.state),
+            // It was begun just now, or the tasks are being listed.
+            None if since.is_some_and(|since| since.elapsed() < UNSEEN_RETRY) => Some(TaskState::Running),
+            None => self.task(site, &task).await?.map(|task| task.state),
+        };
+        let is_shown = site.vcenter.state().tasks.get(&task).is_some();
+        match state {
+            Some(TaskState::Running) => {
+                if work != Some(Work::Mark) {
+                    record.status.task_ref = Some(task.id().to_owned());
+                }
+                let look = if is_shown { RUNNING_RETRY } else { UNSEEN_RETRY };
+                Ok(Some(waiting(site, work, &task).look_again_after(look)))
+            }
+            Some(TaskState::Success) => {
+                finish(site, turn, record, work);
+                Ok(None)
+            }
+            // vCenter does not know it any more: what it did is seen in the inventory.
+            None => {
+                finish(site, turn, record, None);
+                Ok(None)
+            }
+            Some(TaskState::Failed(fault))
+                if is_done_already(work, machine_of(site, turn)?.is_some(), &fault.kind) =>
+            {
+                finish(site, turn, record, work);
+                Ok(None)
+            }
+            Some(TaskState::Failed(fault)) if work == Some(Work::Mark) && is_outdated(&fault.kind) => {
+                finish(site, turn, record, None);
+                Ok(None)
+            }
+            Some(TaskState::Failed(fault)) => {
+                finish(site, turn, record, None);
+                self.failed(site, turn, mark, work, &task, &fault).await
+            }
+        }
+    }
+
+    /// What becomes of work that has failed.
+    async fn failed(
+        &self,
+        site: &Site,
+        turn: &Turn,
+        mark: &Mark,
+        work: Option<Work>,
+        task: &MoRef,
+        fault: &TaskFault,
+    ) -> Result<Option<Wait>> {
+        self.forget_facts();
+        if &*fault.kind == "DuplicateName" && site.find(turn.uid).await?.is_empty() {
+            let what = format!(
+                "virtual machine {:?} in the same folder of vCenter {:?}",
+                mark.name(),
+                site.vcenter.name()
+            );
+            return Err(mark.conflict(what, None));
+        }
+        if &*fault.kind == "DuplicateName" {
+            // an earlier call has made it
+            return Ok(None);
+        }
+        // It may be about the machine, or about something that the work needs.
+        if &*fault.kind == "ManagedObjectNotFound"
+            && let Some(vm) = machine_of(site, turn)?
+            && site.has_removed(&vm.moref).await?
+        {
+            return Ok(None);
+        }
+        let what = work.map_or("work", Work::words);
+        let words = format!("the {what} of {:?} has failed ({}): {fault}", mark.name(), task.id());
+        let kind = match &*fault.kind {
+            "NoPermission" => ErrorKind::PermissionDenied,
+            _ => ErrorKind::Unavailable,
+        };
+        Err(site.vcenter.error(kind, &words))
+    }
+}
+
+/// Whether a fault says that what was to be done is done. Work that an earlier process began may be any but a clone if the
+/// machine is there.
+fn is_done_already(work: Option<Work>, is_there: bool, fault: &str) -> bool {
+    const ALL: [Work; 5] = [Work::Upgrade, Work::PowerOn, Work::PowerOff, Work::Detach, Work::Destroy];
+    match work {
+        Some(work) => work.is_done_by(fault),
+        None => is_there && ALL.iter().any(|work| work.is_done_by(fault)),
+    }
+}
+
+/// Whether a fault says that a configuration has changed since it was read.
+pub(super) fn is_outdated(fault: &str) -> bool {
+    fault == "ConcurrentAccess"
+}
+
+/// Keeps that a task has ended.
+fn finish(site: &Site, turn: &Turn, record: &mut MachineRecord, done: Option<Work>) {
+    record.status.task_ref = None;
+    let mut known = turn.slot.known();
+    known.task = None;
+    known.uncertain = None;
+    if let Some(done) = done {
+        known.done = Some((done, Instant::now()));
+    }
+    if let (Some(Work::Destroy), Some(machine)) = (done, &known.target) {
+        site.removed.note(machine);
+    }
+}
+
+/// The wait for a task.
+pub(super) fn waiting(site: &Site, work: Option<Work>, task: &MoRef) -> Wait {
+    let what = work.map_or("work", Work::words);
+    let reason = match work {
+        Some(Work::Clone) => "WaitingForClone",
+        Some(Work::PowerOn) => "PoweringOn",
+        Some(Work::PowerOff) => "PoweringOff",
+        _ => "WaitingForTask",
+    };
+    let words = format!("{what} by {} of vCenter {:?}", task.id(), site.vcenter.name());
+    // A power-on need not hold a move: whether a machine runs is seen in the inventory.
+    let wait = if work == Some(Work::PowerOn) { Wait::address(words) } else { Wait::task(words) };
+    // No task need be known after a crash: a second clone is refused, since the name is taken, and whatever else is done twice does no harm.
+    wait.with_reason(reason).told_late()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_is_the_end_of_the_work_that_it_belongs_to() {
+        for (work, is_there, fault, expected) in [
+            // the snapshot, pool or folder of a clone is gone: that is an error
+            (Some(Work::Clone), false, "ManagedObjectNotFound", false),
+            (Some(Work::Clone), true, "InvalidPowerState", false),
+            (Some(Work::PowerOn), true, "InvalidPowerState", true),
+            (Some(Work::PowerOff), true, "InvalidPowerState", true),
+            (Some(Work::Destroy), true, "InvalidPowerState", false),
+            (Some(Work::Destroy), true, "ManagedObjectNotFound", true),
+            (Some(Work::Upgrade), true, "AlreadyUpgraded", true),
+            (None, false, "ManagedObjectNotFound", false),
+            (None, true, "ManagedObjectNotFound", true),
+            (None, true, "NoDiskSpace", false),
+        ] {
+            assert_eq!(is_done_already(work, is_there, fault), expected, "{work:?} {is_there} {fault}");
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! What the status of a `VSphereDeploymentZone` says.
+
+use std::time::Duration;
+
+use cloudprovider::{
+    Error, Result,
+    machines::{Condition, ConditionStatus, LookRequest, Told},
+};
+use serde_json::json;
+
+use crate::machines::{
+    fleet::Fleet,
+    zones::{Checked, Zone},
+};
+
+const READY: &str = "Ready";
+const VCENTER_AVAILABLE: &str = "VCenterAvailable";
+const VALIDATED: &str = "FailureDomainValidated";
+
+/// How soon a zone that is not ready is looked at again. Tags, datastores and networks are not told.
+const RETRY: Duration = Duration::from_secs(60);
+
+/// The same where its vCenter is not there.
+const AWAY_RETRY: Duration = Duration::from_secs(10);
+
+impl Fleet {
+    /// What is said about a zone: whether its vCenter is there and has what it names.
+    ///
+    /// # Errors
+    /// What may be over with the next look.
+    pub(super) async fn look_at_zone(&self, request: &LookRequest) -> Result<Told> {
+        let told = |conditions: Vec<Condition>| told(request, conditions);
+        let zone = match Zone::of(&request.objects, &request.object) {
+            Ok(zone) => zone,
+            Err(error) if error.is_retryable() => return Err(error),
+            Err(error) => return Ok(told(vec![wrong(VALIDATED, "ValidationFailed", &error)])),
+        };
+        let site = match self.site("spec.server", zone.server()) {
+            Ok(site) => site,
+            Err(error) => return Ok(told(vec![wrong(VCENTER_AVAILABLE, "VCenterUnreachable", &error)])),
+        };
+        if let Err(error) = site.check_live() {
+            let told = told(vec![wrong(VCENTER_AVAILABLE, "VCenterUnreachable", &error)]);
+            return Ok(told.look_again_after(AWAY_RETRY));
+        }
+        let available = Condition::new(VCENTER_AVAILABLE, ConditionStatus::True, "Available");
+        let checked: [Condition; 2] = match self.checked(&site, &zone).await {
+            Ok(checked) => Checked::conditions(&checked),
+            Err(error) if error.is_retryable() => return Err(error),
+            Err(error) => return Ok(told(vec![available, wrong(VALIDATED, "ValidationFailed", &error)])),
+        };
+        Ok(told([available].into_iter().chain(checked).collect()))
+    }
+}
+
+fn wrong(condition: &'static str, reason: &'static str, error: &Error) -> Condition {
+    Condition::new(condition, ConditionStatus::False, reason).with_message(error.report())
+}
+
+/// The status with these conditions, of which `Ready` is the sum.
+fn told(request: &LookRequest, mut conditions: Vec<Condition>) -> Told {
+    let flaw = conditions.iter().find(|one| one.status != ConditionStatus::True);
+    let ready = match flaw {
+        None => Condition::new(READY, ConditionStatus::True, "Ready"),
+        Some(flaw) => {
+            Condition::new(READY, ConditionStatus::False, "NotReady").with_message(flaw.message.clone())
+        }
+    };
+    let is_ready = flaw.is_none();
+    conditions.insert(0, ready);
+    // what readers of v1beta1 want is kept
+    let status = json!({"ready": is_ready, "deprecated": request.object.status["deprecated"]});
+    Told::new(status, conditions).look_again_after((!is_ready).then_some(RETRY))
+}
+
+#[cfg(test)]
+mod tests {
+    use cloudprovider::machines::FurtherObject;
+
+    use super::*;
+    use crate::machines::kinds::DEPLOYMENT_ZONE_KIND;
+
+    #[test]
+    fn ready_is_the_sum() {
+        let object =
+            FurtherObject::new("a").with_status(json!({"ready": false, "deprecated": {"v1beta1": {}}}));
+        let request = LookRequest::new(DEPLOYMENT_ZONE_KIND, object);
+        let good = Condition::new(VCENTER_AVAILABLE, ConditionStatus::True, "Available");
+        let bad =
+            Condition::new(VALIDATED, ConditionStatus::False, "ZoneMisconfigured").with_message("no tag");
+        let all = told(&request, vec![good.clone(), bad]);
+        assert_eq!(all.status, json!({"ready": false, "deprecated": {"v1beta1": {}}}));
+        let ready = &all.conditions[0];
+        assert_eq!((&*ready.condition_type, &*ready.reason, &*ready.message), (READY, "NotReady", "no tag"));
+        assert_eq!(all.look_again_after, Some(RETRY));
+        let all = told(&request, vec![good]);
+        assert_eq!((all.status["ready"].as_bool(), all.look_again_after), (Some(true), None));
+        assert_eq!(all.conditions[0].status, ConditionStatus::True);
+    }
+}

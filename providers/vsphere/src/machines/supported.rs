@@ -1,0 +1,130 @@
+//! What a spec may say that is not supported. It is refused by name, and never left out. Pure.
+
+use cloudprovider::{Error, ErrorKind, Result};
+
+use super::spec::{VSphereClusterSpec, VSphereMachineSpec};
+
+/// The only template of names: the name of the machine itself.
+const OWN_NAME: [&str; 2] = ["{{ .machine.name }}", "{{.machine.name}}"];
+
+fn is_set(text: Option<&String>) -> bool {
+    text.is_some_and(|text| !text.is_empty())
+}
+
+fn refuse(field: &str, why: &str) -> Result<()> {
+    Err(Error::new(ErrorKind::Unsupported, format!("{field}: {why}")))
+}
+
+/// Refuses what cannot be made.
+///
+/// # Errors
+/// [`ErrorKind::Unsupported`] with the name of the field; [`ErrorKind::InvalidInput`] for a template that is missing.
+pub(crate) fn check_machine(spec: &VSphereMachineSpec) -> Result<()> {
+    let clone = &spec.clone;
+    if clone.template.is_empty() {
+        return Err(Error::new(ErrorKind::InvalidInput, "spec.template: missing; name a template"));
+    }
+    let naming = spec.naming.as_ref().and_then(|naming| naming.template.as_deref()).unwrap_or_default();
+    let checks: [(bool, &str, &str); 4] = [
+        (is_set(clone.crypto_key_id.as_ref()), "spec.cryptoKeyID", "encryption keys are not supported"),
+        (
+            is_set(clone.crypto_profile.as_ref()),
+            "spec.cryptoProfile",
+            "encryption profiles are not supported",
+        ),
+        (
+            !naming.is_empty() && !OWN_NAME.contains(&naming),
+            "spec.naming.template",
+            "a virtual machine always has the name of its Machine",
+        ),
+        (
+            clone.os.as_ref().is_some_and(|os| matches!(os, super::spec::OperatingSystem::Windows)),
+            "spec.os",
+            "Windows is not supported",
+        ),
+    ];
+    for (is_wrong, field, why) in checks {
+        if is_wrong {
+            return refuse(field, why);
+        }
+    }
+    Ok(())
+}
+
+/// Refuses what a cluster cannot have.
+///
+/// # Errors
+/// [`ErrorKind::Unsupported`] with the name of the field.
+pub(crate) fn check_cluster(spec: &VSphereClusterSpec) -> Result<()> {
+    if !spec.cluster_modules.is_empty() {
+        return refuse("spec.clusterModules", "cluster modules are not supported");
+    }
+    Ok(())
+}
+
+/// The fields that are set and mean nothing here, with the reason.
+pub(crate) fn ignored(machine: Option<&VSphereMachineSpec>, cluster: &VSphereClusterSpec) -> Option<String> {
+    if cluster.identity_ref.is_some() {
+        return None;
+    }
+    let of_machine = machine.is_some_and(|machine| is_set(machine.clone.thumbprint.as_ref()));
+    (of_machine || (machine.is_none() && is_set(cluster.thumbprint.as_ref())))
+        .then(|| "thumbprint: the vCenter is trusted as the configuration of the controller says".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn machine(more: Value) -> VSphereMachineSpec {
+        let mut spec = json!({"template": "t", "network": {"devices": [{"networkName": "n"}]}});
+        if let (Some(spec), Value::Object(more)) = (spec.as_object_mut(), more) {
+            spec.extend(more);
+        }
+        serde_json::from_value(spec).expect("a spec")
+    }
+
+    #[test]
+    fn what_is_not_supported_is_named() {
+        for (more, field) in [
+            (json!({"cryptoKeyID": "k"}), "spec.cryptoKeyID"),
+            (json!({"cryptoProfile": "k"}), "spec.cryptoProfile"),
+            (json!({"naming": {"template": "x-{{ .machine.name }}"}}), "spec.naming.template"),
+            (json!({"os": "Windows"}), "spec.os"),
+            (json!({"template": ""}), "spec.template"),
+        ] {
+            let error = check_machine(&machine(more)).expect_err(field);
+            assert!(error.to_string().starts_with(&format!("{field}: ")), "{error}");
+        }
+        let modules = json!({"clusterModules": [{"targetObjectName": "workers", "moduleUUID": "m"}]});
+        let cluster: VSphereClusterSpec = serde_json::from_value(modules).expect("a spec");
+        let error = check_cluster(&cluster).expect_err("cluster modules");
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert!(error.to_string().starts_with("spec.clusterModules: "), "{error}");
+    }
+
+    #[test]
+    fn what_is_empty_is_not_set() {
+        for more in [
+            json!({}),
+            json!({"storagePolicyName": "gold", "tagIDs": ["urn:1"], "pciDevices": [{"vGPUProfile": "p"}]}),
+            json!({"storagePolicyName": "", "cryptoKeyID": "", "pciDevices": [], "os": "Linux", "failureDomain": "a"}),
+            json!({"naming": {"template": "{{ .machine.name }}"}}),
+            json!({"naming": {}}),
+            json!({"network": {"devices": [{"networkName": "n", "addressesFromPools": [{"kind": "P", "name": "p"}]}]}}),
+        ] {
+            check_machine(&machine(more)).expect("supported");
+        }
+        let cluster: VSphereClusterSpec =
+            serde_json::from_value(json!({"server": "vc", "failureDomainSelector": {}})).expect("a spec");
+        check_cluster(&cluster).expect("supported");
+        assert_eq!(ignored(None, &cluster), None);
+        let cluster = VSphereClusterSpec { thumbprint: Some("AA".to_owned()), ..cluster };
+        assert!(ignored(None, &cluster).is_some_and(|words| words.starts_with("thumbprint: ")));
+        let more = json!({"thumbprint": "AA", "identityRef": {"kind": "Secret", "name": "s"}});
+        let cluster: VSphereClusterSpec = serde_json::from_value(more).expect("a spec");
+        assert_eq!(ignored(None, &cluster), None, "it counts for the session of the cluster");
+    }
+}

@@ -1,0 +1,156 @@
+//! Which virtual machine is that of an object on which Cluster API Provider vSphere (CAPV) has worked. Pure.
+//!
+//! CAPV makes a `VSphereVM` for each `VSphereMachine` before it clones anything. The name of the virtual machine is that of the
+//! `VSphereVM`, and its instance UUID is the UID of the `VSphereVM`. Its BIOS UUID is in `spec.biosUUID` of the `VSphereVM` once it is
+//! there, and in `spec.providerID` of the `VSphereMachine` once it is complete.
+//!
+//! All that is known has to agree. `clusterctl move` makes the `VSphereVM` anew, with another UID, and the virtual machine keeps its
+//! instance UUID. So the UID of the `VSphereVM` is not compared if both objects name the same BIOS UUID, and the name is right. That is as
+//! safe as CAPV is, which finds a virtual machine by its BIOS UUID alone, to change it and to destroy it. Whoever may write both
+//! objects can name any virtual machine that has no mark: docs/security.md says so.
+
+use cloudprovider::{machines::FurtherObject, uuids::parse_uuid};
+use uuid::Uuid;
+
+use crate::{provider_id::parse_provider_id, vm::VirtualMachine};
+
+/// What the objects of the API say of a virtual machine that CAPV may have made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Told {
+    /// The UID of the `VSphereVM`.
+    pub(crate) vm_uid: Uuid,
+    /// The name of the `VSphereVM`.
+    pub(crate) name: String,
+    /// Its task, if one ran when it was written last.
+    pub(crate) task: Option<String>,
+    /// The BIOS UUID in the `VSphereVM`.
+    of_vm: Option<Uuid>,
+    /// The BIOS UUID in the provider ID.
+    of_machine: Option<Uuid>,
+}
+
+impl Told {
+    /// What these objects say.
+    ///
+    /// # Errors
+    /// What cannot be true.
+    pub(crate) fn new(vm: &FurtherObject, provider_id: Option<&str>) -> Result<Self, String> {
+        let name = vm.name.clone();
+        let text = |of: &serde_json::Value| of.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
+        let uuid = |what: &str, text: String| {
+            parse_uuid(text.trim())
+                .ok_or_else(|| format!("{what} of VSphereVM {name:?}, {text:?}, is not a UUID"))
+        };
+        let told = Self {
+            vm_uid: uuid("the UID", vm.uid.clone())?,
+            task: text(&vm.status["taskRef"]),
+            of_vm: text(&vm.spec["biosUUID"]).map(|text| uuid("spec.biosUUID", text)).transpose()?,
+            of_machine: provider_id
+                .map(|id| parse_provider_id(id).map_err(|error| error.report()))
+                .transpose()?,
+            name: name.clone(),
+        };
+        match (told.of_vm, told.of_machine) {
+            (Some(of_vm), Some(of_machine)) if of_vm != of_machine => Err(format!(
+                "spec.biosUUID of VSphereVM {name:?} is {of_vm}, and spec.providerID names {of_machine}: \
+                 one of the objects belongs to another virtual machine"
+            )),
+            _ => Ok(told),
+        }
+    }
+
+    /// The BIOS UUID, if it is known.
+    pub(crate) fn bios_uuid(&self) -> Option<Uuid> {
+        self.of_machine.or(self.of_vm)
+    }
+
+    /// Whether this is the virtual machine.
+    ///
+    /// # Errors
+    /// What speaks against it.
+    pub(crate) fn check(&self, vm: &VirtualMachine) -> Result<(), String> {
+        if vm.is_template {
+            return Err("it is a template".to_owned());
+        }
+        if *vm.name != *self.name {
+            return Err(format!("its VSphereVM is called {:?}", self.name));
+        }
+        if let Some(wanted) = self.bios_uuid()
+            && vm.bios_uuid != Some(wanted)
+        {
+            return Err(format!("its BIOS UUID is not {wanted}"));
+        }
+        let is_named_twice = self.of_vm.is_some() && self.of_machine.is_some();
+        if vm.instance_uuid != Some(self.vm_uid) && !is_named_twice {
+            return Err(format!("its instance UUID is not {}, the UID of its VSphereVM", self.vm_uid));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::moref::MoRef;
+
+    const UID: &str = "4d3c2b1a-0000-4000-8000-000000000001";
+    const BIOS: &str = "42015e4c-0000-4000-8000-000000000001";
+    const OTHER: &str = "42015e4c-0000-4000-8000-000000000002";
+
+    fn told(bios: &str, provider_id: Option<&str>) -> Result<Told, String> {
+        let vm = FurtherObject::new("worker-1").with_uid(UID);
+        let vm = vm.with_spec(json!({"biosUUID": bios})).with_status(json!({"taskRef": "task-7"}));
+        Told::new(&vm, provider_id.map(|uuid| format!("vsphere://{uuid}")).as_deref())
+    }
+
+    fn vm(name: &str, bios: &str, instance: &str) -> VirtualMachine {
+        let mut vm = VirtualMachine::new(MoRef::new("VirtualMachine", "vm-1"), name);
+        vm.bios_uuid = Uuid::parse_str(bios).ok();
+        vm.instance_uuid = Uuid::parse_str(instance).ok();
+        vm
+    }
+
+    #[test]
+    fn everything_that_is_known_has_to_agree() {
+        let check = |bios: &str, provider_id: Option<&str>, vm: &VirtualMachine| {
+            told(bios, provider_id).expect("nothing contradicts").check(vm)
+        };
+        let its_own = vm("worker-1", BIOS, UID);
+        for (bios, provider_id) in
+            [("", None), (BIOS, None), ("", Some(BIOS)), (BIOS, Some(BIOS)), (&*BIOS.to_uppercase(), None)]
+        {
+            assert_eq!(check(bios, provider_id, &its_own), Ok(()), "{bios} {provider_id:?}");
+        }
+        // after a move, which gives the VSphereVM another UID
+        let moved = vm("worker-1", BIOS, OTHER);
+        assert_eq!(check(BIOS, Some(BIOS), &moved), Ok(()));
+        for (bios, provider_id) in [("", None), (BIOS, None), ("", Some(BIOS))] {
+            let why = check(bios, provider_id, &moved).expect_err("one object alone says it");
+            assert!(why.contains("instance UUID"), "{why}");
+        }
+        let mut template = its_own.clone();
+        template.is_template = true;
+        for (vm, part) in [
+            (vm("worker-2", BIOS, UID), "called \"worker-1\""),
+            (vm("worker-1", OTHER, UID), "BIOS UUID is not"),
+            (vm("worker-1", "", UID), "BIOS UUID is not"),
+            (template, "template"),
+        ] {
+            let why = check(BIOS, Some(BIOS), &vm).expect_err(part);
+            assert!(why.contains(part), "{why}");
+        }
+    }
+
+    #[test]
+    fn objects_that_contradict_each_other_are_told() {
+        let why = told(BIOS, Some(OTHER)).expect_err("two machines");
+        assert!(why.contains(BIOS) && why.contains(OTHER), "{why}");
+        let why = told("no UUID", None).expect_err("no UUID");
+        assert!(why.contains("spec.biosUUID of VSphereVM \"worker-1\", \"no UUID\""), "{why}");
+        told("", Some("")).expect_err("no provider ID");
+        let told = told(BIOS, None).expect("nothing contradicts");
+        assert_eq!((told.bios_uuid(), told.task.as_deref()), (Uuid::parse_str(BIOS).ok(), Some("task-7")));
+    }
+}

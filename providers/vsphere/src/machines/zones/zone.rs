@@ -1,0 +1,177 @@
+//! A `VSphereDeploymentZone` together with its `VSphereFailureDomain`.
+
+use std::collections::BTreeMap;
+
+use cloudprovider::{
+    Error, ErrorKind, Result,
+    machines::{FurtherKind, FurtherObject, Objects},
+};
+use serde::de::DeserializeOwned;
+
+use crate::machines::{
+    invalid::invalid,
+    kinds::{DEPLOYMENT_ZONE_KIND, FAILURE_DOMAIN_KIND},
+    spec::{FailureDomainHosts, VSphereDeploymentZoneSpec, VSphereFailureDomainSpec, VSphereMachineSpec},
+};
+
+/// A `VSphereDeploymentZone` together with its `VSphereFailureDomain`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Zone {
+    /// Its name, which is that of the failure domain for Cluster API.
+    pub(crate) name: String,
+    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) spec: VSphereDeploymentZoneSpec,
+    /// The `VSphereFailureDomain`.
+    pub(crate) domain: VSphereFailureDomainSpec,
+    domain_name: String,
+}
+
+/// The `VSphereDeploymentZone` that a machine asks for: that of its Machine, or else its own.
+pub(crate) fn zone_name<'a>(of_machine: Option<&'a str>, spec: &'a VSphereMachineSpec) -> Option<&'a str> {
+    let is_set = |name: &&str| !name.is_empty();
+    of_machine.filter(is_set).or_else(|| spec.failure_domain.as_deref().filter(is_set))
+}
+
+impl Zone {
+    /// The zone with this name.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] if there is no such zone, or no such failure domain. [`ErrorKind::InvalidInput`] for a spec that
+    /// cannot be read. Those of [`Objects::get`].
+    pub(crate) fn read(objects: &Objects, name: &str) -> Result<Self> {
+        let found = objects.get(&DEPLOYMENT_ZONE_KIND, None, name)?;
+        let object = found.filter(|object| !object.is_deleting).ok_or_else(|| {
+            let words = format!("failure domain {name:?}: there is no VSphereDeploymentZone of this name");
+            Error::new(ErrorKind::NotFound, words)
+        })?;
+        Self::of(objects, &object)
+    }
+
+    /// The zone of this object.
+    ///
+    /// # Errors
+    /// As for [`read`](Self::read).
+    pub(crate) fn of(objects: &Objects, object: &FurtherObject) -> Result<Self> {
+        let spec: VSphereDeploymentZoneSpec = spec_of(&DEPLOYMENT_ZONE_KIND, object)?;
+        let domain_name = spec.failure_domain.clone().unwrap_or_default();
+        if domain_name.is_empty() {
+            let words = format!(
+                "VSphereDeploymentZone {:?}: spec.failureDomain: missing; name a VSphereFailureDomain",
+                object.name
+            );
+            return Err(invalid(words));
+        }
+        let domain = objects.get(&FAILURE_DOMAIN_KIND, None, &domain_name)?;
+        let domain = domain.filter(|domain| !domain.is_deleting).ok_or_else(|| {
+            let words = format!(
+                "VSphereDeploymentZone {:?}: spec.failureDomain: there is no VSphereFailureDomain {domain_name:?}",
+                object.name
+            );
+            Error::new(ErrorKind::NotFound, words)
+        })?;
+        Ok(Self {
+            name: object.name.clone(),
+            labels: object.labels.clone(),
+            spec,
+            domain: spec_of(&FAILURE_DOMAIN_KIND, &domain)?,
+            domain_name,
+        })
+    }
+
+    /// What it says, as one text.
+    pub(crate) fn key(&self) -> String {
+        serde_json::json!([self.name, self.spec, self.domain_name, self.domain]).to_string()
+    }
+
+    /// The vCenter that it names.
+    pub(crate) fn server(&self) -> Option<&str> {
+        self.spec.server.as_deref().filter(|server| !server.is_empty())
+    }
+
+    /// The word for the cluster of hosts.
+    pub(crate) fn compute_cluster(&self) -> Option<&str> {
+        self.domain.topology.compute_cluster.as_deref().filter(|word| !word.is_empty())
+    }
+
+    /// The groups of its machines and hosts.
+    pub(crate) fn hosts(&self) -> Option<&FailureDomainHosts> {
+        self.domain.topology.hosts.as_ref().filter(|hosts| !hosts.vm_group_name.is_empty())
+    }
+
+    /// What the names of fields of the zone begin with in errors.
+    pub(crate) fn fields_of_placement(&self) -> String {
+        format!("VSphereDeploymentZone {:?}: spec.placementConstraint.", self.name)
+    }
+
+    /// What the names of fields of the failure domain begin with in errors.
+    pub(crate) fn fields_of_topology(&self) -> String {
+        format!("VSphereFailureDomain {:?}: spec.topology.", self.domain_name)
+    }
+}
+
+/// The error about a resource pool that is in another cluster than the zone.
+pub(super) fn outside(zone: &Zone, pool: &str, cluster: &str) -> Error {
+    let words = format!(
+        "spec.resourcePool: {pool:?} is not in the cluster {cluster:?} of the VSphereFailureDomain {:?}; name one in \
+         spec.placementConstraint.resourcePool of the VSphereDeploymentZone {:?}",
+        zone.domain_name, zone.name
+    );
+    invalid(words)
+}
+
+fn spec_of<T: DeserializeOwned>(kind: &FurtherKind, object: &FurtherObject) -> Result<T> {
+    serde_json::from_value(object.spec.clone())
+        .map_err(|error| invalid(format!("{} {:?}: spec: {error}", kind.kind, object.name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::machines::zones::examples::{domain, objects, zone};
+
+    #[test]
+    fn a_zone_is_read_with_its_failure_domain() {
+        let objects = objects([("a", zone("x"))], [("x", domain("DC0_C0"))]);
+        let zone = Zone::read(&objects, "a").expect("a zone");
+        assert_eq!((zone.name.as_str(), zone.compute_cluster()), ("a", Some("DC0_C0")));
+        assert_eq!(zone.server(), Some("vc.example.org"));
+        assert!(zone.hosts().is_none());
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let all = objects(
+            [("a", zone("x")), ("b", zone("")), ("c", json!({"server": 1}))],
+            [("y", domain("DC0_C0"))],
+        );
+        for (name, kind, words) in [
+            ("z", ErrorKind::NotFound, "failure domain \"z\": there is no VSphereDeploymentZone"),
+            ("a", ErrorKind::NotFound, "there is no VSphereFailureDomain \"x\""),
+            ("b", ErrorKind::InvalidInput, "VSphereDeploymentZone \"b\": spec.failureDomain: missing"),
+            ("c", ErrorKind::InvalidInput, "VSphereDeploymentZone \"c\": spec: "),
+        ] {
+            let error = Zone::read(&all, name).expect_err(words);
+            assert_eq!(error.kind(), kind, "{error}");
+            assert!(error.to_string().contains(words), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_machine_object_of_the_core_decides() {
+        let spec = |name: Option<&str>| VSphereMachineSpec {
+            failure_domain: name.map(str::to_owned),
+            ..VSphereMachineSpec::default()
+        };
+        for (of_machine, own, expected) in [
+            (None, None, None),
+            (Some(""), Some(""), None),
+            (Some("a"), Some("b"), Some("a")),
+            (None, Some("b"), Some("b")),
+            (Some("a"), None, Some("a")),
+        ] {
+            assert_eq!(zone_name(of_machine, &spec(own)), expected);
+        }
+    }
+}

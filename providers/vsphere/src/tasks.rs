@@ -1,0 +1,201 @@
+//! The tasks of one vCenter, as its task manager shows them: those that run, and those that ended lately.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+
+use crate::{
+    moref::MoRef,
+    vim::{
+        element::Element,
+        objects::{ObjectSpec, PropertyFilterSpec, PropertySpec, TraversalSpec},
+        property_collector::{ObjectUpdate, Property, UpdateKind},
+    },
+};
+
+/// The type of the objects.
+pub(crate) const TASK: &str = "Task";
+
+/// The properties that are read of a task. Not its progress, which changes often.
+pub(crate) const TASK_PATHS: [&str; 4] = ["info.state", "info.error", "info.entity", "info.descriptionId"];
+
+/// The properties of a task that are watched: what code asks of tasks that have ended.
+const WATCHED_PATHS: [&str; 2] = ["info.state", "info.error"];
+
+/// How many tasks that have ended are kept. vCenter shows the last 200.
+const MAX_ENDED: usize = 4096;
+
+/// What the description of every clone begins with.
+const CLONE: &str = "VirtualMachine.clone";
+
+/// Selects the tasks that run, and those that ended lately, with all that is read of them.
+pub(crate) fn selection(manager: &MoRef) -> PropertyFilterSpec {
+    selected(manager, TASK_PATHS.into())
+}
+
+/// Selects the same tasks, with what is watched of them.
+pub(crate) fn watched(manager: &MoRef) -> PropertyFilterSpec {
+    selected(manager, WATCHED_PATHS.into())
+}
+
+fn selected(manager: &MoRef, path_set: Vec<&'static str>) -> PropertyFilterSpec {
+    let recent = TraversalSpec {
+        name: Some("recent"),
+        kind: "TaskManager",
+        path: "recentTask",
+        skip: Some(false),
+        select_set: Vec::new(),
+    };
+    PropertyFilterSpec {
+        prop_set: vec![PropertySpec { kind: TASK, all: None, path_set }],
+        object_set: vec![ObjectSpec { obj: manager.clone(), skip: Some(true), select_set: vec![recent] }],
+        report_missing_objects_in_results: None,
+    }
+}
+
+/// How far a task is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum TaskState {
+    /// It is queued or runs.
+    #[default]
+    Running,
+    /// It succeeded.
+    Success,
+    /// It failed.
+    Failed(TaskFault),
+}
+
+/// Why a task failed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TaskFault {
+    /// The `xsi:type` of the fault, such as `NoDiskSpace`. Code decides by it.
+    pub(crate) kind: Box<str>,
+    /// vCenter's words, shortened.
+    pub(crate) message: Box<str>,
+}
+
+impl std::fmt::Display for TaskFault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (&*self.kind, &*self.message) {
+            ("", "") => f.write_str("an unknown fault"),
+            (kind, "") => f.write_str(kind),
+            ("", message) => f.write_str(message),
+            (kind, message) => write!(f, "{kind} ({message})"),
+        }
+    }
+}
+
+/// A task.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Task {
+    pub(crate) state: TaskState,
+    /// What it works on. For a clone it is the template. Not known of a task that is watched.
+    pub(crate) entity: Option<MoRef>,
+    /// What it does, such as `VirtualMachine.clone`. Not known of a task that is watched.
+    pub(crate) description: Box<str>,
+}
+
+impl Task {
+    /// Takes the properties of an update.
+    pub(crate) fn apply(&mut self, properties: &[Property<'_>]) {
+        for (path, value) in properties {
+            match (*path, value) {
+                ("info.state", Some(value)) => match &*value.text {
+                    "success" => self.state = TaskState::Success,
+                    "error" if !matches!(self.state, TaskState::Failed(_)) => {
+                        self.state = TaskState::Failed(TaskFault::default());
+                    }
+                    "queued" | "running" => self.state = TaskState::Running,
+                    _ => {}
+                },
+                ("info.error", Some(value)) => self.state = TaskState::Failed(fault(value)),
+                ("info.entity", value) => self.entity = value.and_then(Element::moref),
+                ("info.descriptionId", Some(value)) => self.description = value.text.clone(),
+                _ => {}
+            }
+        }
+    }
+
+    /// Whether it is a clone that is under way.
+    pub(crate) fn is_clone_under_way(&self) -> bool {
+        !self.has_ended() && self.description.starts_with(CLONE)
+    }
+
+    /// Whether it has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.state != TaskState::Running
+    }
+}
+
+/// Reads a `LocalizedMethodFault`.
+fn fault(value: &Element) -> TaskFault {
+    /// Longer words are cut.
+    const MAX_CHARS: usize = 300;
+    let kind = value.child("fault").and_then(|fault| fault.kind.as_deref()).unwrap_or_default();
+    let words = value.text_of("localizedMessage").unwrap_or_default();
+    TaskFault { kind: kind.into(), message: words.chars().take(MAX_CHARS).collect::<String>().into() }
+}
+
+/// All of them, and which objects of the API wait for which.
+#[derive(Debug, Default)]
+pub(crate) struct Tasks {
+    known: HashMap<MoRef, Task>,
+    /// Those that have ended, in the order of their ends.
+    ended: VecDeque<MoRef>,
+    /// The UIDs of the objects that wait for tasks.
+    waiting: HashMap<MoRef, BTreeSet<String>>,
+}
+
+impl Tasks {
+    /// Applies updates. Returns the UIDs of the objects that waited for tasks that have ended.
+    pub(crate) fn apply(&mut self, updates: &[ObjectUpdate<'_>]) -> Vec<String> {
+        let mut woken = Vec::new();
+        for update in updates.iter().filter(|update| update.object.kind() == TASK) {
+            if update.kind == UpdateKind::Leave {
+                self.forget(&update.object);
+                woken.extend(self.waiting.remove(&update.object).into_iter().flatten());
+                continue;
+            }
+            let task = self.known.entry(update.object.clone()).or_default();
+            let had_ended = task.has_ended();
+            task.apply(&update.properties);
+            if task.has_ended() && !had_ended {
+                self.ended.push_back(update.object.clone());
+                woken.extend(self.waiting.remove(&update.object).into_iter().flatten());
+            }
+        }
+        while self.ended.len() > MAX_ENDED {
+            if let Some(oldest) = self.ended.pop_front() {
+                self.known.remove(&oldest);
+            }
+        }
+        woken
+    }
+
+    fn forget(&mut self, task: &MoRef) {
+        if self.known.remove(task).is_some_and(|task| task.has_ended()) {
+            self.ended.retain(|one| one != task);
+        }
+    }
+
+    /// A task, if it is known.
+    pub(crate) fn get(&self, task: &MoRef) -> Option<&Task> {
+        self.known.get(task)
+    }
+
+    /// Notes that an object waits for the end of a task. False if the task has ended already.
+    pub(crate) fn wait(&mut self, task: &MoRef, uid: &str) -> bool {
+        if self.known.get(task).is_some_and(Task::has_ended) {
+            return false;
+        }
+        self.waiting.entry(task.clone()).or_default().insert(uid.to_owned());
+        true
+    }
+
+    /// Forgets the tasks, but not who waits: changes are followed no longer.
+    pub(crate) fn lose(&mut self) {
+        self.known.clear();
+        self.ended.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests;
