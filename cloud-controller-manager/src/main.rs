@@ -1,5 +1,10 @@
 //! The cloud-controller-manager: the only place that knows the providers.
 
+#[cfg(test)]
+mod generated_files;
+#[cfg(test)]
+mod stored_versions;
+
 use std::process::ExitCode;
 
 use ccm::program::Program;
@@ -28,6 +33,9 @@ fn registry() -> cloudprovider::Result<Registry> {
     #[cfg(feature = "rancher")]
     registry.register(cloudprovider_rancher::NAME, cloudprovider_rancher::factory)?;
     #[cfg(feature = "vsphere")]
-    registry.register(cloudprovider_vsphere::NAME, cloudprovider_vsphere::factory)?;
+    {
+        registry.register(cloudprovider_vsphere::NAME, cloudprovider_vsphere::factory)?;
+        registry.register_machines(cloudprovider_vsphere::NAME, cloudprovider_vsphere::machine_types())?;
+    }
     Ok(registry)
 }
