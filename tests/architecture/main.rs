@@ -1,5 +1,6 @@
-//! The architecture: which crate may depend on which, that no modules depend on each other in a circle, and
-//! that every file exists that the page about the architecture names.
+//! The architecture: which crate may depend on which, that no modules depend on each other in a circle, that
+//! every file exists that the page about the architecture names, and that the pages of the providers explain
+//! every reason that their machines tell.
 
 #[cfg(test)]
 mod circles;
@@ -13,3 +14,5 @@ mod modules;
 mod no_circles;
 #[cfg(test)]
 mod page;
+#[cfg(test)]
+mod reasons;

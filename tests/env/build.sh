@@ -3,8 +3,8 @@
 #
 #   tests/env/build.sh [PEER|all]...
 #
-# The peers: kubernetes kubernetes-previous kubelet kube-proxy cluster-api containerd leader framework vcsim cpi
-# kube-vip helm guest.
+# The peers: kubernetes kubernetes-previous kubelet kubeadm kube-proxy cluster-api containerd leader framework vcsim
+# cpi capv capv-manager kube-vip helm guest node.
 #
 # Prints one line per peer on standard output: the folder that holds it. Progress goes to standard
 # error. A folder is named after a hash of what determines its contents and is moved into place only
@@ -124,7 +124,8 @@ flags_of() {
 kubernetes_flags=$(flags_of kubernetes)
 previous_flags=$(flags_of kubernetes-previous)
 kube_proxy_flags=$(flags_of kube-proxy)
-readonly kubernetes_flags previous_flags kube_proxy_flags
+kubeadm_flags=$(flags_of kubeadm)
+readonly kubernetes_flags previous_flags kube_proxy_flags kubeadm_flags
 
 make_kubernetes() {
     go_build kubernetes "$kubernetes_flags" "$1" \
@@ -164,6 +165,19 @@ make_kubelet() {
 kubelet() {
     once "$(folder_for kubelet "kubelet $kubernetes_flags" \
         "$here/kubernetes/go.mod" "$here/kubernetes/go.sum")" make_kubelet
+}
+
+make_kubeadm() {
+    go_build kubeadm "$kubeadm_flags" "$1" \
+        k8s.io/kubernetes/cmd/kubeadm k8s.io/kubernetes/cmd/kube-controller-manager \
+        k8s.io/kubernetes/cmd/kube-scheduler
+}
+
+# What turns an API server into a cluster that machines can join. A module of its own for the same reason as
+# kube-proxy's.
+kubeadm() {
+    once "$(folder_for kubeadm "kubeadm kube-controller-manager kube-scheduler $kubeadm_flags" \
+        "$here/kubeadm/go.mod" "$here/kubeadm/go.sum")" make_kubeadm
 }
 
 make_kube_proxy() {
@@ -209,11 +223,11 @@ cluster_api() {
 make_containerd() {
     local module=github.com/containerd/containerd/v2
     go_build containerd "-X $module/version.Version=$(version_of containerd $module)" "$1" \
-        $module/cmd/containerd
+        $module/cmd/containerd $module/cmd/containerd-shim-runc-v2 $module/cmd/ctr
 }
 
 containerd() {
-    once "$(folder_for containerd "containerd" \
+    once "$(folder_for containerd "containerd shim ctr" \
         "$here/containerd/go.mod" "$here/containerd/go.sum")" make_containerd
 }
 
@@ -254,6 +268,31 @@ cpi() {
     once "$(folder_for cpi "cpi" "$here"/cpi/*)" make_cpi
 }
 
+# Its definitions and the templates that its users start from: files of the module, nothing is built.
+make_capv() {
+    local module=sigs.k8s.io/cluster-api-provider-vsphere source
+    need_go capv
+    (cd "$here/capv" && go mod download "$module")
+    source=$(cd "$here/capv" && go list -m -f '{{.Dir}}' "$module")
+    mkdir "$1/crds" "$1/templates"
+    cp "$source"/config/default/crd/bases/*.yaml "$1/crds/"
+    cp "$source"/templates/*.yaml "$1/templates/"
+    chmod -R u+w "$1"
+}
+
+capv() {
+    once "$(folder_for capv "crds templates" "$here/capv/go.mod" "$here/capv/go.sum")" make_capv
+}
+
+make_capv_manager() {
+    go_build capv "" "$1" sigs.k8s.io/cluster-api-provider-vsphere
+}
+
+# The manager itself takes minutes, and only comparisons need it, so it is not among `all`.
+capv_manager() {
+    once "$(folder_for capv-manager "manager" "$here/capv/go.mod" "$here/capv/go.sum")" make_capv_manager
+}
+
 make_kube_vip() {
     go_build kube-vip "" "$1" github.com/kube-vip/kube-vip-cloud-provider
 }
@@ -279,15 +318,30 @@ guest() {
     once "$(folder_for guest "" "$here"/guest/*)" make_guest
 }
 
+make_node() {
+    "$here/node/make.sh" "$1" "$2" "${node_programs[@]}"
+}
+
+node() {
+    local containerd kubelet kubeadm
+    containerd=$(containerd)
+    kubelet=$(kubelet)
+    kubeadm=$(kubeadm)
+    node_programs=("$containerd"/* "$kubelet/kubelet" "$kubeadm/kubeadm")
+    # the names of these folders say what is in them
+    once "$(folder_for node "${containerd##*/} ${kubelet##*/} ${kubeadm##*/}" "$here"/guest/* "$here"/node/*)" make_node
+}
+
 [[ $# -gt 0 ]] || set -- all
 for peer in "$@"; do
     case $peer in
-    kubernetes | kubelet | containerd | leader | framework | vcsim | cpi | helm | guest) "$peer" ;;
-    kubernetes-previous | kube-proxy | cluster-api | kube-vip) "${peer//-/_}" ;;
+    kubernetes | kubelet | kubeadm | containerd | leader | framework | vcsim | cpi | capv | helm | guest | node) "$peer" ;;
+    kubernetes-previous | kube-proxy | cluster-api | capv-manager | kube-vip) "${peer//-/_}" ;;
     all)
         kubernetes
         kubernetes_previous
         kubelet
+        kubeadm
         kube_proxy
         cluster_api
         containerd
@@ -295,15 +349,17 @@ for peer in "$@"; do
         framework
         vcsim
         cpi
+        capv
         kube_vip
         helm
         guest
+        node
         ;;
     -h | --help)
         sed -n '2,/^set -e/{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"
         ;;
     *)
-        say "no peer $peer; known: kubernetes kubernetes-previous kubelet kube-proxy cluster-api containerd leader framework vcsim cpi kube-vip helm guest all"
+        say "no peer $peer; known: kubernetes kubernetes-previous kubelet kubeadm kube-proxy cluster-api containerd leader framework vcsim cpi capv capv-manager kube-vip helm guest node all"
         exit 2
         ;;
     esac

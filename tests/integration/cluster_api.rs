@@ -2,10 +2,15 @@
 
 mod clusterctl;
 mod contract;
+mod e2e;
+pub(crate) mod installed;
 mod kubelets;
+mod libvirt;
 mod lifecycle;
-mod management;
+pub(crate) mod management;
 mod objects;
+mod shipped;
+mod vsphere;
 mod workload;
 
 use std::time::Duration;
@@ -25,7 +30,24 @@ const LIMIT: Duration = Duration::from_secs(300);
 pub(crate) fn trials() -> Vec<Trial> {
     let life =
         on_management("machines_live_and_die", "life", |management| Box::pin(lifecycle::life(management)));
-    [life].into_iter().chain(clusterctl::trials()).chain(contract::trials()).collect()
+    [life]
+        .into_iter()
+        .chain(clusterctl::trials())
+        .chain(contract::trials())
+        .chain(shipped::trials())
+        .chain(e2e::trials())
+        .chain(vsphere::trials())
+        .collect()
+}
+
+/// Those with virtual machines, which take longer.
+pub(crate) fn with_guests() -> Vec<Trial> {
+    libvirt::trials()
+}
+
+/// Those with many machines of a vCenter: the whole machine is busy with them.
+pub(crate) fn alone() -> Vec<Trial> {
+    vsphere::alone()
 }
 
 /// A scenario on the management cluster. `namespace` is the one whose objects a failure is about.

@@ -227,8 +227,7 @@ async fn credentials(api: &Api) -> anyhow::Result<()> {
     sleep(Duration::from_secs(12)).await;
     let after = api.requests.writes();
     ensure!(before == after, "writes: {before:?}, then {after:?}");
-    let calls =
-        |result| daemon.counted::<CloudMetrics>().provider_calls.with_label_values(&["lookup", result]).get();
+    let calls = |result| daemon.counted::<CloudMetrics>().of("fake").calls("lookup", result).get();
     ensure!(calls("ok") > 0 && calls("partial") == 0, "nothing was unknown meanwhile");
     ensure!(!is_refused(&daemon) && reloads(&daemon, "failure") == 0);
     daemon.stop().await

@@ -9,9 +9,8 @@ use std::{
 
 use anyhow::{Context, bail};
 use ccm::{
-    cloud_config::CloudConfig,
-    daemon::{Parts, run_controllers, run_elected},
-    files::FilesRead,
+    clients::Clients,
+    daemon::{Parts, ProviderParts, run_controllers, run_elected},
     flags::{self, Flags},
     leader_election::ElectionMetrics,
     metrics::{MetricSet, Metrics},
@@ -70,9 +69,11 @@ impl InProcess {
         elect: bool,
     ) -> anyhow::Result<Self> {
         let flags = parse(arguments)?;
-        let (config, files) = (CloudConfig::new(&flags, registry), FilesRead::new());
-        let provider = config.create(&files)?;
-        let parts = Parts { cloud_config: Some((config, files)), ..Parts::new(client.clone(), provider)? };
+        let parts = Parts {
+            provider: ProviderParts::of_cloud_provider(&flags, registry)?,
+            machine_providers: ProviderParts::of_machines(&flags, registry)?,
+            ..Parts::without_provider(Clients::same(client))?
+        };
         Ok(Self::with(flags, parts, elect))
     }
 

@@ -1,5 +1,7 @@
 //! Runs many seeded random histories on the sandbox.
 
+mod random;
+
 use std::{
     sync::atomic::{AtomicU64, Ordering},
     thread,
@@ -12,6 +14,8 @@ use crate::{
     api::{Api, Target},
     trial::{Outcome, runtime},
 };
+
+pub(crate) use self::random::{ApiTrouble, pick, short_time};
 
 /// Each history is on a thread of its own with a paused clock.
 const THREADS: usize = 2;

@@ -3,15 +3,21 @@
 mod core;
 mod crashes;
 mod definitions;
+mod further;
 mod histories;
 mod kinds;
-mod libvirt;
+pub(crate) mod libvirt;
+mod libvirt_many;
 mod life;
 mod many;
 mod moves;
+mod others;
 mod provider;
+mod providers;
 mod scope;
 mod tape;
+mod told;
+mod vsphere;
 mod world;
 
 use libtest_mimic::Trial;
@@ -26,9 +32,15 @@ pub(crate) fn trials() -> Vec<Trial> {
         libvirt::trials(),
         life::trials(),
         scope::trials(),
+        further::trials(),
+        told::trials(),
+        vsphere::trials(),
         moves::trials(),
+        others::trials(),
+        providers::trials(),
         crashes::trials(),
         many::trials(),
+        libvirt_many::trials(),
         histories::trials(),
     ];
     std::iter::once(definitions).chain(parts.into_iter().flatten()).collect()

@@ -32,6 +32,7 @@ mod guest;
 mod histories;
 mod hypervisors;
 mod image;
+mod ipam;
 mod kubectl;
 mod kubelet;
 mod leader_election;
@@ -47,6 +48,7 @@ mod peers;
 mod permissions;
 mod protobuf;
 mod rancher;
+mod replicas;
 mod route;
 mod scale;
 mod secrets;
@@ -56,9 +58,11 @@ mod shipped_roles;
 mod support;
 mod swap_in;
 mod tools;
+mod trap;
 mod trial;
 mod upstream_flags;
 mod vsphere;
+mod webhook;
 
 use std::process::ExitCode;
 
@@ -85,6 +89,7 @@ fn main() -> ExitCode {
         campaign::trials(),
         kubelet::trials(),
         guest::trials(),
+        cluster_api::with_guests(),
         frozen::trials(),
         scale::trials(),
         vsphere::trials(),
@@ -120,10 +125,11 @@ fn main() -> ExitCode {
         upstream_flags::trials(),
     ];
     let together = libtest_mimic::run(&arguments, trials.into_iter().flatten().collect());
-    // These tests load the machine so much that nothing else responds in time, and they measure response
+    // These tests load the machine so much that nothing else responds in time, and some measure response
     // times.
     arguments.test_threads = Some(1);
-    let alone = libtest_mimic::run(&arguments, serving::alone());
+    let alone = serving::alone().into_iter().chain(cluster_api::alone());
+    let alone = libtest_mimic::run(&arguments, alone.collect());
     peers::stop_all();
     cluster_api::stop();
     trial::report_skipped();

@@ -40,6 +40,13 @@ where
     }
 }
 
+/// The last lines of a log, for a failure's message.
+pub(crate) fn tail(log: &str) -> String {
+    const LINES: usize = 40;
+    let lines: Vec<_> = log.lines().collect();
+    lines[lines.len().saturating_sub(LINES)..].join("\n")
+}
+
 pub(crate) fn nodes(client: &Client) -> Api<Node> {
     Api::all(client.clone())
 }

@@ -181,6 +181,8 @@ fn explain_nodes(flags: &[&str]) -> anyhow::Result<()> {
     }
     let (code, _, err) = explain(&["tset"])?;
     ensure!(code == 1 && err.contains("there is no Node \"tset\"; did you mean test?"), "{err}");
+    let (code, _, err) = explain(&["machine"])?;
+    ensure!(code == 1 && err.contains("give its name too: explain machine NAMESPACE/NAME"), "{err}");
     for none in [&[][..], &[""], &["a b"]] {
         let (code, _, err) = explain(none)?;
         ensure!(code == 1 && (err.contains("NODE") || err.contains("no Node \"a b\"")), "{none:?}: {err}");

@@ -3,11 +3,13 @@
 mod beside_cpi;
 mod credentials;
 mod follow;
+pub(crate) mod kinds;
 mod outage;
 mod process;
 mod scale;
 mod sessions;
 mod several;
+mod versions;
 
 use std::{
     fmt::Write as _,
@@ -43,6 +45,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         scale::trials(),
         outage::trials(),
         follow::trials(),
+        kinds::trials(),
+        versions::trials(),
         several::trials(),
         credentials::trials(),
         sessions::trials(),

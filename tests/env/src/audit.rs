@@ -1,5 +1,6 @@
-//! The API server's audit log: requests of service accounts that were refused.
+//! The API server's audit log: requests of service accounts that were refused, and what they have written.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
@@ -74,22 +75,51 @@ impl AuditLog {
     }
 
     pub(crate) fn refusals_after(&self, position: u64) -> Result<Vec<Refusal>> {
+        let refused = |event: &Value| event["annotations"]["authorization.k8s.io/decision"] == "forbid";
+        let mut refusals = Vec::new();
+        self.events_after(position, |event| {
+            if refused(event) {
+                refusals.push(refusal(event));
+            }
+        })?;
+        Ok(refusals)
+    }
+
+    pub(crate) fn writes_after(&self, position: u64, user: &str) -> Result<BTreeMap<String, u64>> {
+        let mut counts = BTreeMap::new();
+        self.events_after(position, |event| {
+            if event["user"]["username"] == user
+                && let Some(write) = written(event)
+            {
+                *counts.entry(write).or_default() += 1;
+            }
+        })?;
+        Ok(counts)
+    }
+
+    fn events_after(&self, position: u64, mut look: impl FnMut(&Value)) -> Result<()> {
         let mut text = String::new();
         let mut file = File::open(&self.log).with_context(|| self.log.display().to_string())?;
         file.seek(SeekFrom::Start(position))?;
         file.read_to_string(&mut text)?;
-        let refused = |event: &Value| event["annotations"]["authorization.k8s.io/decision"] == "forbid";
         // the last line may be incomplete
         let whole = text.rsplit_once('\n').map_or("", |(lines, _)| lines);
-        let mut refusals = Vec::new();
         for line in whole.lines() {
-            let event: Value = serde_json::from_str(line).with_context(|| line.to_owned())?;
-            if refused(&event) {
-                refusals.push(refusal(&event));
-            }
+            look(&serde_json::from_str(line).with_context(|| line.to_owned())?);
         }
-        Ok(refusals)
+        Ok(())
     }
+}
+
+/// Verb and resource of a request that changes something, such as `patch vspheremachines/status`.
+fn written(event: &Value) -> Option<String> {
+    let (verb, object) = (event["verb"].as_str()?, &event["objectRef"]);
+    if matches!(verb, "get" | "list" | "watch") {
+        return None;
+    }
+    let resource = object["resource"].as_str()?;
+    let subresource = object["subresource"].as_str().map(|name| format!("/{name}")).unwrap_or_default();
+    Some(format!("{verb} {resource}{subresource}"))
 }
 
 fn refusal(event: &Value) -> Refusal {

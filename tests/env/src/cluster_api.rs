@@ -187,7 +187,8 @@ impl ClusterApi {
         Self::start_installed(control_plane, managers)
     }
 
-    /// The same for managers whose objects are there already, for example through `clusterctl init`.
+    /// The same for managers whose objects are there already, for example through `clusterctl init`. They have the
+    /// feature gates that their Deployments say.
     ///
     /// # Errors
     /// As [`start`](Self::start).
@@ -198,7 +199,7 @@ impl ClusterApi {
         need_programs(&["openssl", "setpriv", "curl"])?;
         let programs = ClusterApiPrograms::find()?;
         let scratch = Scratch::new("capi")?;
-        keys::server(&scratch)?;
+        keys::server(&scratch, &[])?;
         let certificates = scratch.make("certificates")?;
         for (file, name) in [("server.crt", "tls.crt"), ("server.key", "tls.key")] {
             fs::copy(scratch.join(file), certificates.join(name))?;
@@ -237,6 +238,7 @@ impl ClusterApi {
         let ports = manager.ports();
         let mut command = self.netns.command(programs.folder.join(manager.program()));
         command
+            .args(manifests::feature_gates(control_plane, manager.namespace())?)
             .env("POD_NAMESPACE", manager.namespace())
             .env("POD_NAME", manager.program())
             .env("POD_UID", manager.program())

@@ -1,5 +1,6 @@
 //! A Kubernetes control plane without machines: etcd and kube-apiserver.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -25,6 +26,7 @@ const ATTEMPTS: usize = 3;
 pub struct ControlPlaneOptions {
     users: Vec<(String, Vec<String>)>,
     arguments: Vec<String>,
+    addresses: Vec<String>,
     is_previous: bool,
 }
 
@@ -40,6 +42,13 @@ impl ControlPlaneOptions {
     #[must_use]
     pub fn user(mut self, name: &str, groups: &[&str]) -> Self {
         self.users.push((name.to_owned(), groups.iter().map(ToString::to_string).collect()));
+        self
+    }
+
+    /// Makes the API server's certificate valid for a further IP address, at which it is reached through a relay.
+    #[must_use]
+    pub fn also_at(mut self, address: &str) -> Self {
+        self.addresses.push(address.to_owned());
         self
     }
 
@@ -99,7 +108,7 @@ impl ControlPlane {
 
     fn attempt(programs: &ControlPlanePrograms, options: &ControlPlaneOptions) -> Result<Self> {
         let scratch = Scratch::new("api")?;
-        keys::server(&scratch)?;
+        keys::server(&scratch, &options.addresses)?;
 
         let admin_token = random_token()?;
         // the columns are token, user, UID and groups; nothing depends on the UID
@@ -183,6 +192,11 @@ impl ControlPlane {
     /// PEM file with the certificate authority of the API server's certificate.
     pub fn ca_pem(&self) -> &Path {
         &self.ca
+    }
+
+    /// A file of the API server: `ca.crt`, `ca.key`, or `service-accounts.key`.
+    pub(crate) fn key_file(&self, name: &str) -> PathBuf {
+        self.scratch.join(name)
     }
 
     /// Bearer token of the administrator (`system:masters`).
@@ -291,7 +305,7 @@ impl ControlPlane {
         (self.api_server().as_ref().map(Process::id), self.etcd.id())
     }
 
-    /// The current end of the audit log, for [`Self::refusals_after`].
+    /// The current end of the audit log, for [`Self::refusals_after`] and [`Self::writes_after`].
     pub fn audit_position(&self) -> u64 {
         self.audit_log.length()
     }
@@ -302,6 +316,15 @@ impl ControlPlane {
     /// If the log cannot be read.
     pub fn refusals_after(&self, position: u64) -> Result<Vec<Refusal>> {
         self.audit_log.refusals_after(position)
+    }
+
+    /// How often a service account has written after this position of the audit log, whether it was accepted or not:
+    /// counts by verb and resource, such as `patch vspheremachines/status`.
+    ///
+    /// # Errors
+    /// If the log cannot be read.
+    pub fn writes_after(&self, position: u64, user: &str) -> Result<BTreeMap<String, u64>> {
+        self.audit_log.writes_after(position, user)
     }
 
     /// Starts a stopped API server again, with the same address and data, and waits up to 30 s until it is

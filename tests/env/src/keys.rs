@@ -11,18 +11,23 @@ use crate::scratch::Scratch;
 
 const NEW_KEY: [&str; 6] = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-sha256"];
 
-/// Makes `ca.crt` (with `ca.key`), `server.crt` and `server.key` for loopback, and `service-accounts.key`.
-pub(crate) fn server(scratch: &Scratch) -> Result<()> {
+/// Makes `ca.crt` (with `ca.key`), `server.crt` and `server.key` for loopback and these further addresses, and
+/// `service-accounts.key`.
+pub(crate) fn server(scratch: &Scratch, addresses: &[String]) -> Result<()> {
     let mut ca = vec!["req", "-x509", "-days", "2", "-subj", "/CN=test-env-ca"];
     ca.extend(NEW_KEY);
     ca.extend(["-addext", "keyUsage=critical,keyCertSign,cRLSign", "-keyout", "ca.key", "-out", "ca.crt"]);
     openssl(scratch, &ca)?;
+    let mut names = "IP:127.0.0.1,DNS:localhost,DNS:kubernetes,DNS:kubernetes.default.svc".to_owned();
+    for address in addresses {
+        names.push_str(",IP:");
+        names.push_str(address);
+    }
     certificate(
         scratch,
         "server",
         "/CN=kube-apiserver",
-        "extendedKeyUsage=serverAuth\n\
-         subjectAltName=IP:127.0.0.1,DNS:localhost,DNS:kubernetes,DNS:kubernetes.default.svc\n",
+        &format!("extendedKeyUsage=serverAuth\nsubjectAltName={names}\n"),
     )?;
     openssl(scratch, &["ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", "service-accounts.key"])
 }

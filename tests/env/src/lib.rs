@@ -1,6 +1,7 @@
 //! Builds, starts and stops the real peers of the tests: a Kubernetes control plane, a kubelet, a Go
 //! cloud-controller-manager, libvirtd and small virtual machines, a vCenter simulator, vSphere's own
-//! cloud-controller-manager, kube-vip's allocator, kube-proxies in network namespaces, and Cluster API's managers.
+//! cloud-controller-manager, Cluster API Provider vSphere, kube-vip's allocator, kube-proxies in network namespaces, Cluster API's managers, and
+//! what kubeadm and a controller manager add to a cluster that machines join.
 //!
 //! Every peer has a folder of its own in the system's temporary folder, listens on loopback or in a network
 //! namespace of its own, and ends when the value that started it is dropped. If the test process dies without
@@ -15,6 +16,7 @@
 
 mod audit;
 mod build;
+mod capv;
 mod cluster_api;
 mod control_plane;
 mod cpi;
@@ -24,17 +26,20 @@ mod guest;
 mod keys;
 mod kube_proxy;
 mod kube_vip;
+mod kubeadm;
 mod kubelet;
 mod libvirtd;
 mod namespace;
 mod network;
 mod ports;
 mod process;
+mod relay;
 mod scratch;
 mod vcsim;
 
 pub use audit::Refusal;
 pub use build::{ControlPlanePrograms, built};
+pub use capv::Capv;
 pub use cluster_api::{ClusterApi, ClusterApiManager, ClusterApiPrograms};
 pub use control_plane::{ControlPlane, ControlPlaneOptions};
 pub use cpi::Cpi;
@@ -43,6 +48,7 @@ pub use framework::FrameworkCcm;
 pub use guest::{MicroGuest, MicroGuestImage, MicroGuestOptions};
 pub use kube_proxy::KubeProxy;
 pub use kube_vip::KubeVip;
+pub use kubeadm::{KubeadmCluster, NodeImage};
 pub use kubelet::{Kubelet, KubeletOptions};
 pub use libvirtd::Libvirtd;
 pub use network::Netns;

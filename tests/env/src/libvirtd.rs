@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
@@ -11,7 +12,8 @@ use anyhow::{Result, bail};
 use crate::StartError;
 use crate::error::need_programs;
 use crate::namespace::{Daemon, Namespace, need_namespaces};
-use crate::process::{POLL, Signal, run};
+use crate::process::{POLL, Process, Signal, run};
+use crate::relay;
 use crate::scratch::Scratch;
 
 /// The first call asks QEMU for its capabilities, which takes 4 to 12 s on a small machine.
@@ -52,12 +54,16 @@ namespaces = []
 #[derive(Debug)]
 pub struct Libvirtd {
     // Fields drop in this order: the namespaces, with all processes in them, before the folder
+    relays: Mutex<Vec<Process>>,
     namespace: Namespace,
     daemon: Daemon,
     scratch: Scratch,
 }
 
 impl Libvirtd {
+    /// The machine's own address in the network `default`.
+    pub const GATEWAY: &str = "192.168.122.1";
+
     /// Starts libvirtd and waits up to 60 s until it answers.
     ///
     /// # Errors
@@ -74,6 +80,7 @@ impl Libvirtd {
             "setpriv",
             "unshare",
             "nsenter",
+            "socat",
         ])?;
         need_namespaces()?;
         if !Path::new("/dev/net/tun").exists() {
@@ -86,7 +93,7 @@ impl Libvirtd {
         let scratch = Scratch::new("virt")?;
         prepare(&scratch)?;
         let namespace = Namespace::start(&scratch, "libvirt/namespace.sh", &["--net"], [scratch.path()])?;
-        let started = Self { daemon: Daemon::default(), namespace, scratch };
+        let started = Self { relays: Mutex::default(), daemon: Daemon::default(), namespace, scratch };
         started.start_again()?;
         Ok(started)
     }
@@ -99,6 +106,11 @@ impl Libvirtd {
     /// The URI of a read-only connection.
     pub fn read_only_uri(&self) -> String {
         format!("qemu+unix:///system?socket={}", self.scratch.join("libvirt-sock-ro").display())
+    }
+
+    /// The URI of libvirt's test driver in it, whose world all connections share, and which ends with the last of them.
+    pub fn test_driver_uri(&self) -> String {
+        format!("test+unix:///default?socket={}", self.socket().display())
     }
 
     /// A command that runs `virsh` connected to it.
@@ -134,6 +146,20 @@ impl Libvirtd {
     /// machines.
     pub fn in_network(&self, program: &str) -> Command {
         self.namespace.enter(&["--net"], program)
+    }
+
+    /// Makes a port of 127.0.0.1 of the machine reachable for the virtual machines, as the same port of
+    /// [`GATEWAY`](Self::GATEWAY).
+    ///
+    /// # Errors
+    /// If the relay does not start.
+    pub fn relay(&self, port: u16) -> Result<()> {
+        let socket = self.scratch.join(format!("{port}.sock"));
+        let far = self.in_network("socat");
+        let cat = || self.in_network("cat");
+        let relay = relay::start(Command::new("socat"), port, far, (Self::GATEWAY, port), &socket, cat)?;
+        self.relays.lock().unwrap_or_else(PoisonError::into_inner).extend(relay);
+        Ok(())
     }
 
     /// The folder that libvirtd sees as `/var/lib/libvirt`. XML can refer to files in it by that path.

@@ -1,7 +1,6 @@
 //! Network namespaces: machines that have only a network.
 
 use std::ffi::OsStr;
-use std::path::Path;
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -12,9 +11,11 @@ use crate::error::{StartError, need_programs};
 use crate::namespace::need_namespaces;
 use crate::ports::free_port;
 use crate::process::{Process, run};
+use crate::relay;
 use crate::scratch::Scratch;
 
 const READY_WITHIN: Duration = Duration::from_secs(10);
+const LOOPBACK: &str = "127.0.0.1";
 
 /// A network namespace, whose files and processes are the machine's. It ends when dropped, with its interfaces.
 ///
@@ -86,9 +87,16 @@ impl Netns {
     /// If the relay does not start.
     pub fn relay(&self, port: u16) -> Result<()> {
         let socket = self.scratch.join(format!("{port}.sock"));
-        self.relay_between(Command::new("socat"), port, self.command("socat"), port, &socket, || {
-            is_listening(&mut self.command("cat"), port)
-        })
+        let cat = || self.command("cat");
+        self.keep(relay::start(
+            Command::new("socat"),
+            port,
+            self.command("socat"),
+            (LOOPBACK, port),
+            &socket,
+            cat,
+        )?);
+        Ok(())
     }
 
     /// The opposite: makes a port of 127.0.0.1 in here reachable from the machine, and returns the port of the
@@ -99,41 +107,21 @@ impl Netns {
     pub fn expose(&self, port: u16) -> Result<u16> {
         let outer = free_port()?;
         let socket = self.scratch.join(format!("{port}-out.sock"));
-        self.relay_between(self.command("socat"), port, Command::new("socat"), outer, &socket, || {
-            is_listening(&mut Command::new("cat"), outer)
-        })?;
+        let cat = || Command::new("cat");
+        self.keep(relay::start(
+            self.command("socat"),
+            port,
+            Command::new("socat"),
+            (LOOPBACK, outer),
+            &socket,
+            cat,
+        )?);
         Ok(outer)
     }
 
-    /// Starts two relays: `near` connects to port `to` and takes what comes through `socket`; `far` listens on
-    /// port `from` and sends it there. Sockets in the file system cross network namespaces.
-    fn relay_between(
-        &self,
-        mut near: Command,
-        to: u16,
-        mut far: Command,
-        from: u16,
-        socket: &Path,
-        is_listening: impl FnMut() -> bool,
-    ) -> Result<()> {
-        near.arg(format!("UNIX-LISTEN:{},fork", socket.display())).arg(format!("TCP:127.0.0.1:{to}"));
-        far.arg(format!("TCP-LISTEN:{from},bind=127.0.0.1,reuseaddr,fork"))
-            .arg(format!("UNIX-CONNECT:{}", socket.display()));
-        let log = self.scratch.join("relay.log");
-        let mut near = Process::spawn("relay", &near, &log)?;
-        near.wait_until(READY_WITHIN, || socket.exists())?;
-        let mut far = Process::spawn("relay", &far, &log)?;
-        far.wait_until(READY_WITHIN, is_listening)?;
-        let mut relays = self.relays.lock().unwrap_or_else(PoisonError::into_inner);
-        relays.extend([far, near]);
-        Ok(())
+    fn keep(&self, relay: [Process; 2]) {
+        self.relays.lock().unwrap_or_else(PoisonError::into_inner).extend(relay);
     }
-}
-
-/// Whether something listens on this port, by the list that `cat` prints.
-fn is_listening(cat: &mut Command, port: u16) -> bool {
-    let hexadecimal = format!(":{port:04X} 00000000:0000 0A");
-    run(cat.arg("/proc/net/tcp")).is_ok_and(|text| text.contains(&hexadecimal))
 }
 
 /// The folders of daemons are included.

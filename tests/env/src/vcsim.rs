@@ -1,7 +1,7 @@
 //! A vCenter: govmomi's simulator, extended so that tests can count calls, change objects and inject faults.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -44,6 +44,11 @@ pub struct VcsimOptions {
     pub password: String,
     /// The dialects of the tagging REST API: `legacy` (`/rest`), `modern` (`/api`) or `both`.
     pub rest: &'static str,
+    /// Whether a machine that is powered on gets the guest that its `guestinfo.metadata` describes: its host name,
+    /// its static addresses, and one of `10.64.0.0/10` or `2001:db8::/64` for each card with DHCP.
+    pub boots_guests: bool,
+    /// How many milliseconds tasks take, such as `CloneVm:300,PowerOn:100`.
+    pub task_delays: &'static str,
     /// Whether REST accepts SOAP sessions, as a real vCenter does from 8.0 U3 on.
     pub shares_sessions: bool,
 }
@@ -61,6 +66,8 @@ impl Default for VcsimOptions {
             user: "administrator@vsphere.local".to_owned(),
             password: "vcsim's secret".to_owned(),
             rest: "legacy",
+            boots_guests: false,
+            task_delays: "",
             shares_sessions: false,
         }
     }
@@ -91,7 +98,7 @@ impl Vcsim {
         need_programs(&["curl", "openssl", "setpriv"])?;
         let program = built("vcsim")?.join("vcsim");
         let scratch = Scratch::new("vcsim")?;
-        keys::server(&scratch)?;
+        keys::server(&scratch, &[])?;
         let (port, control) = (free_port()?, free_port()?);
         let process = spawn(&program, &scratch, options, port, control)?;
         let mut started = Self { process, options: options.clone(), port, control, scratch };
@@ -231,7 +238,7 @@ impl Vcsim {
     /// where a trailing `*` is a wildcard), `except`, and the effect: `delayMillis`, `fault` (a type, such as
     /// `NotAuthenticated`), `status`, `drop`, or `expire`, which ends every session before the call.
     /// `probability`, `times`, `skip` and `every` say how often. With `after`, the call still takes place
-    /// before its answer is replaced.
+    /// before its answer is replaced. `hang` never answers, and `loseTask` answers with a task that does not exist.
     ///
     /// # Errors
     /// If it does not answer.
@@ -239,7 +246,8 @@ impl Vcsim {
         self.post("rules", rules).map(drop)
     }
 
-    /// Its machines, as objects with `ref`, `name`, `uuid`, `instanceUuid`, `hostName`, `host`, `power`.
+    /// Its machines, as objects with `ref`, `name`, `uuid`, `instanceUuid`, `hostName`, `host`, `cluster`, `power`. A clone stays on
+    /// the host of its template, whatever its resource pool is; `cluster` is that of the pool.
     ///
     /// # Errors
     /// If it does not answer.
@@ -247,8 +255,32 @@ impl Vcsim {
         Ok(serde_json::from_value(self.get("inventory")?)?)
     }
 
+    /// All that a machine is, as JSON of the vSphere API: its `config`, and where it is.
+    ///
+    /// # Errors
+    /// If there is no such machine.
+    pub fn machine(&self, machine: &str) -> Result<Value> {
+        self.post("machine", &json!({"vm": machine}))
+    }
+
+    /// The files of its datastores, such as `DC0-LocalDS_0/DC0_C0_RP0_VM0/disk1.vmdk`, sorted.
+    ///
+    /// # Errors
+    /// If a folder cannot be read.
+    pub fn files(&self) -> Result<Vec<String>> {
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir(self.scratch.path())? {
+            let path = entry?.path();
+            if path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("govcsim-")) {
+                add_files(&path, "", &mut found)?;
+            }
+        }
+        found.sort_unstable();
+        Ok(found)
+    }
+
     /// Changes a machine, by name or reference. Keys are any of `hostName`, `tools` (a `toolsRunningStatus`),
-    /// `uuid`, `instanceUuid`, `connection` (a `connectionState`), `cpus`, `memoryMiB`, `guestId`,
+    /// `canShutDown`, `uuid`, `instanceUuid`, `connection` (a `connectionState`), `cpus`, `memoryMiB`, `guestId`,
     /// `extraConfig` (an object) and `nics`, a list of objects with `network`, `mac`, `deviceConfigId`, `ips`
     /// (each with its prefix length).
     ///
@@ -261,12 +293,47 @@ impl Vcsim {
 
     /// Acts on a machine: `power-on`, `power-off`, `suspend`, `destroy`, `unregister`, `rename` to a name,
     /// `clone` to a name, `move` to a host of any datacenter, `reconfigure` with `KEY=VALUE` for its extra
-    /// configuration.
+    /// configuration, `volume` to make its last disk a volume of Kubernetes.
     ///
     /// # Errors
     /// vCenter's error.
     pub fn act(&self, machine: &str, action: &str, argument: &str) -> Result<()> {
         self.post("act", &json!({"vm": machine, "action": action, "argument": argument})).map(drop)
+    }
+
+    /// Makes the next task of a method fail, such as `CloneVM_Task` with `NoDiskSpace` or
+    /// `InsufficientResourcesFault`.
+    ///
+    /// # Errors
+    /// If it knows no such fault.
+    pub fn fail_next_task(&self, method: &str, fault: &str) -> Result<()> {
+        self.post("fail-task", &json!({"method": method, "fault": fault})).map(drop)
+    }
+
+    /// Makes a group of machines in a cluster, a group of these of its hosts, and the rule that ties them.
+    ///
+    /// # Errors
+    /// If there is no such cluster, host or machine, or there are such groups.
+    pub fn make_groups(
+        &self,
+        cluster: &str,
+        vm_group: &str,
+        machines: &[&str],
+        host_group: &str,
+        hosts: &[&str],
+    ) -> Result<()> {
+        let wanted = json!({
+            "cluster": cluster, "vmGroup": vm_group, "machines": machines, "hostGroup": host_group, "hosts": hosts,
+        });
+        self.post("group", &wanted).map(drop)
+    }
+
+    /// The names of the machines in each group of machines, sorted.
+    ///
+    /// # Errors
+    /// If it does not answer.
+    pub fn vm_groups(&self) -> Result<BTreeMap<String, Vec<String>>> {
+        Ok(serde_json::from_value(self.get("groups")?)?)
     }
 
     /// Attaches a tag to the object with this name, such as `ClusterComputeResource` `DC0_C0`. Creates the
@@ -275,8 +342,17 @@ impl Vcsim {
     /// # Errors
     /// If there is no such object.
     pub fn attach_tag(&self, category: &str, tag: &str, kind: &str, object: &str) -> Result<()> {
-        self.post("tag", &json!({"category": category, "name": tag, "kind": kind, "object": object}))
-            .map(drop)
+        self.attach_tag_with_id(category, tag, kind, object).map(drop)
+    }
+
+    /// The same. Returns the ID of the tag.
+    ///
+    /// # Errors
+    /// If there is no such object.
+    pub fn attach_tag_with_id(&self, category: &str, tag: &str, kind: &str, object: &str) -> Result<String> {
+        let wanted = json!({"category": category, "name": tag, "kind": kind, "object": object});
+        let id = self.post("tag", &wanted)?;
+        id.as_str().map(str::to_owned).with_context(|| format!("vcsim answers {id}"))
     }
 
     /// Detaches a tag from an object.
@@ -313,7 +389,7 @@ impl Vcsim {
 }
 
 fn spawn(
-    program: &std::path::Path,
+    program: &Path,
     scratch: &Scratch,
     options: &VcsimOptions,
     port: u16,
@@ -333,6 +409,8 @@ fn spawn(
         .arg(format!("-nodes={}", options.nodes))
         .arg(format!("-first-node={}", options.first_node))
         .arg(format!("-others={}", options.others))
+        .arg(format!("-boot-guests={}", options.boots_guests))
+        .arg(format!("-task-delay={}", options.task_delays))
         // differs between vCenters, as their ports do
         .arg(format!("-instance-uuid=277d6516-b980-529a-98a9-{port:012}"))
         .arg(format!("-dc={}", options.datacenters))
@@ -342,6 +420,20 @@ fn spawn(
         // the simulator creates a folder for each datastore
         .env("TMPDIR", scratch.path());
     Process::spawn("vcsim", &command, scratch.join("vcsim.log"))
+}
+
+/// Adds the files below a folder. Their names begin with `prefix`.
+fn add_files(folder: &Path, prefix: &str, found: &mut Vec<String>) -> Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
+        if entry.file_type()?.is_dir() {
+            add_files(&entry.path(), &format!("{name}/"), found)?;
+        } else {
+            found.push(name);
+        }
+    }
+    Ok(())
 }
 
 fn curl() -> Command {

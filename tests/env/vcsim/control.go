@@ -9,6 +9,7 @@ import (
 
 	"github.com/vmware/govmomi/simulator"
 	"github.com/vmware/govmomi/vim25/methods"
+	"github.com/vmware/govmomi/vim25/mo"
 	"github.com/vmware/govmomi/vim25/types"
 )
 
@@ -55,6 +56,13 @@ func (w *world) register(mux *http.ServeMux) {
 		return nil, nil
 	})
 	handle(mux, "GET /inventory", func(struct{}) (any, error) { return w.inventory(), nil })
+	handle(mux, "POST /machine", func(wanted struct{ VM string }) (any, error) {
+		machine, err := w.machine(wanted.VM)
+		if err != nil {
+			return nil, err
+		}
+		return w.everything(machine)
+	})
 	handle(mux, "POST /guest", func(wanted guest) (any, error) {
 		machine, err := w.machine(wanted.VM)
 		if err != nil {
@@ -75,7 +83,12 @@ func (w *world) register(mux *http.ServeMux) {
 		}
 		return nil, w.act(machine, wanted.Action, wanted.Argument)
 	})
-	handle(mux, "POST /tag", func(wanted tag) (any, error) { return nil, w.tag(wanted) })
+	handle(mux, "POST /fail-task", func(wanted struct{ Method, Fault string }) (any, error) {
+		return nil, w.failNext(wanted.Method, wanted.Fault)
+	})
+	handle(mux, "POST /group", func(wanted group) (any, error) { return nil, w.tie(wanted) })
+	handle(mux, "GET /groups", func(struct{}) (any, error) { return w.groups(), nil })
+	handle(mux, "POST /tag", func(wanted tag) (any, error) { return w.tag(wanted) })
 }
 
 func handle[T any](mux *http.ServeMux, pattern string, do func(T) (any, error)) {
@@ -137,6 +150,7 @@ func (w *world) inventory() any {
 		InstanceUUID string `json:"instanceUuid"`
 		HostName     string `json:"hostName"`
 		Host         string `json:"host"`
+		Cluster      string `json:"cluster"`
 		Power        string `json:"power"`
 	}
 	entries := []entry{}
@@ -151,10 +165,27 @@ func (w *world) inventory() any {
 		entries = append(entries, entry{
 			Ref: machine.Self.Value, Name: machine.Name, UUID: machine.Config.Uuid,
 			InstanceUUID: machine.Config.InstanceUuid, HostName: machine.Guest.HostName, Host: host,
-			Power: string(machine.Runtime.PowerState),
+			Cluster: w.cluster(machine), Power: string(machine.Runtime.PowerState),
 		})
 	}
 	return entries
+}
+
+// cluster is the name of the cluster whose resource pool a machine is in. The simulator leaves a clone on the host of its
+// template, wherever its pool is.
+func (w *world) cluster(machine *simulator.VirtualMachine) string {
+	if machine.ResourcePool == nil {
+		return ""
+	}
+	pool, ok := w.service.Context.Map.Get(*machine.ResourcePool).(*simulator.ResourcePool)
+	if !ok {
+		return ""
+	}
+	owner, ok := w.service.Context.Map.Get(pool.Owner).(mo.Entity)
+	if !ok {
+		return ""
+	}
+	return owner.Entity().Name
 }
 
 // tag attaches a tag to an object or takes it off; what does not exist yet is made.
@@ -166,27 +197,27 @@ type tag struct {
 	Detach   bool   `json:"detach"`
 }
 
-func (w *world) tag(wanted tag) error {
+func (w *world) tag(wanted tag) (any, error) {
 	object, err := w.entity(wanted.Kind, wanted.Object)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	rest, err := w.openRest()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer rest.close()
 	category, err := rest.find("category", wanted.Category, "", map[string]any{
 		"name": wanted.Category, "cardinality": "MULTIPLE", "associable_types": []string{},
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	id, err := rest.find("tag", wanted.Name, category, map[string]any{
 		"name": wanted.Name, "category_id": category,
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	action := "attach"
 	if wanted.Detach {
@@ -194,5 +225,5 @@ func (w *world) tag(wanted tag) error {
 	}
 	path := fmt.Sprintf("/cis/tagging/tag-association/id:%s?~action=%s", id, action)
 	target := map[string]string{"type": object.Type, "id": object.Value}
-	return rest.call(http.MethodPost, path, map[string]any{"object_id": target}, nil)
+	return id, rest.call(http.MethodPost, path, map[string]any{"object_id": target}, nil)
 }

@@ -34,6 +34,11 @@ type front struct {
 	// borrow gives a REST session for a SOAP session that is alive; nil where REST takes only its own
 	borrow func(soap string) string
 
+	// called is told of every call that has taken place
+	called func(name string, body []byte)
+	// instead answers a call in the place of the simulator; false leaves it alone
+	instead func(w http.ResponseWriter, name string, body []byte) bool
+
 	mutex  sync.Mutex
 	counts map[string]int
 	rules  []*rule
@@ -53,7 +58,7 @@ type rule struct {
 	Except []string `json:"except"`
 	// Probability that a call is hit; 0 means 1.
 	Probability float64 `json:"probability"`
-	// DelayMillis is how long the call waits first.
+	// DelayMillis is how long the call waits first; with After, its answer.
 	DelayMillis int `json:"delayMillis"`
 	// Fault is the type of the SOAP fault answered, such as "NotAuthenticated".
 	Fault string `json:"fault"`
@@ -61,6 +66,10 @@ type rule struct {
 	Status int `json:"status"`
 	// Drop closes the connection without an answer.
 	Drop bool `json:"drop"`
+	// Hang never answers. It ends when the client goes away.
+	Hang bool `json:"hang"`
+	// LoseTask answers with a task that does not exist.
+	LoseTask bool `json:"loseTask"`
 	// After lets the call happen and only then hides its answer.
 	After bool `json:"after"`
 	// Times is how often the rule holds; 0 is for ever.
@@ -73,6 +82,10 @@ type rule struct {
 	Every int `json:"every"`
 	// calls that the rule was asked about so far
 	seen int
+}
+
+func (r *rule) delay() {
+	time.Sleep(time.Duration(r.DelayMillis) * time.Millisecond)
 }
 
 func newFront(simulator http.Handler, rest string, quote bool) *front {
@@ -91,11 +104,13 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	name := methodName(r, body)
 	hit := f.note(name, string(body))
 	if hit != nil {
-		time.Sleep(time.Duration(hit.DelayMillis) * time.Millisecond)
+		if !hit.After {
+			hit.delay()
+		}
 		if hit.Expire {
 			f.expire()
 		}
-		if !hit.After && f.fail(w, hit) {
+		if !hit.After && f.fail(w, r, hit, name) {
 			return
 		}
 	}
@@ -109,12 +124,16 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			r.Header.Set("Cookie", soapCookie+"="+strings.Trim(cookie.Value, `"`))
 		}
 	}
-	if !f.serveTicket(recorder, r) && !f.serveRest(recorder, r, body) {
+	if !f.serveTicket(recorder, r) && !f.serveRest(recorder, r, body) && !f.instead(recorder, name, body) {
 		f.simulator.ServeHTTP(recorder, r)
+		f.called(name, body)
 	}
 	f.noteSession(name, recorder)
-	if hit != nil && hit.After && f.fail(w, hit) {
-		return
+	if hit != nil && hit.After {
+		hit.delay()
+		if f.fail(w, r, hit, name) {
+			return
+		}
 	}
 	for key, values := range recorder.Header() {
 		for _, value := range values {
@@ -129,19 +148,22 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(recorder.Body.Bytes())
 }
 
+// soapPaths are those of SOAP, with what the names of their methods begin with.
+var soapPaths = map[string]string{"/sdk": "soap:", "/pbm": "pbm:"}
+
 // methodName is the name under which a call is counted.
 func methodName(r *http.Request, body []byte) string {
-	if r.URL.Path == "/sdk" {
+	if kind, isSoap := soapPaths[r.URL.Path]; isSoap {
 		decoder := xml.NewDecoder(bytes.NewReader(body))
 		inBody := false
 		for {
 			token, err := decoder.Token()
 			if err != nil {
-				return "soap:?"
+				return kind + "?"
 			}
 			if start, ok := token.(xml.StartElement); ok {
 				if inBody {
-					return "soap:" + start.Name.Local
+					return kind + start.Name.Local
 				}
 				inBody = start.Name.Local == "Body"
 			}
@@ -206,8 +228,13 @@ func matches(patterns []string, name string) bool {
 }
 
 // fail answers as the rule says; false if the rule only delays.
-func (f *front) fail(w http.ResponseWriter, hit *rule) bool {
+func (f *front) fail(w http.ResponseWriter, r *http.Request, hit *rule, name string) bool {
 	switch {
+	case hit.Hang:
+		<-r.Context().Done()
+		panic(http.ErrAbortHandler)
+	case hit.LoseTask:
+		answerTask(w, strings.TrimPrefix(name, "soap:"), "task-lost")
 	case hit.Drop:
 		if hijacker, ok := w.(http.Hijacker); ok {
 			if connection, _, err := hijacker.Hijack(); err == nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/vmware/govmomi/vim25"
 	"github.com/vmware/govmomi/vim25/types"
 
+	_ "github.com/vmware/govmomi/pbm/simulator"
 	_ "github.com/vmware/govmomi/vapi/simulator"
 )
 
@@ -32,6 +33,8 @@ func main() {
 	instance := flag.String("instance-uuid", "", "what it calls itself among other vCenters; empty for what all simulators do")
 	nodes := flag.Bool("nodes", true, "give every machine a guest that can be a Node")
 	first := flag.Int("first-node", 0, "number of the first such guest")
+	boots := flag.Bool("boot-guests", false, "give every machine that is powered on the guest that its guestinfo.metadata describes")
+	delays := flag.String("task-delay", "", "milliseconds that tasks take, such as CloneVm:300,PowerOn:100")
 	others := flag.Int("others", 0, "machines beside those of -vm, with guests that are nobody's Node")
 	modern := flag.String("rest", "legacy", "which tagging paths there are: legacy, modern or both")
 	quote := flag.Bool("quote-cookie", true, "quote the session cookie as a real vCenter does")
@@ -43,6 +46,9 @@ func main() {
 	flag.IntVar(&model.Machine, "vm", 4, "machines per cluster")
 	flag.IntVar(&model.Folder, "folder", 0, "folders above each datacenter and inside")
 	flag.Parse()
+	if err := delayTasks(*delays); err != nil {
+		log.Fatal(err)
+	}
 
 	if err := model.Create(); err != nil {
 		log.Fatal(err)
@@ -54,6 +60,7 @@ func main() {
 	if *instance != "" {
 		about.InstanceUuid = *instance
 	}
+	makePatient(model)
 	service.RegisterEndpoints = true
 	service.Listen = &url.URL{Host: *listen, User: url.UserPassword(*user, *password)}
 	if *certificate != "" {
@@ -63,7 +70,7 @@ func main() {
 		}
 		service.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
 	}
-	world := &world{service: service, user: *user, password: *password}
+	world := &world{service: service, user: *user, password: *password, boots: *boots}
 	model.Map().SessionManager().ValidLogin = world.isValidLogin
 	if *nodes {
 		for i, machine := range world.machines() {
@@ -77,6 +84,8 @@ func main() {
 	server.Config.Handler = front
 	world.front = front
 	front.expire = world.expire
+	front.called = world.called
+	front.instead = world.instead
 	sharing := &sharing{world: world}
 	front.ticket = sharing.ticket
 	front.token = *token

@@ -26,6 +26,13 @@ type world struct {
 
 	mutex          sync.Mutex
 	user, password string
+
+	// boots is whether machines that are powered on get a guest
+	boots bool
+	// booted counts the addresses that were given
+	booted int
+	// failing are the faults with which the next tasks of a method end
+	failing map[string][]string
 }
 
 // nic is an interface of a guest.
@@ -42,7 +49,9 @@ type guest struct {
 	HostName *string `json:"hostName"`
 	NICs     *[]nic  `json:"nics"`
 	Tools    *string `json:"tools"`
-	UUID     *string `json:"uuid"`
+	// CanShutDown is guest.guestStateChangeSupported.
+	CanShutDown *bool   `json:"canShutDown"`
+	UUID        *string `json:"uuid"`
 	// InstanceUUID is not unique where a test says so.
 	InstanceUUID *string `json:"instanceUuid"`
 	// Connection is runtime.connectionState.
@@ -153,6 +162,9 @@ func (w *world) change(machine *simulator.VirtualMachine, wanted guest) {
 	if wanted.Tools != nil {
 		set("guest.toolsRunningStatus", *wanted.Tools)
 		set("summary.guest.toolsRunningStatus", *wanted.Tools)
+	}
+	if wanted.CanShutDown != nil {
+		set("guest.guestStateChangeSupported", *wanted.CanShutDown)
 	}
 	if wanted.UUID != nil {
 		set("config.uuid", *wanted.UUID)
@@ -273,6 +285,8 @@ func (w *world) act(machine *simulator.VirtualMachine, action, argument string) 
 			return err
 		}
 		return wait(vm.Relocate(ctx, spec, ""))
+	case "volume":
+		return w.makeVolume(machine)
 	case "reconfigure":
 		key, value, _ := strings.Cut(argument, "=")
 		return wait(vm.Reconfigure(ctx, types.VirtualMachineConfigSpec{
@@ -280,6 +294,16 @@ func (w *world) act(machine *simulator.VirtualMachine, action, argument string) 
 		}))
 	}
 	return fmt.Errorf("there is no action %q", action)
+}
+
+// makeVolume makes the last disk of a machine a first-class disk, as volumes of Kubernetes are.
+func (w *world) makeVolume(machine *simulator.VirtualMachine) error {
+	disks := object.VirtualDeviceList(machine.Config.Hardware.Device).SelectByType((*types.VirtualDisk)(nil))
+	if len(disks) == 0 {
+		return fmt.Errorf("%s has no disk", machine.Name)
+	}
+	disks[len(disks)-1].(*types.VirtualDisk).VDiskId = &types.ID{Id: "a-volume"}
+	return nil
 }
 
 // relocation is a move to the host with this name, into the pool of its cluster, and into its datacenter where that is

@@ -88,9 +88,8 @@ pub(super) async fn one_call_for_each_service(api: &Api) -> anyhow::Result<()> {
         kubelet::register(client, &kubelet::node(&format!("node-{announcer}"), &uuid(1))).await?;
         sleep(SETTLED).await;
         let metrics = daemon.counted::<CloudMetrics>();
-        let calls = |operation: &str, result: &str| {
-            metrics.provider_calls.with_label_values(&[operation, result]).get()
-        };
+        let metrics = metrics.of(cloudprovider_libvirt::NAME);
+        let calls = |operation: &str, result: &str| metrics.calls(operation, result).get();
         let is_own = announcer == "none";
         let ensured = calls("ensure_load_balancer", if is_own { "ok" } else { "implemented_elsewhere" });
         ensure!(ensured == 3, "{announcer}: {ensured} calls for three Services");

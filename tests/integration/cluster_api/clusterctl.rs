@@ -27,7 +27,7 @@ use tokio::time::{sleep, timeout};
 
 use super::{
     kubelets::Kubelets,
-    management::{HOSTED_CONTROL_PLANES, apply},
+    management::{HOSTED_CONTROL_PLANES, MANAGERS, Management, apply},
     objects::{Objects, is, name},
     workload::VERSION,
 };
@@ -42,6 +42,9 @@ const LIMIT: Duration = Duration::from_secs(400);
 
 /// The version under which the repository has our provider.
 const OURS: &str = "v0.1.0";
+
+/// The registry from which the configuration takes our image.
+pub(super) const REGISTRY: &str = "registry.example.org/me";
 
 /// The namespace of the daemon in the components.
 const SYSTEM: &str = "fake-infrastructure-system";
@@ -118,8 +121,8 @@ spec:
 pub(super) fn trials() -> Vec<Trial> {
     let whole = || -> Outcome {
         let tool = Tool::new()?;
-        let source = installed(&tool)?;
-        let target = installed(&tool)?;
+        let source = tool.install(&MANAGERS, &[])?;
+        let target = tool.install(&MANAGERS, &[])?;
         Ok(runtime(false)?.block_on(async {
             let outcome = timeout(LIMIT, whole(&tool, &source, &target)).await;
             outcome.with_context(|| format!("not done within {LIMIT:?}"))?
@@ -129,28 +132,39 @@ pub(super) fn trials() -> Vec<Trial> {
 }
 
 /// `clusterctl` with its configuration, which names repositories of files and nothing in the network.
-struct Tool {
+pub(super) struct Tool {
     program: PathBuf,
+    /// The name of the infrastructure provider.
+    provider: String,
     folder: TempDir,
 }
 
 impl Tool {
     fn new() -> Result<Self, StartError> {
-        let programs = ClusterApiPrograms::find()?;
-        let folder = tempfile::tempdir()?;
-        let repository = folder.path().join("infrastructure-fake").join(OURS);
-        fs::create_dir_all(&repository)?;
-        let write = |name: &str, text: &str| fs::write(repository.join(name), text);
         let options = ManifestOptions::for_clusterctl("fake", types());
         let components =
             options.clusterctl_components().map_err(|faults| anyhow::anyhow!(faults.join("; ")))?;
-        write("infrastructure-components.yaml", &yaml::stream(&components))?;
-        write("metadata.yaml", &clusterctl_metadata())?;
-        write("cluster-template.yaml", &TEMPLATE.replace("CPUS", "2"))?;
-        write("cluster-template-big.yaml", &TEMPLATE.replace("CPUS", "8"))?;
+        let files = [
+            ("infrastructure-components.yaml", yaml::stream(&components)),
+            ("metadata.yaml", clusterctl_metadata()),
+            ("cluster-template.yaml", TEMPLATE.replace("CPUS", "2")),
+            ("cluster-template-big.yaml", TEMPLATE.replace("CPUS", "8")),
+        ];
+        Self::with_provider("fake", &files.map(|(name, text)| (name.to_owned(), text)))
+    }
+
+    /// With an infrastructure provider whose repository has these files.
+    pub(super) fn with_provider(name: &str, files: &[(String, String)]) -> Result<Self, StartError> {
+        let programs = ClusterApiPrograms::find()?;
+        let folder = tempfile::tempdir()?;
+        let repository = folder.path().join(format!("infrastructure-{name}")).join(OURS);
+        fs::create_dir_all(&repository)?;
+        for (file, text) in files {
+            fs::write(repository.join(file), text)?;
+        }
 
         let mut providers = vec![json!({
-            "name": "fake",
+            "name": name,
             "type": "InfrastructureProvider",
             "url": repository.join("infrastructure-components.yaml"),
         })];
@@ -162,12 +176,40 @@ impl Tool {
             let url = programs.components(manager)?;
             providers.push(json!({"name": name, "type": kind, "url": url}));
         }
+        let images = json!({format!("infrastructure-{name}"): {"repository": REGISTRY}});
+        let config = json!({"providers": providers, "images": images});
         // JSON is YAML
-        fs::write(folder.path().join("clusterctl.yaml"), json!({"providers": providers}).to_string())?;
-        Ok(Self { program: programs.clusterctl(), folder })
+        fs::write(folder.path().join("clusterctl.yaml"), config.to_string())?;
+        Ok(Self { program: programs.clusterctl(), provider: name.to_owned(), folder })
     }
 
-    fn command(&self, kubeconfig: &Path, arguments: &[&str]) -> Command {
+    /// A new management cluster that `clusterctl init` makes with these variables, and with a kind of control planes that run
+    /// elsewhere. What would run its Deployments, runs these managers.
+    pub(super) fn install(
+        &self,
+        managers: &[ClusterApiManager],
+        variables: &[(&str, String)],
+    ) -> Result<Management, StartError> {
+        let control_plane = ControlPlane::start(&ControlPlaneOptions::default())?;
+        // clusterctl installs cert-manager unless its kinds are served
+        let cert_manager = fs::read_to_string(ClusterApiPrograms::cert_manager())?;
+        apply(&control_plane, "cert-manager.yaml", &cert_manager)?;
+        let ours = format!("infrastructure-{}", self.provider);
+        let infrastructure = format!("--infrastructure={}", self.provider);
+        let init = ["init", infrastructure.as_str()];
+        let mut command = self.command(control_plane.kubeconfig(), &init);
+        let told = command.envs(variables.iter().map(|(name, value)| (*name, value))).output()?;
+        said(&init, &told)?;
+        let told = String::from_utf8_lossy(&told.stderr);
+        if !told.contains(&ours) {
+            return Err(anyhow::anyhow!("clusterctl init did not install the provider: {told}").into());
+        }
+        apply(&control_plane, "control-planes.yaml", HOSTED_CONTROL_PLANES)?;
+        let managers = ClusterApi::start_installed(&control_plane, managers)?;
+        Ok(Management { control_plane, managers })
+    }
+
+    pub(super) fn command(&self, kubeconfig: &Path, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
         command
             .args(arguments)
@@ -182,12 +224,13 @@ impl Tool {
     }
 
     /// Runs it and returns what it prints.
-    fn run(&self, kubeconfig: &Path, arguments: &[&str]) -> anyhow::Result<String> {
+    pub(super) fn run(&self, kubeconfig: &Path, arguments: &[&str]) -> anyhow::Result<String> {
         said(arguments, &self.command(kubeconfig, arguments).output()?)
     }
 }
 
-fn said(arguments: &[&str], output: &Output) -> anyhow::Result<String> {
+/// What it printed, if it was successful.
+pub(super) fn said(arguments: &[&str], output: &Output) -> anyhow::Result<String> {
     let errors = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "clusterctl {}: {errors}", arguments.join(" "));
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
@@ -201,34 +244,10 @@ fn types() -> MachineTypes {
         let provider = FakeCloud::new().with_machines().provider();
         provider.machines().map(DynMachines::schemas).expect("machines")
     };
-    MachineTypes { kinds, schemas }
+    MachineTypes::new(kinds, schemas)
 }
 
-/// A management cluster that `clusterctl init` has made. What would run its Deployments, runs the managers.
-struct Installed {
-    control_plane: ControlPlane,
-    managers: ClusterApi,
-}
-
-fn installed(tool: &Tool) -> Result<Installed, StartError> {
-    let control_plane = ControlPlane::start(&ControlPlaneOptions::default())?;
-    // clusterctl installs cert-manager unless its kinds are served
-    let cert_manager = ClusterApiPrograms::cert_manager();
-    apply(&control_plane, "cert-manager.yaml", &fs::read_to_string(cert_manager)?)?;
-    let init = ["init", "--infrastructure=fake"];
-    let told = tool.command(control_plane.kubeconfig(), &init).output()?;
-    said(&init, &told)?;
-    let told = String::from_utf8_lossy(&told.stderr).into_owned();
-    if !told.contains("infrastructure-fake") {
-        return Err(anyhow::anyhow!("clusterctl init did not install the provider: {told}").into());
-    }
-    apply(&control_plane, "control-planes.yaml", HOSTED_CONTROL_PLANES)?;
-    let managers = [ClusterApiManager::Core, ClusterApiManager::KubeadmBootstrap];
-    let managers = ClusterApi::start_installed(&control_plane, &managers)?;
-    Ok(Installed { control_plane, managers })
-}
-
-impl Installed {
+impl Management {
     /// The daemon that the components have, with their service account and their roles.
     async fn daemon(&self, cloud: &FakeCloud) -> anyhow::Result<InProcess> {
         let account = "cloud-controller-manager-fake";
@@ -238,19 +257,19 @@ impl Installed {
     }
 
     async fn objects(&self) -> anyhow::Result<Objects> {
-        Ok(Objects::new(api::client(self.control_plane.kubeconfig()).await?, "default"))
+        Ok(Objects::new(self.client().await?, "default"))
     }
 
-    /// That the roles of the components were enough.
-    fn nothing_was_refused(&self) -> anyhow::Result<()> {
+    /// That the roles of the components in this namespace were enough.
+    pub(super) fn nothing_was_refused(&self, namespace: &str) -> anyhow::Result<()> {
         let mut refused = self.control_plane.refusals_after(0)?;
-        refused.retain(|one| one.user.contains(SYSTEM));
+        refused.retain(|one| one.user.contains(namespace));
         ensure!(refused.is_empty(), "{refused:?}");
         Ok(())
     }
 }
 
-async fn whole(tool: &Tool, source: &Installed, target: &Installed) -> anyhow::Result<()> {
+async fn whole(tool: &Tool, source: &Management, target: &Management) -> anyhow::Result<()> {
     let cloud = FakeCloud::new().with_machines();
     let (at_source, at_target) = (source.objects().await?, target.objects().await?);
     let kubeconfig = source.control_plane.kubeconfig();
@@ -266,7 +285,7 @@ async fn whole(tool: &Tool, source: &Installed, target: &Installed) -> anyhow::R
     let daemon = source.daemon(&cloud).await?;
     generate(tool, source, &workload)?;
     at_source.apply_secrets("prod", &workload).await?;
-    at_source.control_plane_is_there("prod").await?;
+    at_source.control_plane_is_there("prod", VERSION).await?;
     let machines = running(&at_source).await?;
     let before = identities(&at_source).await?;
     let objects = cloud.objects();
@@ -305,7 +324,7 @@ async fn whole(tool: &Tool, source: &Installed, target: &Installed) -> anyhow::R
     .await?;
     ensure!(ended.success(), "{}", words()?);
 
-    at_target.control_plane_is_there("prod").await?;
+    at_target.control_plane_is_there("prod", VERSION).await?;
     ensure!(running(&at_target).await? == machines, "other machines");
     ensure!(identities(&at_target).await? == before, "other provider IDs");
     for kind in ["Cluster", "Machine", "FakeMachine", "FakeCluster"] {
@@ -324,12 +343,12 @@ async fn whole(tool: &Tool, source: &Installed, target: &Installed) -> anyhow::R
     for daemon in [daemon, next, ccm] {
         daemon.stop().await?;
     }
-    source.nothing_was_refused()?;
-    target.nothing_was_refused()
+    source.nothing_was_refused(SYSTEM)?;
+    target.nothing_was_refused(SYSTEM)
 }
 
 /// Makes a cluster from the template, and looks at another flavour.
-fn generate(tool: &Tool, source: &Installed, workload: &ControlPlane) -> anyhow::Result<()> {
+fn generate(tool: &Tool, source: &Management, workload: &ControlPlane) -> anyhow::Result<()> {
     let kubeconfig = source.control_plane.kubeconfig();
     let version = format!("--kubernetes-version={VERSION}");
     let arguments =

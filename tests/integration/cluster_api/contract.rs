@@ -149,7 +149,8 @@ async fn owner(management: &Management) -> anyhow::Result<()> {
 /// `status.initialization.provisioned` and `spec.providerID` make the Machine provisioned, with addresses.
 async fn provisioned(management: &Management) -> anyhow::Result<()> {
     let world = World::plain(management, "machine-is-provisioned").await?;
-    world.cloud.set_address_time(Duration::from_secs(5));
+    // longer than a wait lasts of which nothing is said
+    world.cloud.set_address_time(Duration::from_secs(12));
     world.machine(json!({})).await?;
     let waiting = |one: &Value| condition(one, "InfrastructureReady")["reason"] == "WaitingForAddress";
     let machine = world.machine_becomes("waits for its address", waiting).await?;

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use test_env::{ClusterApi, ClusterApiManager, ControlPlane, ControlPlaneOptions, StartError};
 
 use super::objects::Objects;
-use crate::{api, daemon::InProcess, fake_cloud::FakeCloud};
+use crate::{api, daemon::InProcess, fake_cloud::FakeCloud, support::tail};
 
 /// A kind of control planes that run elsewhere.
 pub(super) const HOSTED_CONTROL_PLANES: &str = "
@@ -50,6 +50,10 @@ subjects:
   - {kind: ServiceAccount, name: capi-kubeadm-bootstrap-manager, namespace: capi-kubeadm-bootstrap-system}
 ";
 
+/// The managers of a management cluster: its control planes run elsewhere.
+pub(super) const MANAGERS: [ClusterApiManager; 2] =
+    [ClusterApiManager::Core, ClusterApiManager::KubeadmBootstrap];
+
 /// Core and kubeadm bootstrap manager on a real API server. Its own API server is also that of the workload
 /// clusters: their Nodes are there.
 pub(crate) struct Management {
@@ -71,15 +75,20 @@ impl Management {
         if let Some(started) = &*shared {
             return Ok(started.clone());
         }
-        let control_plane = ControlPlane::start(&ControlPlaneOptions::default())?;
-        let managers = [ClusterApiManager::Core, ClusterApiManager::KubeadmBootstrap];
-        let managers = ClusterApi::start(&control_plane, &managers)?;
-        let started = Arc::new(Self { control_plane, managers });
+        let started = Arc::new(Self::start()?);
         started.install()?;
         Ok(shared.insert(started).clone())
     }
 
-    /// The kinds of the fake cloud and of control planes.
+    /// One of its own, with a kind of control planes and no kinds of infrastructure.
+    pub(super) fn start() -> Result<Self, StartError> {
+        let control_plane = ControlPlane::start(&ControlPlaneOptions::default())?;
+        let managers = ClusterApi::start(&control_plane, &MANAGERS)?;
+        apply(&control_plane, "control-planes.yaml", HOSTED_CONTROL_PLANES)?;
+        Ok(Self { control_plane, managers })
+    }
+
+    /// The kinds of the fake cloud.
     fn install(&self) -> anyhow::Result<()> {
         let provider = FakeCloud::new().with_machines().provider();
         let machines = provider.machines().context("machines")?;
@@ -89,8 +98,7 @@ impl Management {
         items.push(serde_json::to_value(&definitions.template_policy)?);
         items.push(serde_json::to_value(&definitions.template_policy_binding)?);
         let list = json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string();
-        apply(&self.control_plane, "fake.json", &list)?;
-        apply(&self.control_plane, "control-planes.yaml", HOSTED_CONTROL_PLANES)
+        apply(&self.control_plane, "fake.json", &list)
     }
 
     /// A client of its administrator.
@@ -106,15 +114,14 @@ impl Management {
 
     /// What the managers said about objects of this name, for a failure's message.
     pub(super) fn words_about(&self, name: &str) -> String {
-        let managers = [ClusterApiManager::Core, ClusterApiManager::KubeadmBootstrap];
-        let logs = managers.map(|manager| self.managers.log(manager)).join("\n");
+        let logs = MANAGERS.map(|manager| self.managers.log(manager)).join("\n");
         let lines: Vec<_> = logs.lines().filter(|line| line.contains(name)).collect();
-        lines[lines.len().saturating_sub(15)..].join("\n")
+        tail(&lines.join("\n"))
     }
 }
 
 /// Applies objects, and waits until the kinds that are served are in force.
-pub(super) fn apply(control_plane: &ControlPlane, file: &str, text: &str) -> anyhow::Result<()> {
+pub(crate) fn apply(control_plane: &ControlPlane, file: &str, text: &str) -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join(file);
     fs::write(&file, text)?;

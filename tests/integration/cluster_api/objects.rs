@@ -1,8 +1,8 @@
 //! Objects of Cluster API in a namespace, as users write them and as tests read them.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use kube::{
     Client,
     api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams},
@@ -11,21 +11,34 @@ use serde_json::{Value, json};
 
 use crate::support::eventually;
 
-/// Longer than anything takes here. The managers wait up to 30 s before they look again.
+/// Longer than anything takes on the fake cloud. The managers wait up to 30 s before they look again.
 const LIMIT: Duration = Duration::from_secs(90);
 
 /// The objects of a namespace.
 pub(super) struct Objects {
     pub(super) client: Client,
     pub(super) namespace: String,
+    /// What the names of the infrastructure's kinds begin with.
+    infrastructure: &'static str,
+    /// The version of these kinds, if it is not the usual one.
+    version: Option<&'static str>,
+    /// How long something may take.
+    limit: Duration,
 }
+
+/// The kinds that are in no namespace.
+const IN_NO_NAMESPACE: [&str; 2] = ["VSphereDeploymentZone", "VSphereFailureDomain"];
 
 /// The API version of a kind.
 fn api_version(kind: &str) -> &'static str {
     match kind {
-        "Secret" => "v1",
+        "Secret" | "Pod" => "v1",
         "HostedControlPlane" => "controlplane.cluster.x-k8s.io/v1alpha1",
-        _ if kind.starts_with("Fake") => "infrastructure.cluster.x-k8s.io/v1alpha1",
+        "KubeadmControlPlane" => "controlplane.cluster.x-k8s.io/v1beta2",
+        _ if kind.starts_with("Fake") || kind.starts_with("Libvirt") => {
+            "infrastructure.cluster.x-k8s.io/v1alpha1"
+        }
+        _ if kind.starts_with("VSphere") => "infrastructure.cluster.x-k8s.io/v1beta2",
         _ if kind.starts_with("Kubeadm") => "bootstrap.cluster.x-k8s.io/v1beta2",
         _ => "cluster.x-k8s.io/v1beta2",
     }
@@ -55,24 +68,54 @@ pub(super) fn name(object: &Value) -> &str {
 
 impl Objects {
     pub(super) fn new(client: Client, namespace: &str) -> Self {
-        Self { client, namespace: namespace.to_owned() }
+        Self { client, namespace: namespace.to_owned(), infrastructure: "Fake", version: None, limit: LIMIT }
+    }
+
+    /// The same on another infrastructure, where something may take so long.
+    pub(super) fn on(self, infrastructure: &'static str, limit: Duration) -> Self {
+        Self { infrastructure, limit, ..self }
+    }
+
+    /// The same, with another version of the infrastructure's kinds, such as `infrastructure.cluster.x-k8s.io/v1beta1`.
+    pub(super) fn in_version(self, version: &'static str) -> Self {
+        Self { version: Some(version), ..self }
+    }
+
+    fn api_version(&self, kind: &str) -> &'static str {
+        self.version.filter(|_| kind.starts_with(self.infrastructure)).unwrap_or_else(|| api_version(kind))
+    }
+
+    /// A kind of the infrastructure, such as `FakeMachine`.
+    pub(super) fn kind(&self, kind: &str) -> String {
+        format!("{}{kind}", self.infrastructure)
     }
 
     fn of(&self, kind: &str) -> kube::Api<DynamicObject> {
-        let version = api_version(kind);
+        let version = self.api_version(kind);
         let (group, version) = version.split_once('/').unwrap_or(("", version));
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+        if IN_NO_NAMESPACE.contains(&kind) {
+            return kube::Api::all_with(self.client.clone(), &resource);
+        }
         kube::Api::namespaced_with(self.client.clone(), &self.namespace, &resource)
     }
 
     /// Applies an object with these fields beside its name.
     pub(super) async fn apply(&self, kind: &str, name: &str, mut fields: Value) -> anyhow::Result<Value> {
-        fields["apiVersion"] = api_version(kind).into();
+        fields["apiVersion"] = self.api_version(kind).into();
         fields["kind"] = kind.into();
         fields["metadata"]["name"] = name.into();
         let params = PatchParams::apply("user").force();
-        let made = self.of(kind).patch(name, &params, &Patch::Apply(fields)).await;
-        Ok(serde_json::to_value(made.with_context(|| format!("{kind} {name}"))?)?)
+        let what = format!("{kind} {name} is applied");
+        eventually(self.limit, &what, || async {
+            let made = self.of(kind).patch(name, &params, &Patch::Apply(&fields)).await;
+            match made {
+                // The API server takes a while until it trusts a daemon that has just started.
+                Err(kube::Error::Api(status)) if status.message.contains("conversion webhook") => Ok(None),
+                made => Ok(Some(serde_json::to_value(made.with_context(|| format!("{kind} {name}"))?)?)),
+            }
+        })
+        .await
     }
 
     /// Changes an object.
@@ -97,8 +140,26 @@ impl Objects {
 
     /// All objects of a kind.
     pub(super) async fn list(&self, kind: &str) -> anyhow::Result<Vec<Value>> {
-        let found = self.of(kind).list(&ListParams::default()).await?;
+        let all = self.of(kind);
+        // After a change of its definition, the API server reads a kind anew and asks for patience.
+        let found = eventually(self.limit, "the API server can list", || async {
+            match all.list(&ListParams::default()).await {
+                Err(kube::Error::Api(status)) if status.code == 429 => Ok(None),
+                answer => Ok(Some(answer?)),
+            }
+        })
+        .await?;
         Ok(found.items.into_iter().map(serde_json::to_value).collect::<Result<_, _>>()?)
+    }
+
+    /// That nothing is left of a cluster: of Cluster API's own kinds, and of those of the infrastructure.
+    pub(super) async fn none_are_left(&self, infrastructure: &[&str]) -> anyhow::Result<()> {
+        let core = ["MachineDeployment", "MachineSet", "Machine", "KubeadmConfig"];
+        for kind in core.iter().chain(infrastructure) {
+            let left = self.list(kind).await?;
+            ensure!(left.is_empty(), "{kind}: {left:?}");
+        }
+        Ok(())
     }
 
     /// An object.
@@ -116,7 +177,7 @@ impl Objects {
         check: impl Fn(&Value) -> bool,
     ) -> anyhow::Result<Value> {
         let what = format!("{kind} {name}: {what}");
-        let found = eventually(LIMIT, &what, || async {
+        let found = eventually(self.limit, &what, || async {
             Ok(self.get(kind, name).await?.filter(|object| check(object)))
         });
         match found.await {
@@ -133,7 +194,7 @@ impl Objects {
         check: impl Fn(&[Value]) -> bool,
     ) -> anyhow::Result<Vec<Value>> {
         let what = format!("all of {kind}: {what}");
-        let found = eventually(LIMIT, &what, || async {
+        let found = eventually(self.limit, &what, || async {
             Ok(Some(self.list(kind).await?).filter(|objects| check(objects)))
         });
         match found.await {
@@ -142,11 +203,23 @@ impl Objects {
         }
     }
 
+    /// Waits until there are this many Machines, and all of them run. Gives them by their names.
+    pub(super) async fn machines_run(&self, count: usize) -> anyhow::Result<BTreeMap<String, Value>> {
+        let all = self
+            .all_become("Machine", &format!("{count} are running"), |all| {
+                let run = |one: &Value| one["status"]["phase"] == "Running" && is(one, "Available", "True");
+                all.len() == count && all.iter().all(run)
+            })
+            .await?;
+        Ok(all.into_iter().map(|machine| (name(&machine).to_owned(), machine)).collect())
+    }
+
     /// Waits until the object is gone.
     pub(super) async fn vanishes(&self, kind: &str, name: &str) -> anyhow::Result<()> {
         let what = format!("{kind} {name} is gone");
-        let gone =
-            eventually(LIMIT, &what, || async { Ok(self.get(kind, name).await?.is_none().then_some(())) });
+        let gone = eventually(self.limit, &what, || async {
+            Ok(self.get(kind, name).await?.is_none().then_some(()))
+        });
         match gone.await {
             Ok(()) => Ok(()),
             Err(error) => Err(error.context(format!("it is {:?}", self.get(kind, name).await?))),

@@ -10,8 +10,16 @@ use super::objects::{Objects, reference};
 /// A version that the managers accept for a machine.
 pub(super) const VERSION: &str = "v1.36.3";
 
+/// A command in the bootstrap data. Only a machine that runs it could print what it says.
+const GREETING: &str = "echo \"GUEST says $(hostname) $((6 * 7))\"";
+
+/// What the machine with this name says when it runs its bootstrap data.
+pub(super) fn greeting(name: &str) -> String {
+    format!("GUEST says {name} 42")
+}
+
 impl Objects {
-    /// Applies the Cluster `name` on infrastructure of the fake cloud, whose control plane is `control_plane`.
+    /// Applies the Cluster `name`, whose control plane is `control_plane`.
     /// `infrastructure` has the fields of the object of its infrastructure.
     pub(super) async fn apply_cluster(
         &self,
@@ -22,22 +30,23 @@ impl Objects {
         self.apply_secrets(name, control_plane).await?;
         let endpoint = json!({"host": "127.0.0.1", "port": control_plane.port()});
         self.apply("HostedControlPlane", name, json!({"spec": {"version": VERSION}})).await?;
-        self.control_plane_is_there(name).await?;
-        self.apply("FakeCluster", name, infrastructure).await?;
+        self.control_plane_is_there(name, VERSION).await?;
+        let kind = self.kind("Cluster");
+        self.apply(&kind, name, infrastructure).await?;
         let spec = json!({
             "controlPlaneEndpoint": endpoint,
             "controlPlaneRef": reference("HostedControlPlane", name),
-            "infrastructureRef": reference("FakeCluster", name),
+            "infrastructureRef": reference(&kind, name),
         });
         self.apply("Cluster", name, json!({"spec": spec})).await.map(drop)
     }
 
     /// Says so, as whoever hosts the control plane does.
-    pub(super) async fn control_plane_is_there(&self, name: &str) -> anyhow::Result<()> {
+    pub(super) async fn control_plane_is_there(&self, name: &str, version: &str) -> anyhow::Result<()> {
         let status = json!({
             "initialization": {"controlPlaneInitialized": true},
             "externalManagedControlPlane": true,
-            "version": VERSION,
+            "version": version,
         });
         self.merge_status("HostedControlPlane", name, status).await
     }
@@ -78,7 +87,7 @@ impl Objects {
     /// Applies a template of machines with this spec.
     pub(super) async fn apply_template(&self, name: &str, spec: &Value) -> anyhow::Result<()> {
         let template = json!({"spec": {"template": {"spec": spec}}});
-        self.apply("FakeMachineTemplate", name, template).await.map(drop)
+        self.apply(&self.kind("MachineTemplate"), name, template).await.map(drop)
     }
 
     /// Applies a deployment of machines that join by kubeadm, and its bootstrap template.
@@ -89,22 +98,39 @@ impl Objects {
         replicas: usize,
         template: &str,
     ) -> anyhow::Result<()> {
-        let join = json!({"nodeRegistration": {"kubeletExtraArgs": [
-            {"name": "cloud-provider", "value": "external"},
-        ]}});
-        let bootstrap = json!({"spec": {"template": {"spec": {"joinConfiguration": join}}}});
+        self.apply_workers_in(None, cluster, name, replicas, template).await
+    }
+
+    /// The same in a failure domain.
+    pub(super) async fn apply_workers_in(
+        &self,
+        failure_domain: Option<&str>,
+        cluster: &str,
+        name: &str,
+        replicas: usize,
+        template: &str,
+    ) -> anyhow::Result<()> {
+        let join = json!({"nodeRegistration": {
+            "name": "{{ ds.meta_data.local_hostname }}",
+            "kubeletExtraArgs": [{"name": "cloud-provider", "value": "external"}],
+        }});
+        let spec = json!({"preKubeadmCommands": [GREETING], "joinConfiguration": join});
+        let bootstrap = json!({"spec": {"template": {"spec": spec}}});
         self.apply("KubeadmConfigTemplate", name, bootstrap).await?;
-        let spec = json!({
+        let mut spec = json!({
             "clusterName": cluster,
             "replicas": replicas,
             "template": {"spec": {
                 "clusterName": cluster,
                 "version": VERSION,
                 "bootstrap": {"configRef": reference("KubeadmConfigTemplate", name)},
-                "infrastructureRef": reference("FakeMachineTemplate", template),
+                "infrastructureRef": reference(&self.kind("MachineTemplate"), template),
                 "deletion": {"nodeDrainTimeoutSeconds": 1},
             }},
         });
+        if let Some(name) = failure_domain {
+            spec["template"]["spec"]["failureDomain"] = name.into();
+        }
         self.apply("MachineDeployment", name, json!({"spec": spec})).await.map(drop)
     }
 
@@ -116,6 +142,17 @@ impl Objects {
         name: &str,
         more: &Value,
     ) -> anyhow::Result<Value> {
+        self.apply_machine_of(cluster, name, json!({}), more).await
+    }
+
+    /// The same with this spec of the object of its infrastructure.
+    pub(super) async fn apply_machine_of(
+        &self,
+        cluster: &str,
+        name: &str,
+        infrastructure: Value,
+        more: &Value,
+    ) -> anyhow::Result<Value> {
         let labels = json!({"cluster.x-k8s.io/cluster-name": cluster});
         let secret = json!({
             "metadata": {"labels": labels},
@@ -123,12 +160,13 @@ impl Objects {
             "stringData": {"value": "#cloud-config", "format": "cloud-config"},
         });
         self.apply("Secret", &format!("{name}-bootstrap"), secret).await?;
-        let machine = json!({"metadata": {"labels": labels}, "spec": {}});
-        self.apply("FakeMachine", name, machine).await?;
+        let machine = json!({"metadata": {"labels": labels}, "spec": infrastructure});
+        let kind = self.kind("Machine");
+        self.apply(&kind, name, machine).await?;
         let mut spec = json!({
             "clusterName": cluster,
             "bootstrap": {"dataSecretName": format!("{name}-bootstrap")},
-            "infrastructureRef": reference("FakeMachine", name),
+            "infrastructureRef": reference(&kind, name),
         });
         for (field, value) in more.as_object().context("fields")? {
             spec[field] = value.clone();

@@ -1,28 +1,23 @@
 //! The daemon is killed before and after each thing that it does to the world outside, and started again: nothing leaks,
 //! and nothing is made twice.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use anyhow::{Context, ensure};
 use cloudprovider::testing::Operation;
 use futures::{FutureExt, future::LocalBoxFuture};
 use libtest_mimic::Trial;
 use sandbox::{Action, Fault, Matcher};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
-use super::{tape::Side, world::*};
+use super::world::*;
 use crate::{
     api::{Api, Target},
     faults::faults,
+    trap::Side,
     trial::on,
 };
-
-/// More writes than anything here needs.
-const MOST_WRITES: usize = 13;
-
-/// More changes of the cloud than anything here needs.
-const MOST_CHANGES: usize = 6;
 
 /// Longer than anything here takes.
 const LIFE: Duration = Duration::from_secs(90);
@@ -38,6 +33,9 @@ pub(super) fn trials() -> Vec<Trial> {
         on(Target::Sandbox, "machines::killed_while_a_machine_is_deleted", |api| {
             everywhere(api, "deleted", deleted).boxed_local()
         }),
+        on(Target::Sandbox, "machines::killed_while_a_machine_is_to_move", |api| {
+            everywhere(api, "to move", to_move).boxed_local()
+        }),
         on(Target::Sandbox, "machines::refused_and_lost_writes_are_made_up_for", |api| {
             refused(api).boxed_local()
         }),
@@ -47,59 +45,99 @@ pub(super) fn trials() -> Vec<Trial> {
 /// Where the daemon dies.
 #[derive(Clone, Copy, Debug)]
 enum Kill {
-    /// Before or after this write.
-    Write(usize, Side),
-    /// After so many changes of the cloud, whose answer is lost.
+    /// Before or after this request to the API server.
+    Request(usize, Side),
+    /// After so many changes of the cloud: the answer of the last one is lost. Right before the next one, the world is the same.
     Change(usize),
 }
 
-/// What happens in one life of a daemon, and what happens before the next one.
-type Story = for<'a> fn(&'a World<'_>, Kill) -> LocalBoxFuture<'a, anyhow::Result<()>>;
+/// What happens in one life of a daemon, and what happens before the next one. Gives whether it died where it was to die.
+type Story = for<'a> fn(&'a World<'_>, Kill) -> LocalBoxFuture<'a, anyhow::Result<bool>>;
 
 impl Kill {
-    fn all() -> Vec<Self> {
-        let writes =
-            (0..MOST_WRITES).flat_map(|at| [Side::Before, Side::After].map(|side| Self::Write(at, side)));
-        writes.chain((0..=MOST_CHANGES).map(Self::Change)).collect()
-    }
-
     /// Sets the trap, lets `act` happen, and kills the daemon in the trap. Without a step there, it lives for a while.
     async fn during(
         self,
         world: &World<'_>,
         daemon: Daemon,
         act: impl Future<Output = anyhow::Result<()>>,
-    ) -> anyhow::Result<()> {
-        match self {
-            Self::Write(at, side) => {
-                let caught = world.tape.set_trap(at, side);
+    ) -> anyhow::Result<bool> {
+        let is_caught = match self {
+            Self::Request(at, side) => {
+                let caught = world.tape.trap.set(at, side);
                 act.await?;
-                let _ = timeout(LIFE, caught.notified()).await;
+                timeout(LIFE, caught.notified()).await.is_ok()
             }
             Self::Change(count) => {
                 world.cloud.crash_after(count);
                 act.await?;
                 sleep(LIFE).await;
+                false
             }
-        }
+        };
         daemon.crash().await;
-        world.tape.remove_trap();
-        world.cloud.recover();
-        Ok(())
+        world.tape.trap.remove();
+        Ok(world.cloud.recover() || is_caught)
     }
 }
 
+/// What every daemon of these stories asks for.
+const REQUESTS: [&str; 23] = [
+    "DISCOVER",
+    "GET secrets",
+    "GET fakemachines",
+    "GET fakeclusters",
+    "GET fakemachinetemplates",
+    "GET machines",
+    "GET clusters",
+    "WATCH fakemachines",
+    "WATCH fakeclusters",
+    "WATCH machines",
+    "WATCH clusters",
+    "PATCH fakemachines",
+    "PATCH fakemachines/status",
+    "PATCH fakeclusters",
+    "PATCH fakeclusters/status",
+    "GET fakeflavors",
+    "GET fakeguests",
+    "WATCH fakeflavors",
+    "WATCH fakeguests",
+    "POST fakeguests",
+    "PATCH fakeguests",
+    "PATCH fakeguests/status",
+    "DELETE fakeguests",
+];
+
+/// Tells the story with the death of the daemon at one point after the other, until it has no more points.
 async fn everywhere(api: &Api, what: &str, story: Story) -> anyhow::Result<()> {
-    for kill in Kill::all() {
+    let (mut requests, mut changes, mut kinds) = (0, 0, BTreeSet::new());
+    let mut dies = async |kill: Kill| {
         let world = World::new(api).await?;
         let outcome = run(&world, kill, story).await;
-        outcome.with_context(|| format!("{what}, {kill:?}: {:?}", world.cloud.objects()))?;
+        kinds.extend(world.tape.kinds());
+        outcome.with_context(|| format!("{what}, {kill:?}: {:?}", world.cloud.objects()))
+    };
+    while dies(Kill::Request(requests, Side::Before)).await?
+        && dies(Kill::Request(requests, Side::After)).await?
+    {
+        requests += 1;
     }
+    while dies(Kill::Change(changes)).await? {
+        changes += 1;
+    }
+    for expected in REQUESTS.into_iter().chain(["POST events"]) {
+        ensure!(kinds.contains(expected), "{what}: no {expected} among {kinds:?}");
+    }
+    println!(
+        "machines, {what}: {} fault points: before and after each of {requests} requests of {} kinds, and {changes} at changes of the cloud",
+        2 * requests + changes,
+        kinds.len(),
+    );
     Ok(())
 }
 
-async fn run(world: &World<'_>, kill: Kill, story: Story) -> anyhow::Result<()> {
-    story(world, kill).await?;
+async fn run(world: &World<'_>, kill: Kill, story: Story) -> anyhow::Result<bool> {
+    let is_dead = story(world, kill).await?;
     // Whatever happened, a new life brings everything in order.
     let daemon = world.start(&[])?;
     let now = world.get("FakeMachine", "one").await?;
@@ -116,7 +154,9 @@ async fn run(world: &World<'_>, kill: Kill, story: Story) -> anyhow::Result<()> 
             format!("instance/one of {identity}"),
         ];
         ensure!(world.cloud.objects() == expected);
-        if matches!(kill, Kill::Write(..)) {
+        let guest = world.get("FakeGuest", "one").await?;
+        ensure!(guest["spec"]["instance"] == identity && guest["status"]["phase"] == "Running", "{guest}");
+        if matches!(kill, Kill::Request(..)) {
             ensure!(world.cloud.count(Operation::CreateMachine) == 1, "made twice");
         }
         world.delete("FakeMachine", "one").await?;
@@ -128,7 +168,9 @@ async fn run(world: &World<'_>, kill: Kill, story: Story) -> anyhow::Result<()> 
     }
     world.vanishes("FakeCluster", "prod").await?;
     ensure!(world.cloud.objects().is_empty(), "something is left");
-    daemon.stop().await
+    ensure!(world.list("FakeGuest").await?.is_empty(), "a guest is left");
+    daemon.stop().await?;
+    Ok(is_dead)
 }
 
 /// Everything at once: the cluster counts as provisioned before it is.
@@ -137,10 +179,12 @@ async fn make(world: &World<'_>) -> anyhow::Result<()> {
     world
         .change_status("Cluster", "prod", json!({"initialization": {"infrastructureProvisioned": true}}))
         .await?;
-    world.add_machine("one").await.map(drop)
+    world.add_flavor("large", 8).await?;
+    world.add_machine_with("one", json!({}), json!({"flavor": "large", "guest": true})).await?;
+    world.add_data("one").await
 }
 
-fn made<'a>(world: &'a World<'_>, kill: Kill) -> LocalBoxFuture<'a, anyhow::Result<()>> {
+fn made<'a>(world: &'a World<'_>, kill: Kill) -> LocalBoxFuture<'a, anyhow::Result<bool>> {
     async move { kill.during(world, world.start(&[])?, make(world)).await }.boxed_local()
 }
 
@@ -149,21 +193,48 @@ async fn delete(world: &World<'_>) -> anyhow::Result<()> {
     world.delete("FakeCluster", "prod").await
 }
 
-fn deleted_meanwhile<'a>(world: &'a World<'_>, kill: Kill) -> LocalBoxFuture<'a, anyhow::Result<()>> {
+fn deleted_meanwhile<'a>(world: &'a World<'_>, kill: Kill) -> LocalBoxFuture<'a, anyhow::Result<bool>> {
     async move {
-        made(world, kill).await?;
-        delete(world).await
+        let is_dead = made(world, kill).await?;
+        delete(world).await?;
+        Ok(is_dead)
     }
     .boxed_local()
 }
 
-fn deleted<'a>(world: &'a World<'_>, kill: Kill) -> LocalBoxFuture<'a, anyhow::Result<()>> {
+fn deleted<'a>(world: &'a World<'_>, kill: Kill) -> LocalBoxFuture<'a, anyhow::Result<bool>> {
     async move {
         let daemon = world.start(&[])?;
         make(world).await?;
         world.is_up("one").await?;
         world.becomes("FakeCluster", "prod", "is ready", is_ready).await?;
         kill.during(world, daemon, delete(world)).await
+    }
+    .boxed_local()
+}
+
+/// While its instance is made, the Cluster is paused, as `clusterctl move` does it. It waits until nothing holds the machine.
+fn to_move<'a>(world: &'a World<'_>, kill: Kill) -> LocalBoxFuture<'a, anyhow::Result<bool>> {
+    async move {
+        let pause = async |is_paused: bool| {
+            world.change("Cluster", "prod", json!({"spec": {"paused": is_paused}})).await.map(drop)
+        };
+        let daemon = world.start(&[])?;
+        let act = async {
+            make(world).await?;
+            sleep(Duration::from_secs(5)).await;
+            pause(true).await
+        };
+        let is_dead = kill.during(world, daemon, act).await?;
+        let daemon = world.start(&[])?;
+        let may_move = |one: &Value| {
+            condition(one, "Paused")["status"] == "True"
+                && one["metadata"]["annotations"][BLOCK_MOVE].is_null()
+        };
+        world.becomes("FakeMachine", "one", "may move", may_move).await?;
+        daemon.stop().await?;
+        pause(false).await?;
+        Ok(is_dead)
     }
     .boxed_local()
 }
@@ -178,14 +249,15 @@ async fn refused(api: &Api) -> anyhow::Result<()> {
         Action::ResetConnection,
     ];
     for action in actions {
-        for verb in ["patch", "get"] {
+        for verb in ["patch", "get", "create", "delete"] {
             let world = World::new(api).await?;
             let daemon = world.start(&[])?;
             let outcome = async {
                 // The scenario itself reads all but Secrets.
                 let resources: &[&str] = match verb {
                     "get" => &["secrets"],
-                    _ => &["fakemachines", "fakeclusters"],
+                    "create" | "delete" => &["fakeguests"],
+                    _ => &["fakemachines", "fakeclusters", "fakeguests"],
                 };
                 for resource in resources {
                     let requests = Matcher::any().verb(verb).resource(resource);
@@ -195,13 +267,16 @@ async fn refused(api: &Api) -> anyhow::Result<()> {
                 world.is_up("one").await?;
                 world.cloud_has(&["disk/one", "instance/one"])?;
                 ensure!(world.cloud.count(Operation::CreateMachine) == 1, "made twice");
-                faults(api)?.clear();
+                if verb != "delete" {
+                    faults(api)?.clear();
+                }
                 let machines = Matcher::any().verb("patch").resource("fakemachines");
                 faults(api)?.inject(Fault::new(machines, action.clone()).times(2));
                 delete(&world).await?;
                 world.vanishes("FakeMachine", "one").await?;
                 world.vanishes("FakeCluster", "prod").await?;
                 ensure!(world.cloud.objects().is_empty(), "{:?}", world.cloud.objects());
+                ensure!(world.list("FakeGuest").await?.is_empty(), "a guest is left");
                 anyhow::Ok(())
             };
             outcome.await.with_context(|| format!("{action:?} for {verb}"))?;

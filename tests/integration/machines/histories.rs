@@ -6,7 +6,6 @@
 //! A short campaign is among the tests. `make soak-machines` runs a long one.
 
 mod acts;
-mod gate;
 mod model;
 mod run;
 

@@ -32,6 +32,9 @@ const UID: &str = "5d0b0b0e-3c53-4c5c-9b5e-2f0f6c9a7a10";
 const USER_DATA: &str = "#!/bin/sh\necho \"GUEST says $(hostname) $((6 * 7))\"\n";
 const SAYS: &str = "GUEST says worker-1 42";
 
+/// The address that the network keeps for the guest.
+const KEPT: &str = "192.168.122.77";
+
 /// How soon the next step comes if nothing tells that it is due.
 const INTERVAL: Duration = Duration::from_millis(300);
 
@@ -90,6 +93,7 @@ async fn specs(kinds: &Kinds) -> Result<()> {
     let template = json!({"spec": {"template": machine(&json!({}))}});
     kinds.apply("LibvirtMachineTemplate", "workers", &template).await?;
     kinds.apply("LibvirtCluster", "prod", &json!({"spec": {"hypervisors": ["kvm1"]}})).await?;
+    clusters(kinds).await?;
     for (more, words) in [
         (json!({"vcpus": 0}), "spec.vcpus"),
         (json!({"memory": 1}), "spec.memory"),
@@ -99,14 +103,55 @@ async fn specs(kinds: &Kinds) -> Result<()> {
         (json!({"image": {"url": "https://u:p@example.org/a", "checksum": sum}}), "spec.image.url"),
         (json!({"interfaces": [{"network": "a", "bridge": "b"}]}), "give one of network, bridge and macvtap"),
         (json!({"interfaces": [{"bridge": "b", "reservation": {}}]}), "reservation needs network"),
+        (
+            json!({"interfaces": [{"network": "a", "mac": "52:54:00:00:00:01", "reservation": {}}]}),
+            "reservation is not possible together with mac",
+        ),
+        (
+            json!({"interfaces": [{"network": "a", "reservation": {"address": "fd00::1"}}]}),
+            "spec.interfaces[0].reservation.address",
+        ),
         (json!({"cpu": {}}), "give either mode or model"),
         (json!({"firmware": "efi"}), "spec.firmware"),
     ] {
         let answer = kinds.apply("LibvirtMachine", "wrong", &machine(&more)).await;
         refused(&more.to_string(), answer, &[words])?;
     }
-    let larger = kinds.apply("LibvirtMachine", "small", &machine(&json!({"vcpus": 4}))).await;
-    refused("another number of CPUs", larger, &["cannot change; make a new template"])
+    for more in [
+        json!({"vcpus": 4}),
+        json!({"disks": [{"sizeGiB": 20, "pool": "other"}]}),
+        json!({"interfaces": [{"network": "other"}]}),
+    ] {
+        let answer = kinds.apply("LibvirtMachine", "small", &machine(&more)).await;
+        refused(&more.to_string(), answer, &["cannot change; make a new template"])?;
+    }
+    // A field that is left out is a change too.
+    let answer = kinds.apply("LibvirtMachine", "interfaces", &machine(&json!({}))).await;
+    refused("no interfaces", answer, &["interfaces cannot change; make a new template"])
+}
+
+/// The pool of a cluster cannot go away, nor move to another network: its claim would be left behind.
+async fn clusters(kinds: &Kinds) -> Result<()> {
+    let cluster = |pool: Value| json!({"spec": {"controlPlaneEndpointPool": pool}});
+    let pool = |network: &str| json!({"network": network, "addresses": ["192.168.122.200"]});
+    let mut named = pool("default");
+    named["hypervisor"] = json!("kvm1");
+    let mut wider = named.clone();
+    wider["addresses"] = json!(["192.168.122.200-192.168.122.209"]);
+    for allowed in [pool("default"), named, wider] {
+        kinds.apply("LibvirtCluster", "pooled", &cluster(allowed)).await?;
+    }
+    kinds.apply("LibvirtCluster", "plain", &json!({})).await.context("all fields have defaults")?;
+    for (wrong, words) in [
+        (cluster(pool("default")), "hypervisor cannot change"),
+        (cluster(pool("other")), "network cannot change"),
+        (json!({"spec": {"hypervisors": ["kvm1"]}}), "controlPlaneEndpointPool cannot be removed"),
+        (cluster(json!({"network": "default"})), "spec.controlPlaneEndpointPool.addresses"),
+    ] {
+        let answer = kinds.apply("LibvirtCluster", "pooled", &wrong).await;
+        refused(&wrong.to_string(), answer, &[words])?;
+    }
+    Ok(())
 }
 
 fn from_image_to_nothing() -> Outcome {
@@ -131,7 +176,7 @@ fn from_image_to_nothing() -> Outcome {
 }
 
 /// The pool `default`, empty.
-fn make_pool(libvirtd: &Libvirtd) -> Result<()> {
+pub(crate) fn make_pool(libvirtd: &Libvirtd) -> Result<()> {
     libvirtd.define_xml(
         "pool-define",
         "<pool type='dir'><name>default</name><target><path>/var/lib/libvirt/images</path></target></pool>",
@@ -140,8 +185,8 @@ fn make_pool(libvirtd: &Libvirtd) -> Result<()> {
     libvirtd.virsh_output(&["pool-start", "default"]).map(drop)
 }
 
-/// What there is on the hypervisor: domains, volumes, DHCP reservations and NVRAM.
-fn things(libvirtd: &Libvirtd) -> Result<Vec<String>> {
+/// What there is on the hypervisor, images aside: domains, volumes, DHCP reservations and NVRAM.
+pub(crate) fn things(libvirtd: &Libvirtd) -> Result<Vec<String>> {
     let domains = libvirtd.virsh_output(&["list", "--all", "--name"])?;
     libvirtd.virsh_output(&["pool-refresh", "default"])?;
     let volumes = libvirtd.virsh_output(&["vol-list", "default"])?;
@@ -157,7 +202,8 @@ fn things(libvirtd: &Libvirtd) -> Result<Vec<String>> {
     Ok(all)
 }
 
-fn sha256(path: &std::path::Path) -> Result<String> {
+/// The checksum of a file, as specs have it.
+pub(crate) fn sha256(path: &std::path::Path) -> Result<String> {
     let output = Command::new("sha256sum").arg(path).output()?;
     let text = String::from_utf8(output.stdout)?;
     let digits = text.split_whitespace().next().context("sha256sum prints nothing")?;
@@ -171,6 +217,7 @@ async fn life(provider: &LibvirtProvider, libvirtd: &Libvirtd, image: &MicroGues
         "vcpus": 1, "memoryMiB": 256, "domainType": "qemu",
         "image": { "file": image.disk, "checksum": sha256(&image.disk)?, "format": "raw" },
         "disks": [{ "sizeGiB": 1 }, { "sizeGiB": 1, "name": "data" }],
+        "interfaces": [{ "network": "default", "reservation": { "address": KEPT } }],
     });
     let mark = Mark::machine(UID, "default", "prod", "worker-1");
     let mut request = MachineRequest::new(mark, spec, ClusterContext::new(json!({})))
@@ -198,7 +245,13 @@ async fn life(provider: &LibvirtProvider, libvirtd: &Libvirtd, image: &MicroGues
         ensure!(began.elapsed() < GUEST_PATIENCE, "no user data: {}", console(libvirtd));
         tokio::time::sleep(INTERVAL).await;
     }
-    ensure!(things(libvirtd)?.len() == before.len() + 5, "{:?}", things(libvirtd)?);
+    // The domain, two disks, the seed, the log, and the entry of the address.
+    ensure!(things(libvirtd)?.len() == before.len() + 6, "{:?}", things(libvirtd)?);
+    let leases = libvirtd.virsh_output(&["net-dhcp-leases", "default"])?;
+    ensure!(leases.lines().any(|line| line.contains(KEPT) && line.contains("worker-1")), "{leases}");
+    let reported: Vec<_> =
+        machine.instance.metadata.addresses.iter().map(|one| one.address.as_str()).collect();
+    ensure!(reported.contains(&KEPT), "{reported:?}");
 
     request.bootstrap = None;
     loop {
@@ -245,7 +298,7 @@ async fn made(
 }
 
 /// What the guest has printed.
-fn console(libvirtd: &Libvirtd) -> String {
+pub(crate) fn console(libvirtd: &Libvirtd) -> String {
     let images = fs::read_dir(libvirtd.data_folder().join("images")).into_iter().flatten().flatten();
     let log = images.map(|file| file.path()).find(|path| path.to_string_lossy().contains("console.log"));
     let bytes = log.and_then(|log| fs::read(log).ok()).unwrap_or_default();

@@ -3,7 +3,8 @@
 use cloudprovider::{
     Error, ErrorKind, Machines, Result, async_trait,
     machines::{
-        Capacity, ClusterReport, ClusterRequest, Deletion, Kind, Kinds, MachineReport, MachineRequest, Record,
+        Capacity, ClusterReport, ClusterRequest, Deletion, Kind, Kinds, MachineDeletionRequest,
+        MachineReport, MachineRequest, Record,
     },
 };
 use schemars::JsonSchema;
@@ -114,7 +115,7 @@ impl Machines for Provider {
 
     async fn delete_machine(
         &self,
-        _: &MachineRequest<MachineSpec, ClusterSpec>,
+        _: &MachineDeletionRequest<MachineSpec, ClusterSpec>,
         _: &mut Record<MachineStatus>,
     ) -> Result<Deletion> {
         unused()

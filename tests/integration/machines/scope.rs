@@ -146,7 +146,7 @@ async fn explained(api: &Api) -> anyhow::Result<()> {
     world.name_secret("one").await?;
     waits("\"one-data\" with the bootstrap data is not there").await?;
     world.add_secret("one").await?;
-    waits("add the finalizer and the identity").await?;
+    waits("write finalizer and mark").await?;
     // Nothing of it was done.
     ensure!(world.get("FakeMachine", "one").await?["status"].is_null());
     let daemon = world.start(&[])?;

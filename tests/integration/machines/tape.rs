@@ -1,28 +1,31 @@
-//! What daemons write about the objects of the provider's kinds, in order. A write may be a trap in which a daemon dies.
+//! What daemons ask of the API server, in order. A request may be a trap in which a daemon dies.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use http::{Method, Request, Response};
 use http_body_util::BodyExt;
 use kube::{Client, client::Body};
-use tokio::sync::Notify;
+use serde_json::Value;
 
-/// Before or after what a write does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
-    Before,
-    After,
-}
+use crate::trap::{Side, Trap};
 
-/// The writes of all daemons of a world. Clones share them.
+/// The requests of all daemons of a world. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Tape(Arc<Mutex<State>>);
+pub(super) struct Tape {
+    state: Arc<Mutex<State>>,
+    /// Where a daemon dies: it counts every request, or the writes of one resource.
+    pub(super) trap: Trap,
+}
 
 #[derive(Debug, Default)]
 struct State {
     writes: Vec<Write>,
-    passed: usize,
-    trap: Option<(usize, Side, Arc<Notify>)>,
+    kinds: BTreeSet<String>,
+    /// The resource whose writes alone the trap counts.
+    counted: Option<&'static str>,
 }
 
 /// One write of an object.
@@ -31,14 +34,14 @@ pub(super) struct Write {
     /// Such as `fakemachines`.
     pub(super) resource: String,
     pub(super) name: String,
-    /// `object` or `status`, and the status code of a refusal.
+    /// `object`, `status`, `created` or `deleted`, and the status code of a refusal.
     pub(super) what: String,
     pub(super) body: String,
 }
 
 impl Tape {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The writes of this object so far: `object` or `status`.
@@ -53,68 +56,87 @@ impl Tape {
         self.lock().writes.clone()
     }
 
+    /// The trap counts only what writes this resource from now on.
+    pub(super) fn counts_only(&self, resource: &'static str) {
+        self.lock().counted = Some(resource);
+    }
+
+    fn is_counted<B>(&self, request: &Request<B>) -> bool {
+        let counted = self.lock().counted;
+        counted.is_none_or(|resource| {
+            request.method() != Method::GET && kind_of(request).split(&[' ', '/']).nth(1) == Some(resource)
+        })
+    }
+
     pub(super) fn clear(&self) {
         self.lock().writes.clear();
     }
 
-    /// The write with this number, counted from now, never returns. The result says when it is there.
-    pub(super) fn set_trap(&self, at: usize, side: Side) -> Arc<Notify> {
-        let caught = Arc::<Notify>::default();
-        let mut state = self.lock();
-        state.passed = 0;
-        state.trap = Some((at, side, Arc::clone(&caught)));
-        caught
+    /// The kinds of requests so far, such as `GET secrets`, `PATCH fakemachines/status`, `WATCH machines` or `DISCOVER`.
+    pub(super) fn kinds(&self) -> BTreeSet<String> {
+        self.lock().kinds.clone()
     }
 
-    pub(super) fn remove_trap(&self) {
-        self.lock().trap = None;
-    }
-
-    fn pass(&self) -> usize {
-        let mut state = self.lock();
-        state.passed += 1;
-        state.passed - 1
-    }
-
-    /// Hangs if the trap is here.
-    async fn stumble(&self, number: usize, side: Side) {
-        let caught = {
-            let state = self.lock();
-            let trap = state.trap.as_ref().filter(|(at, of, _)| *at == number && *of == side);
-            trap.map(|(.., caught)| Arc::clone(caught))
-        };
-        if let Some(caught) = caught {
-            caught.notify_one();
-            std::future::pending::<()>().await;
-        }
-    }
-
-    /// The same client, whose writes are on the tape.
+    /// The same client, whose requests are on the tape.
     pub(super) fn client(&self, client: &Client) -> Client {
         let parts = (client.clone(), self.clone());
         let service = tower::service_fn(move |request: Request<Body>| {
             let (client, tape) = parts.clone();
             async move {
-                let Some((resource, name, what)) = written(&request) else {
-                    return client.send(request).await;
+                tape.lock().kinds.insert(kind_of(&request));
+                let number = tape.is_counted(&request).then(|| tape.trap.pass());
+                if let Some(number) = number {
+                    tape.trap.stumble(number, Side::Before).await;
+                }
+                let answer = match written(&request) {
+                    Some(write) => tape.write(&client, request, write).await?,
+                    None => client.send(request).await?,
                 };
-                let number = tape.pass();
-                tape.stumble(number, Side::Before).await;
-                let (head, body) = request.into_parts();
-                let body = body.collect().await?.to_bytes();
-                let text = String::from_utf8_lossy(&body).into_owned();
-                let answer = client.send(Request::from_parts(head, Body::from(body))).await?;
-                let (head, body) = answer.into_parts();
-                let body = body.collect().await?.to_bytes();
-                let what =
-                    if head.status.is_success() { what } else { format!("{what} {}", head.status.as_u16()) };
-                tape.lock().writes.push(Write { resource, name, what, body: text });
-                tape.stumble(number, Side::After).await;
-                Ok::<_, kube::Error>(Response::from_parts(head, Body::from(body)))
+                if let Some(number) = number {
+                    tape.trap.stumble(number, Side::After).await;
+                }
+                Ok::<_, kube::Error>(answer)
             }
         });
         Client::new(service, "default")
     }
+
+    /// Sends what writes an object, and takes note of it.
+    async fn write(
+        &self,
+        client: &Client,
+        request: Request<Body>,
+        (resource, name, what): (String, String, String),
+    ) -> kube::Result<Response<Body>> {
+        let (head, body) = request.into_parts();
+        let body = body.collect().await?.to_bytes();
+        let text = String::from_utf8_lossy(&body).into_owned();
+        // A new object says its name itself.
+        let named =
+            || Some(serde_json::from_str::<Value>(&text).ok()?["metadata"]["name"].as_str()?.to_owned());
+        let name = if name.is_empty() { named().unwrap_or_default() } else { name };
+        let answer = client.send(Request::from_parts(head, Body::from(body))).await?;
+        let (head, body) = answer.into_parts();
+        let body = body.collect().await?.to_bytes();
+        let what = if head.status.is_success() { what } else { format!("{what} {}", head.status.as_u16()) };
+        self.lock().writes.push(Write { resource, name, what, body: text });
+        Ok(Response::from_parts(head, Body::from(body)))
+    }
+}
+
+/// Verb and resource of a request.
+fn kind_of<B>(request: &Request<B>) -> String {
+    let path: Vec<&str> = request.uri().path().trim_matches('/').split('/').collect();
+    let resource = match path.as_slice() {
+        ["api", _, rest @ ..] | ["apis", _, _, rest @ ..] => match rest {
+            [] => return "DISCOVER".to_owned(),
+            ["namespaces", _, resource, _, part] => format!("{resource}/{part}"),
+            ["namespaces", _, resource, ..] | [resource, ..] => (*resource).to_owned(),
+        },
+        _ => path.join("/"),
+    };
+    let is_watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
+    format!("{} {resource}", if is_watch { "WATCH" } else { request.method().as_str() })
 }
 
 /// Resource, name and part of what a request writes.
@@ -124,8 +146,14 @@ fn written<B>(request: &Request<B>) -> Option<(String, String, String)> {
         ["apis", "infrastructure.cluster.x-k8s.io", _, "namespaces", _, resource, name, part @ ..]
             if request.method() != Method::GET =>
         {
-            let what = part.first().copied().unwrap_or("object");
+            let what = if request.method() == Method::DELETE { "deleted" } else { "object" };
+            let what = part.first().copied().unwrap_or(what);
             Some(((*resource).to_owned(), (*name).to_owned(), what.to_owned()))
+        }
+        ["apis", "infrastructure.cluster.x-k8s.io", _, "namespaces", _, resource]
+            if request.method() == Method::POST =>
+        {
+            Some(((*resource).to_owned(), String::new(), "created".to_owned()))
         }
         _ => None,
     }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use ccm::{cloud::machine_kinds_of, manifests::ManifestOptions, permissions};
 use cloudprovider::testing::FakeCloud;
 use k8s_openapi::api::core::v1::{Event, Secret};
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::{
-    core::{self, CORE, INFRASTRUCTURE, objects},
+    core::{self, CORE, INFRASTRUCTURE, objects, path_of},
     tape::Tape,
 };
 use crate::{
@@ -34,6 +34,9 @@ pub(super) const ONLY: &str = "--controllers=machine-controller";
 /// The annotation with the identity.
 pub(super) const IDENTITY: &str = "infrastructure.cluster.x-k8s.io/uid";
 
+/// The annotation with the name of the Cluster that an object was made for.
+pub(super) const CLUSTER_NAME: &str = "infrastructure.cluster.x-k8s.io/cluster-name";
+
 /// The annotation that holds a move.
 pub(super) const BLOCK_MOVE: &str = "clusterctl.cluster.x-k8s.io/block-move";
 
@@ -47,8 +50,12 @@ pub(super) struct World<'a> {
     pub(super) api: &'a Api,
     pub(super) cloud: FakeCloud,
     pub(super) tape: Tape,
+    /// How the names of the cloud's kinds begin.
+    pub(super) kinds: &'static str,
+    /// The Cluster that machines belong to.
+    pub(super) cluster: &'static str,
     /// The client of daemons. On the real API server it has the permissions that the manifests give, and no others.
-    client: Client,
+    pub(super) client: Client,
 }
 
 /// A daemon of a [`World`].
@@ -93,7 +100,7 @@ impl<'a> World<'a> {
         let time = if api.sandbox.is_some() { 10_000 } else { 100 };
         cloud.set_task_time(Duration::from_millis(time));
         cloud.set_address_time(Duration::from_millis(time));
-        Self { api, cloud, tape: Tape::default(), client: api.client.clone() }
+        Self { api, cloud, tape: Tape::default(), kinds: "Fake", cluster: "prod", client: api.client.clone() }
     }
 
     /// With a Cluster whose infrastructure is provisioned, and a daemon.
@@ -120,13 +127,18 @@ impl<'a> World<'a> {
 
 /// What Cluster API's core and its users do.
 impl World<'_> {
+    /// The cloud's own kind of machines or clusters.
+    pub(super) fn kind(&self, what: &str) -> String {
+        format!("{}{what}", self.kinds)
+    }
+
     pub(super) fn objects(&self, kind: &str) -> kube::Api<DynamicObject> {
         objects(&self.api.client, kind, NAMESPACE)
     }
 
     pub(super) async fn create(&self, kind: &str, name: &str, content: Value) -> anyhow::Result<Value> {
         let mut object = content;
-        let group = if kind.starts_with("Fake") {
+        let group = if kind.starts_with("Fake") || kind.starts_with("Other") {
             format!("{INFRASTRUCTURE}/v1alpha1")
         } else {
             format!("{CORE}/v1beta2")
@@ -141,7 +153,21 @@ impl World<'_> {
 
     /// The object, or null.
     pub(super) async fn get(&self, kind: &str, name: &str) -> anyhow::Result<Value> {
-        Ok(serde_json::to_value(self.objects(kind).get_opt(name).await?)?)
+        let path = format!("{}/{name}", path_of(kind, NAMESPACE));
+        match self.api.client.request(http::Request::get(path).body(Vec::new())?).await {
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(Value::Null),
+            outcome => Ok(outcome?),
+        }
+    }
+
+    /// All objects of a kind.
+    pub(super) async fn list(&self, kind: &str) -> anyhow::Result<Vec<Value>> {
+        let request = http::Request::get(path_of(kind, NAMESPACE)).body(Vec::new())?;
+        let mut list: Value = self.api.client.request(request).await?;
+        match list["items"].take() {
+            Value::Array(items) => Ok(items),
+            other => bail!("no list of {kind}: {other}"),
+        }
     }
 
     pub(super) async fn change(&self, kind: &str, name: &str, patch: Value) -> anyhow::Result<Value> {
@@ -171,28 +197,28 @@ impl World<'_> {
 
     /// A Cluster and its infrastructure, which it owns.
     pub(super) async fn add_cluster(&self, name: &str) -> anyhow::Result<()> {
-        let spec =
-            json!({"infrastructureRef": {"apiGroup": INFRASTRUCTURE, "kind": "FakeCluster", "name": name}});
+        let kind = self.kind("Cluster");
+        let spec = json!({"infrastructureRef": {"apiGroup": INFRASTRUCTURE, "kind": kind, "name": name}});
         self.create("Cluster", name, json!({"spec": spec})).await?;
         let metadata = json!({
             "labels": {"cluster.x-k8s.io/cluster-name": name},
             "ownerReferences": [self.owner("Cluster", name).await?],
         });
         let spec = json!({"failureDomains": ["a", "b"], "endpoint": true});
-        self.create("FakeCluster", name, json!({"metadata": metadata, "spec": spec})).await?;
+        self.create(&kind, name, json!({"metadata": metadata, "spec": spec})).await?;
         Ok(())
     }
 
     /// Waits for the infrastructure, and lets the Cluster know, as the core does.
     pub(super) async fn cluster_is_ready(&self, name: &str) -> anyhow::Result<()> {
-        let infrastructure = self.becomes("FakeCluster", name, "is ready", is_ready).await?;
+        let infrastructure = self.becomes(&self.kind("Cluster"), name, "is ready", is_ready).await?;
         let endpoint = infrastructure["spec"]["controlPlaneEndpoint"].clone();
         self.change("Cluster", name, json!({"spec": {"controlPlaneEndpoint": endpoint}})).await?;
         let status = json!({"initialization": {"infrastructureProvisioned": true}});
         self.change_status("Cluster", name, status).await
     }
 
-    /// A Machine of `prod` and its infrastructure, which it owns. There are no bootstrap data yet.
+    /// A Machine of the Cluster and its infrastructure, which it owns. There are no bootstrap data yet.
     pub(super) async fn add_machine_without_data(&self, name: &str) -> anyhow::Result<Value> {
         self.add_machine_with(name, json!({}), json!({})).await
     }
@@ -205,16 +231,16 @@ impl World<'_> {
         spec: Value,
     ) -> anyhow::Result<Value> {
         let machine = json!({
-            "metadata": {"labels": {"cluster.x-k8s.io/cluster-name": "prod"}},
+            "metadata": {"labels": {"cluster.x-k8s.io/cluster-name": self.cluster}},
             "spec": {
-                "clusterName": "prod",
-                "infrastructureRef": {"apiGroup": INFRASTRUCTURE, "kind": "FakeMachine", "name": name},
+                "clusterName": self.cluster,
+                "infrastructureRef": {"apiGroup": INFRASTRUCTURE, "kind": self.kind("Machine"), "name": name},
             },
         });
         self.create("Machine", name, machine).await?;
-        metadata["labels"]["cluster.x-k8s.io/cluster-name"] = "prod".into();
+        metadata["labels"]["cluster.x-k8s.io/cluster-name"] = self.cluster.into();
         metadata["ownerReferences"] = json!([self.owner("Machine", name).await?]);
-        self.create("FakeMachine", name, json!({"metadata": metadata, "spec": spec})).await
+        self.create(&self.kind("Machine"), name, json!({"metadata": metadata, "spec": spec})).await
     }
 
     /// Makes the Secret with the bootstrap data of a machine, and tells its Machine.
@@ -225,7 +251,7 @@ impl World<'_> {
 
     pub(super) async fn add_secret(&self, name: &str) -> anyhow::Result<()> {
         let secret: Secret = serde_json::from_value(json!({
-            "metadata": {"name": format!("{name}-data"), "labels": {"cluster.x-k8s.io/cluster-name": "prod"}},
+            "metadata": {"name": format!("{name}-data"), "labels": {"cluster.x-k8s.io/cluster-name": self.cluster}},
             "type": "cluster.x-k8s.io/secret",
             "stringData": {"value": format!("#cloud-config {name} hunter2"), "format": "cloud-config"},
         }))?;
@@ -268,15 +294,25 @@ impl World<'_> {
         }
     }
 
+    /// A flavor of the fake cloud.
+    pub(super) async fn add_flavor(&self, name: &str, cpus: u32) -> anyhow::Result<()> {
+        let flavor = serde_json::from_value(json!({
+            "apiVersion": format!("{INFRASTRUCTURE}/v1alpha1"), "kind": "FakeFlavor",
+            "metadata": {"name": name}, "spec": {"cpus": cpus, "memoryMiB": 512},
+        }))?;
+        core::flavors(&self.api.client).create(&PostParams::default(), &flavor).await?;
+        Ok(())
+    }
+
     /// Waits until the machine is ready.
     pub(super) async fn is_up(&self, name: &str) -> anyhow::Result<Value> {
-        self.becomes("FakeMachine", name, "is ready", is_ready).await
+        self.becomes(&self.kind("Machine"), name, "is ready", is_ready).await
     }
 
     /// Waits until the machine waits for this reason.
     pub(super) async fn waits_for(&self, name: &str, reason: &str) -> anyhow::Result<Value> {
         let waits = |object: &Value| condition(object, "Ready")["reason"] == reason;
-        self.becomes("FakeMachine", name, reason, waits).await
+        self.becomes(&self.kind("Machine"), name, reason, waits).await
     }
 
     /// Waits until the object is gone.

@@ -12,10 +12,11 @@ use sandbox::{Action, Matcher};
 use serde_json::json;
 use tokio::time::{sleep, timeout};
 
-use super::{tape::Side, world::*};
+use super::world::*;
 use crate::{
     api::{Api, Target},
     faults::faults,
+    trap::Side,
     trial::on,
 };
 
@@ -70,12 +71,12 @@ impl Kill {
         daemon: Daemon,
         act: impl Future<Output = anyhow::Result<()>>,
     ) -> anyhow::Result<()> {
-        let caught = world.tape.set_trap(self.at, self.side);
+        let caught = world.tape.trap.set(self.at, self.side);
         act.await?;
         // A trap that is not reached: the story has fewer steps
         let _ = timeout(Duration::from_secs(60), caught.notified()).await;
         daemon.crash().await;
-        world.tape.remove_trap();
+        world.tape.trap.remove();
         Ok(())
     }
 }

@@ -157,6 +157,8 @@ async fn order(api: &Api) -> anyhow::Result<()> {
     let service = world.with_load_balancer("web").await?;
     ensure!(has_finalizer(&service));
     let address = ingress(&service).join(",");
+    // A write is on the tape a moment after others see it.
+    world.steps("web", "status", 1).await?;
     let steps = world.tape.of("web");
     ensure!(steps == ["+finalizer", "ensure n1,n2", &format!("status {address}")], "{steps:?}");
     let balancer = world.load_balancer(&service).ok_or_else(|| anyhow::anyhow!("no load balancer"))?;
@@ -167,6 +169,7 @@ async fn order(api: &Api) -> anyhow::Result<()> {
     world.tape.clear();
     world.delete("web").await?;
     world.vanishes("web", SOON).await?;
+    world.steps("web", "-finalizer", 1).await?;
     let steps = world.tape.of("web");
     // No status shows an address of a load balancer that is being deleted
     ensure!(steps == ["get", "status ", "delete", "-finalizer"], "{steps:?}");

@@ -6,10 +6,7 @@
 use std::{
     collections::BTreeMap,
     fmt,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use cloudprovider::{
@@ -20,12 +17,13 @@ use http::{Method, Request, Response};
 use http_body_util::BodyExt;
 use k8s_openapi::api::core::v1::Service;
 use kube::{Client, client::Body};
-use tokio::{
-    sync::{Notify, watch},
-    time::Instant,
-};
+use tokio::time::Instant;
 
 use super::objects::{has_finalizer, ingress};
+use crate::{
+    replicas::Life,
+    trap::{Side, Trap},
+};
 
 /// One thing that was done, such as `ensure web n1,n2` or `web +finalizer`.
 #[derive(Clone, Debug)]
@@ -35,15 +33,12 @@ pub(super) struct Step {
     pub(super) what: String,
 }
 
-/// Before or after what a call does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
-    Before,
-    After,
-}
-
 #[derive(Clone, Debug, Default)]
-pub(super) struct Tape(Arc<Mutex<State>>);
+pub(super) struct Tape {
+    state: Arc<Mutex<State>>,
+    /// Where a daemon dies.
+    pub(super) trap: Trap,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -57,21 +52,11 @@ struct State {
     unprotected: Vec<String>,
     /// Services whose load balancer was to be deleted while their status had addresses of it.
     shown: Vec<String>,
-    /// How many calls and writes there were since the trap was set.
-    passed: usize,
-    trap: Option<Trap>,
-}
-
-#[derive(Debug)]
-struct Trap {
-    at: usize,
-    side: Side,
-    caught: Arc<Notify>,
 }
 
 impl Tape {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn write(&self, service: &str, what: String) {
@@ -115,39 +100,6 @@ impl Tape {
         self.lock().overlaps.clone()
     }
 
-    /// The call or write with this number, counted from now, never returns. The result says when it is there.
-    pub(super) fn set_trap(&self, at: usize, side: Side) -> Arc<Notify> {
-        let caught = Arc::<Notify>::default();
-        let mut state = self.lock();
-        state.passed = 0;
-        state.trap = Some(Trap { at, side, caught: Arc::clone(&caught) });
-        caught
-    }
-
-    pub(super) fn remove_trap(&self) {
-        self.lock().trap = None;
-    }
-
-    /// Counts a call that begins, and returns its number.
-    fn pass(&self) -> usize {
-        let mut state = self.lock();
-        state.passed += 1;
-        state.passed - 1
-    }
-
-    /// Hangs if the trap is here.
-    async fn stumble(&self, number: usize, side: Side) {
-        let caught = {
-            let state = self.lock();
-            let trap = state.trap.as_ref().filter(|trap| trap.at == number && trap.side == side);
-            trap.map(|trap| Arc::clone(&trap.caught))
-        };
-        if let Some(caught) = caught {
-            caught.notify_one();
-            std::future::pending::<()>().await;
-        }
-    }
-
     pub(super) fn unprotected(&self) -> Vec<String> {
         self.lock().unprotected.clone()
     }
@@ -157,7 +109,7 @@ impl Tape {
     }
 
     fn begin(&self, life: &Life, service: &str) -> Running {
-        let key = (life.number, service.to_owned());
+        let key = (life.number(), service.to_owned());
         let mut state = self.lock();
         let running = state.running.entry(key.clone()).or_default();
         *running += 1;
@@ -183,49 +135,6 @@ impl Drop for Running {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Pulse {
-    Runs,
-    Frozen,
-    Dead,
-}
-
-/// Whether a daemon's requests and calls are served.
-#[derive(Clone, Debug)]
-pub(super) struct Life {
-    number: u64,
-    pulse: Arc<watch::Sender<Pulse>>,
-}
-
-impl Life {
-    pub(super) fn new() -> Self {
-        static LIVES: AtomicU64 = AtomicU64::new(0);
-        let number = LIVES.fetch_add(1, Ordering::Relaxed);
-        Self { number, pulse: Arc::new(watch::Sender::new(Pulse::Runs)) }
-    }
-
-    /// Requests and calls wait until the [thaw](Self::thaw).
-    pub(super) fn freeze(&self) {
-        self.pulse.send_replace(Pulse::Frozen);
-    }
-
-    pub(super) fn thaw(&self) {
-        self.pulse.send_replace(Pulse::Runs);
-    }
-
-    /// No request and no call gets through any more.
-    pub(super) fn end(&self) {
-        self.pulse.send_replace(Pulse::Dead);
-    }
-
-    async fn allows(&self) {
-        let mut pulse = self.pulse.subscribe();
-        if pulse.wait_for(|pulse| *pulse == Pulse::Runs).await.is_err() {
-            std::future::pending::<()>().await;
-        }
-    }
-}
-
 /// The client of a daemon. `observer` reads what a write has changed.
 pub(super) fn taped_client(client: &Client, observer: &Client, tape: &Tape, life: &Life) -> Client {
     let parts = (client.clone(), observer.clone(), tape.clone(), life.clone());
@@ -238,8 +147,8 @@ pub(super) fn taped_client(client: &Client, observer: &Client, tape: &Tape, life
                 return Ok::<_, kube::Error>(answer);
             };
             let services = kube::Api::<Service>::namespaced(observer, &namespace);
-            let number = tape.pass();
-            tape.stumble(number, Side::Before).await;
+            let number = tape.trap.pass();
+            tape.trap.stumble(number, Side::Before).await;
             let before = services.get_opt(&name).await?;
             let (head, body) = client.send(request).await?.into_parts();
             let body = body.collect().await?.to_bytes();
@@ -251,7 +160,7 @@ pub(super) fn taped_client(client: &Client, observer: &Client, tape: &Tape, life
             } else {
                 tape.write(&name, format!("refused {}", head.status.as_u16()));
             }
-            tape.stumble(number, Side::After).await;
+            tape.trap.stumble(number, Side::After).await;
             life.allows().await;
             Ok(Response::from_parts(head, Body::from(body)))
         }
@@ -337,15 +246,15 @@ impl TapedProvider {
         call: impl Future<Output = cloudprovider::Result<T>>,
     ) -> cloudprovider::Result<T> {
         self.life.allows().await;
-        let number = self.tape.pass();
-        self.tape.stumble(number, Side::Before).await;
+        let number = self.tape.trap.pass();
+        self.tape.trap.stumble(number, Side::Before).await;
         let running = self.tape.begin(&self.life, &service.name);
         let mut names: Vec<&str> = nodes.into_iter().flatten().map(|node| node.name.as_str()).collect();
         names.sort_unstable();
         let what = if nodes.is_some() { format!("{what} {}", names.join(",")) } else { what.to_owned() };
         self.tape.write(&service.name, what);
         let answer = call.await;
-        self.tape.stumble(number, Side::After).await;
+        self.tape.trap.stumble(number, Side::After).await;
         drop(running);
         self.life.allows().await;
         answer

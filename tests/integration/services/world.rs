@@ -11,8 +11,13 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 pub(super) use super::objects::*;
-use super::tape::{Life, Tape, TapedProvider, taped_client};
-use crate::{api::Api, daemon::InProcess, support::*};
+use super::tape::{Tape, TapedProvider, taped_client};
+use crate::{
+    api::Api,
+    daemon::InProcess,
+    replicas::{Life, Replica},
+    support::*,
+};
 
 /// How long a scenario waits for what should happen at once.
 pub(super) const SOON: Duration = Duration::from_secs(20);
@@ -32,22 +37,7 @@ pub(super) struct World<'a> {
 }
 
 /// A daemon of a [`World`].
-pub(super) struct Daemon {
-    pub(super) process: InProcess,
-    pub(super) life: Life,
-}
-
-impl Daemon {
-    /// Ends it as SIGKILL would: nothing that it has begun goes on.
-    pub(super) async fn crash(self) {
-        self.life.end();
-        self.process.crash().await;
-    }
-
-    pub(super) async fn stop(self) -> anyhow::Result<()> {
-        self.process.stop().await
-    }
-}
+pub(super) type Daemon = Replica;
 
 impl<'a> World<'a> {
     pub(super) fn new(api: &'a Api) -> Self {

@@ -164,11 +164,6 @@ fn named(node: &Node) -> String {
     node.metadata.name.clone().unwrap_or_default()
 }
 
-fn tail(log: &str) -> String {
-    let lines: Vec<_> = log.lines().collect();
-    lines[lines.len().saturating_sub(40)..].join("\n")
-}
-
 /// The Nodes that are expected to stay uninitialised with CPI (`by_cpi`) or with us, from this list and these
 /// differences.
 fn waiting(both: &[usize], wanted: &[Wanted], by_cpi: bool) -> BTreeSet<String> {

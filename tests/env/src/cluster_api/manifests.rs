@@ -19,6 +19,19 @@ pub(super) fn install(control_plane: &ControlPlane, file: &Path) -> Result<()> {
         .map(drop)
 }
 
+/// The flag with the feature gates, as the Deployment in this namespace has it. None if they are variables that nobody
+/// replaced.
+pub(super) fn feature_gates(control_plane: &ControlPlane, namespace: &str) -> Result<Option<String>> {
+    let found = control_plane.kubectl_output(&["get", "deployments", "-n", namespace, "--output=json"])?;
+    let found: Value = serde_json::from_str(&found)?;
+    let deployments = found["items"].as_array().into_iter().flatten();
+    let containers =
+        deployments.filter_map(|one| one["spec"]["template"]["spec"]["containers"].as_array()).flatten();
+    let mut flags = containers.filter_map(|one| one["args"].as_array()).flatten().filter_map(Value::as_str);
+    let gates = flags.find(|flag| flag.starts_with("--feature-gates="));
+    Ok(gates.filter(|gates| !gates.contains('$')).map(str::to_owned))
+}
+
 /// Does what cert-manager and a Service do for the webhooks of a provider: they lead to `port` of 127.0.0.1, and
 /// the API server trusts `ca.crt` in `scratch`.
 pub(super) fn lead_webhooks_to(

@@ -6,11 +6,15 @@ use cloudprovider::{
     Error, ErrorKind,
     testing::{Fault, Operation},
 };
-use sandbox::{Action, Matcher};
+use sandbox::Matcher;
+
+use crate::histories::{ApiTrouble, pick, short_time};
 
 /// How many machines a history has at most.
 const MACHINES: usize = 4;
 pub(super) const DAEMONS: usize = 2;
+/// The name of the Cluster of all machines.
+pub(super) const CLUSTER: &str = "prod";
 
 #[derive(Clone, Debug)]
 pub(super) enum Act {
@@ -23,6 +27,11 @@ pub(super) enum Act {
     },
     DeleteMachine {
         machine: usize,
+    },
+    /// Somebody writes another name of a Cluster, or the right one, or none.
+    Relabel {
+        machine: usize,
+        cluster: Option<&'static str>,
     },
     ChangeSpec {
         machine: usize,
@@ -42,6 +51,10 @@ pub(super) enum Act {
     LoseMachine {
         machine: usize,
     },
+    /// Somebody deletes the object of the guest.
+    LoseGuest {
+        machine: usize,
+    },
     /// Somebody makes a disk with the name that the machine needs.
     PutForeign {
         machine: usize,
@@ -58,14 +71,7 @@ pub(super) enum Act {
     },
     Latency(Duration),
     TaskTime(Duration),
-    ApiFault {
-        matcher: Matcher,
-        action: Action,
-        times: u64,
-    },
-    DropWatches {
-        with_history: bool,
-    },
+    ApiTrouble(ApiTrouble),
     Crash {
         daemon: usize,
     },
@@ -84,15 +90,6 @@ pub(super) enum Act {
     Wait(Duration),
 }
 
-fn pick<T: Clone>(random: &mut fastrand::Rng, from: &[T]) -> T {
-    from[random.usize(..from.len())].clone()
-}
-
-fn seconds(random: &mut fastrand::Rng, most: f64) -> Duration {
-    // Most waits are short, so that much happens at the same time
-    Duration::from_secs_f64(random.f64() * random.f64() * random.f64() * most)
-}
-
 /// The next thing that happens.
 pub(super) fn next(random: &mut fastrand::Rng) -> Act {
     let machine = random.usize(..MACHINES);
@@ -101,7 +98,8 @@ pub(super) fn next(random: &mut fastrand::Rng) -> Act {
         0..14 => Act::AddMachine { machine, has_data: random.u8(..4) > 0 },
         14..18 => Act::AddData { machine },
         18..25 => Act::DeleteMachine { machine },
-        25..28 => Act::ChangeSpec { machine, cpus: random.u32(1..9) },
+        25..27 => Act::ChangeSpec { machine, cpus: random.u32(1..9) },
+        27..28 => Act::Relabel { machine, cluster: pick(random, &[None, Some("other"), Some(CLUSTER)]) },
         28..31 => Act::PauseMachine { machine, is_paused: random.bool() },
         31..33 => Act::PauseCluster { is_paused: random.bool() },
         33..35 => Act::WipeStatus { machine },
@@ -113,44 +111,29 @@ pub(super) fn next(random: &mut fastrand::Rng) -> Act {
         48..56 => cloud_fault(random),
         56..58 => Act::Latency(pick(random, &[0, 0, 50, 1000, 8000].map(Duration::from_millis))),
         58..60 => Act::TaskTime(pick(random, &[0, 1, 30, 300].map(Duration::from_secs))),
-        60..68 => api_fault(random),
-        68..70 => Act::DropWatches { with_history: random.bool() },
+        60..68 => Act::ApiTrouble(ApiTrouble::fault(random, &own_requests())),
+        68..70 => Act::ApiTrouble(ApiTrouble::drop_watches(random)),
         70..74 => Act::Crash { daemon },
         74..79 => Act::CrashAfter { changes: random.usize(1..5) },
         79..80 => Act::Stop { daemon },
-        80..82 => Act::Cut { daemon, time: Duration::from_secs(random.u64(3..40)) },
-        _ => Act::Wait(seconds(random, 120.0)),
+        80..82 => Act::LoseGuest { machine },
+        82..84 => Act::Cut { daemon, time: Duration::from_secs(random.u64(3..40)) },
+        _ => Act::Wait(short_time(random, 120.0)),
     }
 }
 
-fn api_fault(random: &mut fastrand::Rng) -> Act {
-    let action = pick(
-        random,
-        &[
-            Action::Conflict,
-            Action::TooManyRequests(1),
-            Action::InternalError,
-            Action::ServiceUnavailable,
-            Action::LoseResponse,
-            Action::ResetConnection,
-            Action::Delay(Duration::from_secs(4)),
-        ],
-    );
+/// The requests that only this controller makes.
+fn own_requests() -> [Matcher; 7] {
     let patches = Matcher::any().verb("patch").resource("fakemachines");
-    let matcher = pick(
-        random,
-        &[
-            patches.clone(),
-            patches,
-            Matcher::any().verb("patch").resource("fakeclusters"),
-            Matcher::any().verb("get").resource("secrets"),
-            Matcher::any().verb("list"),
-            Matcher::any().verb("watch"),
-            Matcher::any().resource("leases"),
-            Matcher::any().resource("events"),
-        ],
-    );
-    Act::ApiFault { matcher, action, times: random.u64(1..6) }
+    [
+        patches.clone(),
+        patches,
+        Matcher::any().verb("patch").resource("fakeclusters"),
+        Matcher::any().verb("get").resource("secrets"),
+        Matcher::any().verb("create").resource("fakeguests"),
+        Matcher::any().verb("patch").resource("fakeguests"),
+        Matcher::any().verb("delete").resource("fakeguests"),
+    ]
 }
 
 fn cloud_fault(random: &mut fastrand::Rng) -> Act {

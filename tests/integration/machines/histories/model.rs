@@ -79,3 +79,37 @@ pub(super) fn difference(
     (!extra.is_empty() || !missing.is_empty())
         .then(|| format!("in the cloud nobody asks for {extra:?}, and {missing:?} are missing"))
 }
+
+/// Whether a machine of a history has the object of a guest.
+pub(super) fn has_guest(name: &str) -> bool {
+    matches!(name, "m0" | "m2")
+}
+
+/// The first thing about the objects of guests that is not as the machines ask for.
+pub(super) fn difference_of_guests(objects: &[Value], guests: &[Value]) -> Option<String> {
+    let owner_of = |guest: &Value| guest["metadata"]["ownerReferences"][0]["uid"].clone();
+    for guest in guests {
+        let owner = owner_of(guest);
+        if !objects.iter().any(|object| object["metadata"]["uid"] == owner) {
+            return Some(format!("the guest {} is of nobody", guest["metadata"]["name"]));
+        }
+    }
+    objects.iter().find_map(|object| {
+        let (metadata, ready) = (&object["metadata"], condition(object, "Ready"));
+        let name = metadata["name"].as_str().unwrap_or_default();
+        let phase = match (ready["status"].as_str(), ready["reason"].as_str()) {
+            (Some("True"), _) => "Running",
+            (_, Some("MachineLost")) => "Lost",
+            _ => return None,
+        };
+        let guest = guests.iter().find(|guest| owner_of(guest) == metadata["uid"]);
+        match guest {
+            None if has_guest(name) => Some(format!("{name} has no guest")),
+            Some(_) if !has_guest(name) => Some(format!("{name} has a guest")),
+            Some(guest) if guest["status"]["phase"] != phase => {
+                Some(format!("the guest of {name} is {}, and not {phase}", guest["status"]["phase"]))
+            }
+            _ => None,
+        }
+    })
+}

@@ -4,14 +4,13 @@ use std::{collections::BTreeSet, fmt::Write, time::Duration};
 
 use anyhow::{Context, bail, ensure};
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::api::{DeleteParams, ListParams};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{
-    acts::{Act, DAEMONS, next},
-    gate::Gate,
-    model::difference,
+    acts::{Act, CLUSTER, DAEMONS, next},
+    model::{difference, difference_of_guests, has_guest},
 };
 use crate::{
     api::Api,
@@ -21,6 +20,7 @@ use crate::{
         core::forget,
         world::{BLOCK_MOVE, IDENTITY, NAMESPACE, ONLY, World, condition},
     },
+    replicas::{Life, Replica, Replicas},
 };
 
 const ACTS: usize = 60;
@@ -30,19 +30,15 @@ const SETTLES_WITHIN: Duration = Duration::from_secs(1800);
 const MOVE_TIMEOUT: Duration = Duration::from_secs(120);
 /// How long a daemon may live that dies with the next changes.
 const CRASH_TIMEOUT: Duration = Duration::from_secs(30);
-const CLUSTER: &str = "prod";
-
-struct Daemon {
-    process: InProcess,
-    gate: Gate,
-    /// When the connection is there again.
-    is_cut_until: Option<Instant>,
-}
+/// How often it is looked whether everything is as it should be.
+const LOOK_INTERVAL: Duration = Duration::from_secs(4);
+/// How long everything must stay as it should be: longer than the pauses between tries.
+const STAYS_FOR: Duration = Duration::from_secs(65);
 
 struct History<'a> {
     world: World<'a>,
     random: fastrand::Rng,
-    daemons: Vec<Option<Daemon>>,
+    daemons: Replicas,
     /// Machines whose infrastructure is deleted first.
     leaving: BTreeSet<String>,
     /// Lines of the cloud's objects that somebody else has made.
@@ -58,7 +54,7 @@ pub(super) async fn run(api: &Api, seed: u64) -> anyhow::Result<()> {
     let mut history = History {
         world: World::new(api).await?,
         random: fastrand::Rng::with_seed(seed),
-        daemons: (0..DAEMONS).map(|_| None).collect(),
+        daemons: Replicas::new(DAEMONS),
         leaving: BTreeSet::new(),
         foreign: BTreeSet::new(),
         begin: Instant::now(),
@@ -93,14 +89,12 @@ impl History<'_> {
         }
         self.settle("after the end").await?;
         ensure!(self.machines().await?.is_empty(), "there are machines left");
+        ensure!(self.world.list("FakeGuest").await?.is_empty(), "there are guests left");
         self.world.delete("FakeCluster", CLUSTER).await?;
         self.world.vanishes("FakeCluster", CLUSTER).await?;
         let left: BTreeSet<String> = self.world.cloud.objects().into_iter().collect();
         ensure!(left == self.foreign, "left in the cloud: {left:?}");
-        for daemon in self.daemons.iter_mut().filter_map(Option::take) {
-            daemon.process.stop().await?;
-        }
-        Ok(())
+        self.daemons.end().await
     }
 
     fn note(&mut self, what: &str) {
@@ -108,8 +102,7 @@ impl History<'_> {
     }
 
     async fn machines(&self) -> anyhow::Result<Vec<Value>> {
-        let list = self.world.objects("FakeMachine").list(&ListParams::default()).await?;
-        Ok(list.items.into_iter().map(serde_json::to_value).collect::<Result<_, _>>()?)
+        self.world.list("FakeMachine").await
     }
 
     fn secrets(&self) -> kube::Api<Secret> {
@@ -122,37 +115,26 @@ impl History<'_> {
 
     /// The names of the machines whose Machine names a Secret that is there.
     async fn with_data(&self) -> anyhow::Result<BTreeSet<String>> {
-        let mut names = BTreeSet::new();
-        for machine in self.world.objects("Machine").list(&ListParams::default()).await?.items {
-            let machine = serde_json::to_value(machine)?;
-            let names_one = machine["spec"]["bootstrap"]["dataSecretName"].is_string();
-            if names_one && self.has_secret(name_of(&machine)).await? {
-                names.insert(name_of(&machine).to_owned());
-            }
-        }
-        Ok(names)
+        let secrets = self.secrets().list_metadata(&ListParams::default()).await?;
+        let secrets: BTreeSet<String> =
+            secrets.items.into_iter().filter_map(|one| one.metadata.name).collect();
+        let names_one = |machine: &Value| {
+            let name = machine["spec"]["bootstrap"]["dataSecretName"].as_str();
+            name.is_some_and(|name| secrets.contains(name))
+        };
+        let machines = self.world.list("Machine").await?;
+        Ok(machines.iter().filter(|one| names_one(one)).map(|one| name_of(one).to_owned()).collect())
     }
 
     /// Daemons that ended are started again, as the kubelet does. Connections that were cut come back.
     async fn keep_daemons(&mut self) -> anyhow::Result<()> {
-        for place in &mut self.daemons {
-            if let Some(daemon) = place.as_mut().filter(|daemon| daemon.is_cut_until.is_some_and(is_over)) {
-                daemon.is_cut_until = None;
-                daemon.gate.set_open(true);
-            }
-            if place.as_ref().is_some_and(|daemon| daemon.process.has_ended())
-                && let Some(daemon) = place.take()
-            {
-                daemon.process.crash().await;
-            }
-            if place.is_none() {
-                let gate = Gate::new();
-                let client = gate.client(&self.world.api.daemon_client);
-                let process = InProcess::start_elected(&client, self.world.cloud.provider(), &[ONLY])?;
-                *place = Some(Daemon { process, gate, is_cut_until: None });
-            }
-        }
-        Ok(())
+        let start = || {
+            let life = Life::new();
+            let client = life.client(&self.world.api.daemon_client);
+            let process = InProcess::start_elected(&client, self.world.cloud.provider(), &[ONLY])?;
+            Ok(Replica { process, life })
+        };
+        self.daemons.keep(start).await
     }
 
     /// What the core does in the end of a machine.
@@ -179,15 +161,7 @@ impl History<'_> {
     async fn act(&mut self, act: Act) -> anyhow::Result<()> {
         match act {
             Act::Wait(time) => sleep(time).await,
-            Act::ApiFault { matcher, action, times } => {
-                faults(self.world.api)?.inject(sandbox::Fault::new(matcher, action).times(times));
-            }
-            Act::DropWatches { with_history } => {
-                if with_history {
-                    faults(self.world.api)?.expire();
-                }
-                faults(self.world.api)?.drop_watches();
-            }
+            Act::ApiTrouble(trouble) => trouble.happen(self.world.api)?,
             Act::FailTask => {
                 let error = cloudprovider::Error::new(cloudprovider::ErrorKind::Unavailable, "no space left");
                 self.world.cloud.fail_next_task(error);
@@ -198,32 +172,16 @@ impl History<'_> {
                 self.world.cloud.set_task_time(time);
                 self.world.cloud.set_address_time(time);
             }
-            Act::Crash { daemon } => self.crash(daemon).await,
+            Act::Crash { daemon } => self.daemons.crash(daemon).await,
             Act::CrashAfter { changes } => {
                 self.world.cloud.crash_after(changes);
                 sleep(CRASH_TIMEOUT.mul_f64(self.random.f64())).await;
                 if self.world.cloud.recover() {
-                    for daemon in 0..DAEMONS {
-                        self.crash(daemon).await;
-                    }
+                    self.daemons.crash_all().await;
                 }
             }
-            Act::Stop { daemon } => {
-                if let Some(daemon) = self.daemons[daemon].take() {
-                    if daemon.is_cut_until.is_some() || daemon.process.has_ended() {
-                        daemon.process.crash().await;
-                    } else {
-                        // It may have lost its lease just now
-                        let _ = daemon.process.stop().await;
-                    }
-                }
-            }
-            Act::Cut { daemon, time } => {
-                if let Some(daemon) = &mut self.daemons[daemon] {
-                    daemon.gate.set_open(false);
-                    daemon.is_cut_until = Some(Instant::now() + time);
-                }
-            }
+            Act::Stop { daemon } => self.daemons.stop(daemon).await,
+            Act::Cut { daemon, time } => self.daemons.freeze(daemon, time),
             Act::PauseCluster { is_paused } => self.pause(is_paused).await?,
             Act::Move => self.relocate().await?,
             Act::AddMachine { machine, .. }
@@ -231,18 +189,14 @@ impl History<'_> {
             | Act::DeleteMachine { machine }
             | Act::ChangeSpec { machine, .. }
             | Act::PauseMachine { machine, .. }
+            | Act::Relabel { machine, .. }
             | Act::WipeStatus { machine }
             | Act::LoseMachine { machine }
             | Act::PutForeign { machine }
+            | Act::LoseGuest { machine }
             | Act::RemoveForeign { machine } => self.act_on_machine(&format!("m{machine}"), act).await?,
         }
         Ok(())
-    }
-
-    async fn crash(&mut self, daemon: usize) {
-        if let Some(daemon) = self.daemons[daemon].take() {
-            daemon.process.crash().await;
-        }
     }
 
     async fn act_on_machine(&mut self, name: &str, act: Act) -> anyhow::Result<()> {
@@ -262,7 +216,8 @@ impl History<'_> {
             }
             Act::AddMachine { has_data, .. } => {
                 if object.is_null() && self.world.get("Machine", name).await?.is_null() {
-                    self.world.add_machine_without_data(name).await?;
+                    let spec = json!({"guest": has_guest(name)});
+                    self.world.add_machine_with(name, json!({}), spec).await?;
                     if has_data {
                         self.world.add_data(name).await?;
                     }
@@ -276,9 +231,15 @@ impl History<'_> {
                 self.world.name_secret(name).await?;
             }
             Act::DeleteMachine { .. } => self.delete(name).await?,
+            Act::LoseGuest { .. } => {
+                if !self.world.get("FakeGuest", name).await?.is_null() {
+                    self.world.delete("FakeGuest", name).await?;
+                }
+            }
             Act::ChangeSpec { cpus, .. } => {
                 self.world.change("FakeMachine", name, json!({"spec": {"cpus": cpus}})).await?;
             }
+            Act::Relabel { cluster, .. } => self.relabel(name, cluster).await?,
             Act::PauseMachine { is_paused, .. } => {
                 let annotations = json!({"cluster.x-k8s.io/paused": is_paused.then_some("")});
                 let patch = json!({"metadata": {"annotations": annotations}});
@@ -297,6 +258,11 @@ impl History<'_> {
         Ok(())
     }
 
+    async fn relabel(&self, name: &str, cluster: Option<&str>) -> anyhow::Result<()> {
+        let patch = json!({"metadata": {"labels": {"cluster.x-k8s.io/cluster-name": cluster}}});
+        self.world.change("FakeMachine", name, patch).await.map(drop)
+    }
+
     async fn pause(&self, is_paused: bool) -> anyhow::Result<()> {
         let patch = json!({"spec": {"paused": is_paused}});
         self.world.change("Cluster", CLUSTER, patch).await.map(drop)
@@ -308,7 +274,7 @@ impl History<'_> {
         let moved = timeout(MOVE_TIMEOUT, async {
             while !self.may_move().await? {
                 self.keep_daemons().await?;
-                sleep(Duration::from_secs(1)).await;
+                sleep(Duration::from_secs(2)).await;
             }
             anyhow::Ok(())
         })
@@ -316,11 +282,16 @@ impl History<'_> {
         // The injected faults are for the daemons
         faults(self.world.api)?.clear();
         if matches!(moved, Ok(Ok(()))) {
-            let mut objects = self.machines().await?;
-            objects.push(self.world.get("FakeCluster", CLUSTER).await?);
-            for object in objects {
-                self.make_anew(object).await?;
+            for object in self.machines().await? {
+                self.make_anew("FakeMachine", object).await?;
             }
+            // They go with their owners, and name them by their new UIDs.
+            for mut guest in self.world.list("FakeGuest").await? {
+                let owner = self.world.get("FakeMachine", name_of(&guest)).await?;
+                guest["metadata"]["ownerReferences"][0]["uid"] = owner["metadata"]["uid"].clone();
+                self.make_anew("FakeGuest", guest).await?;
+            }
+            self.make_anew("FakeCluster", self.world.get("FakeCluster", CLUSTER).await?).await?;
         } else {
             self.note("    it could not move");
         }
@@ -335,17 +306,14 @@ impl History<'_> {
         }))
     }
 
-    async fn make_anew(&self, mut object: Value) -> anyhow::Result<()> {
-        let (kind, name) =
-            (object["kind"].as_str().unwrap_or_default().to_owned(), name_of(&object).to_owned());
-        let all = self.world.objects(&kind);
-        forget(&all, &name).await?;
+    async fn make_anew(&self, kind: &str, mut object: Value) -> anyhow::Result<()> {
+        let name = name_of(&object).to_owned();
+        forget(&self.world.objects(kind), &name).await?;
         for field in ["uid", "resourceVersion", "generation", "creationTimestamp", "managedFields"] {
             object["metadata"][field].take();
         }
         object["status"].take();
-        all.create(&PostParams::default(), &serde_json::from_value(without_nulls(object))?).await?;
-        Ok(())
+        self.world.create(kind, &name, without_nulls(object)).await.map(drop)
     }
 
     /// No fault goes on, and nothing is paused.
@@ -356,15 +324,20 @@ impl History<'_> {
         self.world.cloud.set_latency(Duration::ZERO);
         self.world.cloud.set_task_time(Duration::ZERO);
         self.world.cloud.set_address_time(Duration::ZERO);
-        for daemon in self.daemons.iter_mut().flatten() {
-            daemon.gate.set_open(true);
-            daemon.is_cut_until = None;
-        }
+        self.daemons.thaw_all();
         self.pause(false).await?;
         for machine in self.machines().await? {
-            if machine["metadata"]["annotations"]["cluster.x-k8s.io/paused"].is_string() {
+            let metadata = &machine["metadata"];
+            if metadata["annotations"]["cluster.x-k8s.io/paused"].is_string() {
                 let patch = json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": null}}});
                 self.world.change("FakeMachine", name_of(&machine), patch).await?;
+            }
+            // The core does so too. One that is being deleted goes with any label, unless it has moved.
+            let is_moved = metadata["annotations"][IDENTITY] != metadata["uid"];
+            if (is_moved || metadata["deletionTimestamp"].is_null())
+                && metadata["labels"]["cluster.x-k8s.io/cluster-name"] != CLUSTER
+            {
+                self.relabel(name_of(&machine), Some(CLUSTER)).await?;
             }
         }
         Ok(())
@@ -378,13 +351,17 @@ impl History<'_> {
             self.keep_daemons().await?;
             self.core().await?;
             let (machines, cloud) = (self.machines().await?, self.world.cloud.objects());
-            match difference(&machines, &self.with_data().await?, &cloud, &self.foreign) {
-                None if good_since
-                    .is_some_and(|since: Instant| since.elapsed() > Duration::from_secs(65)) =>
-                {
-                    return Ok(());
+            let guests = self.world.list("FakeGuest").await?;
+            let wrong = difference(&machines, &self.with_data().await?, &cloud, &self.foreign)
+                .or_else(|| difference_of_guests(&machines, &guests));
+            let pause = match wrong {
+                None => {
+                    let since = *good_since.get_or_insert_with(Instant::now);
+                    if since.elapsed() > STAYS_FOR {
+                        return Ok(());
+                    }
+                    STAYS_FOR / 5
                 }
-                None => drop(good_since.get_or_insert_with(Instant::now)),
                 Some(wrong) if begin.elapsed() > SETTLES_WITHIN => {
                     let objects = Value::from(machines);
                     let calls = self.world.cloud.calls();
@@ -394,15 +371,14 @@ impl History<'_> {
                     );
                 }
                 // A call that hung has answered late
-                Some(_) => good_since = None,
-            }
-            sleep(Duration::from_secs(2)).await;
+                Some(_) => {
+                    good_since = None;
+                    LOOK_INTERVAL
+                }
+            };
+            sleep(pause).await;
         }
     }
-}
-
-fn is_over(time: Instant) -> bool {
-    time <= Instant::now()
 }
 
 fn secret_of(name: &str) -> String {

@@ -6,7 +6,9 @@ use cloudprovider::{
     Error,
     testing::{Fault, Operation},
 };
-use sandbox::{Action, Matcher};
+use sandbox::Matcher;
+
+use crate::histories::{ApiTrouble, pick, short_time};
 
 /// How many Services and Nodes a history has at most.
 const SERVICES: usize = 5;
@@ -59,14 +61,7 @@ pub(super) enum Act {
     Heartbeat {
         node: usize,
     },
-    ApiFault {
-        matcher: Matcher,
-        action: Action,
-        times: u64,
-    },
-    DropWatches {
-        with_history: bool,
-    },
+    ApiTrouble(ApiTrouble),
     CloudFault {
         operation: Operation,
         fault: Fault,
@@ -90,20 +85,12 @@ pub(super) enum Act {
 
 const KINDS: [&str; 5] = ["LoadBalancer", "LoadBalancer", "LoadBalancer", "ClusterIP", "NodePort"];
 
-fn pick<T: Clone>(random: &mut fastrand::Rng, from: &[T]) -> T {
-    from[random.usize(..from.len())].clone()
-}
-
-fn seconds(random: &mut fastrand::Rng, most: f64) -> Duration {
-    // Most waits are short, so that much happens at the same time
-    Duration::from_secs_f64(random.f64() * random.f64() * random.f64() * most)
-}
-
 /// The next thing that happens.
 pub(super) fn next(random: &mut fastrand::Rng) -> Act {
     let service = random.usize(..SERVICES);
     let node = random.usize(..NODES);
     let daemon = random.usize(..DAEMONS);
+    let writes = Matcher::any().verb("patch").resource("services");
     match random.u8(..100) {
         0..16 => Act::Create { service, kind: pick(random, &KINDS), has_class: random.u8(..8) == 0 },
         16..24 => Act::Delete { service },
@@ -120,44 +107,16 @@ pub(super) fn next(random: &mut fastrand::Rng) -> Act {
             Act::Exclude { node, value: pick(random, &values) }
         }
         60..62 => Act::Heartbeat { node },
-        62..69 => api_fault(random),
-        69..71 => Act::DropWatches { with_history: random.bool() },
+        62..69 => Act::ApiTrouble(ApiTrouble::fault(random, &[writes.clone(), writes])),
+        69..71 => Act::ApiTrouble(ApiTrouble::drop_watches(random)),
         71..78 => cloud_fault(random),
         78..80 => Act::Latency(pick(random, &[0, 0, 50, 1000, 8000].map(Duration::from_millis))),
         80..82 => Act::LoseLoadBalancer { service },
         82..86 => Act::Crash { daemon },
         86..87 => Act::Stop { daemon },
         87..89 => Act::Freeze { daemon, time: Duration::from_secs(random.u64(3..40)) },
-        _ => Act::Wait(seconds(random, 60.0)),
+        _ => Act::Wait(short_time(random, 60.0)),
     }
-}
-
-fn api_fault(random: &mut fastrand::Rng) -> Act {
-    let action = pick(
-        random,
-        &[
-            Action::Conflict,
-            Action::TooManyRequests(1),
-            Action::InternalError,
-            Action::ServiceUnavailable,
-            Action::LoseResponse,
-            Action::ResetConnection,
-            Action::Delay(Duration::from_secs(4)),
-        ],
-    );
-    let patches = Matcher::any().verb("patch").resource("services");
-    let matcher = pick(
-        random,
-        &[
-            patches.clone(),
-            patches,
-            Matcher::any().verb("list"),
-            Matcher::any().verb("watch"),
-            Matcher::any().resource("leases"),
-            Matcher::any().resource("events"),
-        ],
-    );
-    Act::ApiFault { matcher, action, times: random.u64(1..6) }
 }
 
 fn cloud_fault(random: &mut fastrand::Rng) -> Act {

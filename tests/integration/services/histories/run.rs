@@ -16,7 +16,8 @@ use super::{
 use crate::{
     api::Api,
     faults::faults,
-    services::world::{Daemon, EXCLUDED, TO_BE_DELETED, World, load_balancer_name, name_of},
+    replicas::Replicas,
+    services::world::{EXCLUDED, TO_BE_DELETED, World, load_balancer_name, name_of},
     support::nodes,
 };
 
@@ -29,9 +30,7 @@ const FLAGS: [&str; 1] = ["--service-verification-period=60s"];
 struct History<'a> {
     world: World<'a>,
     random: fastrand::Rng,
-    daemons: Vec<Option<Daemon>>,
-    /// Until when each daemon stands still.
-    frozen: [Option<Instant>; DAEMONS],
+    daemons: Replicas,
     begin: Instant,
     log: String,
 }
@@ -43,8 +42,7 @@ pub(super) async fn run(api: &Api, seed: u64) -> anyhow::Result<()> {
     let mut history = History {
         world: World::new(api),
         random: fastrand::Rng::with_seed(seed),
-        daemons: (0..DAEMONS).map(|_| None).collect(),
-        frozen: [None; DAEMONS],
+        daemons: Replicas::new(DAEMONS),
         begin: Instant::now(),
         log: String::new(),
     };
@@ -83,10 +81,7 @@ impl History<'_> {
             "deleted while the status had addresses: {:?}",
             self.world.tape.shown()
         );
-        for daemon in self.daemons.iter_mut().filter_map(Option::take) {
-            daemon.stop().await?;
-        }
-        Ok(())
+        self.daemons.end().await
     }
 
     async fn services(&self) -> anyhow::Result<Vec<Service>> {
@@ -102,65 +97,20 @@ impl History<'_> {
         Ok(nodes(&self.world.api.client).get_opt(&node_name(number)).await?)
     }
 
-    /// Daemons that ended are started again, as the kubelet does. Those that stood still go on.
     async fn keep_daemons(&mut self) -> anyhow::Result<()> {
-        for number in 0..DAEMONS {
-            if self.frozen[number].is_some_and(|until| until <= Instant::now()) {
-                self.frozen[number] = None;
-                if let Some(daemon) = &self.daemons[number] {
-                    daemon.life.thaw();
-                }
-            }
-            if self.daemons[number].as_ref().is_some_and(|daemon| daemon.process.has_ended())
-                && let Some(daemon) = self.daemons[number].take()
-            {
-                daemon.crash().await;
-            }
-            if self.daemons[number].is_none() {
-                self.frozen[number] = None;
-                self.daemons[number] = Some(self.world.start_elected(&FLAGS)?);
-            }
-        }
-        Ok(())
+        self.daemons.keep(|| self.world.start_elected(&FLAGS)).await
     }
 
     async fn act(&mut self, act: Act) -> anyhow::Result<()> {
         match act {
             Act::Wait(time) => sleep(time).await,
-            Act::ApiFault { matcher, action, times } => {
-                // The test's own writes are not among those that fail
-                faults(self.world.api)?.inject(sandbox::Fault::new(matcher, action).times(times));
-            }
-            Act::DropWatches { with_history } => {
-                if with_history {
-                    faults(self.world.api)?.expire();
-                }
-                faults(self.world.api)?.drop_watches();
-            }
+            // The test's own writes may be among those that fail
+            Act::ApiTrouble(trouble) => trouble.happen(self.world.api)?,
             Act::CloudFault { operation, fault } => self.world.cloud.fail_next(operation, fault),
             Act::Latency(latency) => self.world.cloud.set_latency(latency),
-            Act::Crash { daemon } => {
-                if let Some(daemon) = self.daemons[daemon].take() {
-                    daemon.crash().await;
-                }
-            }
-            Act::Stop { daemon } => {
-                let is_frozen = self.frozen[daemon].is_some();
-                if let Some(daemon) = self.daemons[daemon].take() {
-                    if is_frozen || daemon.process.has_ended() {
-                        daemon.crash().await;
-                    } else {
-                        // It may have lost its lease just now
-                        let _ = daemon.stop().await;
-                    }
-                }
-            }
-            Act::Freeze { daemon, time } => {
-                if let Some(life) = self.daemons[daemon].as_ref().map(|daemon| &daemon.life) {
-                    life.freeze();
-                    self.frozen[daemon] = Some(Instant::now() + time);
-                }
-            }
+            Act::Crash { daemon } => self.daemons.crash(daemon).await,
+            Act::Stop { daemon } => self.daemons.stop(daemon).await,
+            Act::Freeze { daemon, time } => self.daemons.freeze(daemon, time),
             Act::AddNode { .. }
             | Act::DeleteNode { .. }
             | Act::Drain { .. }
@@ -265,13 +215,7 @@ impl History<'_> {
         faults(self.world.api)?.clear();
         self.world.cloud.mend();
         self.world.cloud.set_latency(Duration::ZERO);
-        for number in 0..DAEMONS {
-            if self.frozen[number].take().is_some()
-                && let Some(daemon) = &self.daemons[number]
-            {
-                daemon.life.thaw();
-            }
-        }
+        self.daemons.thaw_all();
         Ok(())
     }
 

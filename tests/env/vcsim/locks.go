@@ -1,0 +1,55 @@
+package main
+
+import (
+	"github.com/vmware/govmomi/simulator"
+	"github.com/vmware/govmomi/vim25/methods"
+	"github.com/vmware/govmomi/vim25/mo"
+	"github.com/vmware/govmomi/vim25/soap"
+	"github.com/vmware/govmomi/vim25/types"
+)
+
+// patientCollector is a property collector whose filters, and those of the collectors that it makes, are patient.
+type patientCollector struct {
+	simulator.PropertyCollector
+}
+
+// makePatient puts a patient collector in the place of the simulator's own one. Each session gets one of its type.
+func makePatient(model *simulator.Model) {
+	root := &patientCollector{}
+	root.Self = model.ServiceContent.PropertyCollector
+	model.Map().Put(root)
+}
+
+// CreatePropertyCollector makes another patient one.
+func (c *patientCollector) CreatePropertyCollector(ctx *simulator.Context, _ *types.CreatePropertyCollector) soap.HasFault {
+	return &methods.CreatePropertyCollectorBody{
+		Res: &types.CreatePropertyCollectorResponse{Returnval: ctx.Session.Put(&patientCollector{}).Reference()},
+	}
+}
+
+// CreateFilter makes a filter that is told of changes later. A wait that is under way sees the filter at once, so it cannot be
+// made patient later.
+func (c *patientCollector) CreateFilter(ctx *simulator.Context, request *types.CreateFilter) soap.HasFault {
+	answer := c.PropertyCollector.CreateFilter(ctx, request)
+	if made, ok := answer.(*methods.CreateFilterBody); ok && made.Res != nil {
+		if filter, ok := ctx.Session.Get(made.Res.Returnval).(*simulator.PropertyFilter); ok {
+			ctx.Map.AddHandler(&patientFilter{PropertyFilter: filter, session: ctx.Session})
+		}
+	}
+	return answer
+}
+
+// patientFilter tells a filter of changes later, by a goroutine of its own.
+//
+// The simulator tells it while it holds the changed objects' folder, and waits until the filter is not being applied. But a filter
+// that is being applied waits for the folder. So with many machines made at once, all of them would wait for ever.
+type patientFilter struct {
+	*simulator.PropertyFilter
+	session *simulator.Session
+}
+
+// UpdateObject only makes the filter look again for its objects.
+func (f *patientFilter) UpdateObject(ctx *simulator.Context, o mo.Reference, changes []types.PropertyChange) {
+	own := &simulator.Context{Context: ctx.Context, Map: ctx.Map, Session: f.session}
+	go f.PropertyFilter.UpdateObject(own, o, changes)
+}

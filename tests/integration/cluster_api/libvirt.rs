@@ -1,0 +1,26 @@
+//! The real thing on both sides: Cluster API's own managers, and guests that QEMU runs under a real libvirtd. Our daemon is
+//! the binary, as a process with the roles that it prints.
+
+mod guests;
+mod hypervisor;
+mod life;
+mod moving;
+
+use std::time::Duration;
+
+use libtest_mimic::Trial;
+
+use crate::trial::trial;
+
+/// An emulated guest boots slowly while other tests need the cores.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// Longer than a whole trial takes.
+const LIMIT: Duration = Duration::from_secs(500);
+
+pub(super) fn trials() -> Vec<Trial> {
+    vec![
+        trial("cluster_api::qemu::machines_live_and_die", life::whole),
+        trial("cluster_api::qemu::clusterctl_moves_running_machines", moving::whole),
+    ]
+}

@@ -1,0 +1,41 @@
+//! Machines on vSphere: Cluster API's own managers, and a simulated vCenter whose guests boot. Our daemon is the binary, as a
+//! process with the roles that it prints.
+
+mod compared;
+mod crashes;
+mod datacenter;
+mod life;
+mod pools;
+mod shipped;
+mod swap;
+mod zones;
+
+use std::time::Duration;
+
+use libtest_mimic::Trial;
+
+use crate::trial::trial;
+
+/// The managers wait up to 30 s before they look again, and other tests need the cores.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Longer than a whole trial takes.
+const LIMIT: Duration = Duration::from_secs(500);
+
+/// Those with few machines.
+pub(super) fn trials() -> Vec<Trial> {
+    vec![
+        trial("cluster_api::vsphere::machines_get_addresses_of_pools", pools::whole),
+        trial("cluster_api::vsphere::a_cluster_of_the_shipped_template", shipped::whole),
+        trial("cluster_api::vsphere::swapped", swap::whole),
+        trial("cluster_api::vsphere::machines_beside_those_of_capv", compared::whole),
+    ]
+}
+
+/// Those with many machines, which keep the whole machine busy.
+pub(super) fn alone() -> Vec<Trial> {
+    vec![
+        trial("cluster_api::vsphere::machines_live_and_die", life::whole),
+        trial("cluster_api::vsphere::a_killed_daemon_leaves_nothing", crashes::whole),
+    ]
+}

@@ -1,0 +1,75 @@
+//! Machines whose addresses come from a pool, with Cluster API's own managers and kinds of claims.
+
+use anyhow::{Context, ensure};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::time::timeout;
+
+use super::{LIMIT, PATIENCE, datacenter::Datacenter};
+use crate::{
+    cluster_api::{
+        installed::Installed,
+        management::Management,
+        objects::{Objects, is},
+    },
+    ipam::{Ipam, pool},
+    shipped_roles,
+    support::tail,
+    trial::{Outcome, runtime},
+    vsphere::SOON,
+};
+
+const NAMESPACE: &str = "pools";
+
+const NAMES: [&str; 3] = ["a", "b", "c"];
+
+pub(super) fn whole() -> Outcome {
+    let datacenter = Datacenter::start("")?;
+    let management = Management::start()?;
+    let folder = TempDir::new().context("a folder")?;
+    let control_plane = &management.control_plane;
+    let installed = Installed::apply(control_plane, "vsphere", datacenter.config())?;
+    let log = folder.path().join("daemon.log");
+    let daemon = installed.start(control_plane, &SOON, &log)?;
+    let outcome = runtime(false)?.block_on(async {
+        let objects = management.namespace(NAMESPACE).await?.on("VSphere", PATIENCE);
+        let life = life(&objects, &management, &datacenter);
+        timeout(LIMIT, life).await.with_context(|| format!("not done within {LIMIT:?}"))?
+    });
+    outcome
+        .with_context(|| format!("the managers said: {}", management.words_about(NAMESPACE)))
+        .with_context(|| format!("the daemon said: {}", tail(&daemon.log())))?;
+    daemon.terminate()?;
+    Ok(management.nothing_was_refused(shipped_roles::USER)?)
+}
+
+async fn life(objects: &Objects, management: &Management, datacenter: &Datacenter) -> anyhow::Result<()> {
+    let ipam = Ipam::follow(&objects.client, NAMESPACE);
+    let cluster = json!({"spec": datacenter.cluster()});
+    objects.apply_cluster("prod", &management.control_plane, cluster).await?;
+    let mut spec = Datacenter::machine(2048);
+    spec["network"] = json!({"devices": [{"networkName": "VM Network", "addressesFromPools": [pool()]}]});
+    for name in NAMES {
+        objects.apply_machine_of("prod", name, spec.clone(), &json!({})).await?;
+    }
+    let is_provisioned = |machine: &Value| is(machine, "InfrastructureReady", "True");
+    for name in NAMES {
+        objects.becomes("Machine", name, "has infrastructure", is_provisioned).await?;
+        let address = ipam.given().remove(&format!("{name}-0-0")).context("no address")?;
+        // the core may have read the addresses before the last one came
+        let has = |machine: &Value| machine["status"]["addresses"].to_string().contains(&address);
+        objects.becomes("Machine", name, "has its address", has).await?;
+        let infra = objects.get("VSphereMachine", name).await?.context("no VSphereMachine")?;
+        ensure!(is(&infra, "IPAddressClaimsFulfilled", "True"), "{infra}");
+    }
+    datacenter.runs(&NAMES.map(str::to_owned).into())?;
+    for name in NAMES {
+        objects.delete("Machine", name).await?;
+    }
+    for name in NAMES {
+        objects.vanishes("Machine", name).await?;
+    }
+    let left = ipam.given();
+    ensure!(left.is_empty(), "{left:?}");
+    datacenter.is_empty()
+}

@@ -1,0 +1,167 @@
+//! Objects beside machines and clusters whose status the provider says.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use cloudprovider::{
+    Error, ErrorKind, InstanceChange,
+    testing::{FAKE_REGION, FakeInstance, Operation},
+};
+use futures::FutureExt;
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use libtest_mimic::Trial;
+use sandbox::{Action, Fault, Matcher};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use super::{core, world::*};
+use crate::{
+    api::{Api, Target},
+    faults::faults,
+    support::eventually,
+    trap::Side,
+    trial::{Scenario, on, on_both},
+};
+
+/// Longer than anything here takes.
+const LIFE: Duration = Duration::from_secs(90);
+
+pub(super) fn trials() -> Vec<Trial> {
+    let both: &[(&str, Scenario)] = &[
+        ("machines::the_status_of_an_object_is_told_and_kept", |api| told(api).boxed_local()),
+        ("machines::an_object_that_another_program_told", |api| taken_over(api).boxed_local()),
+    ];
+    let dry = on(Target::Sandbox, "machines::a_dry_run_tells_nothing", |api| dry_run(api).boxed_local());
+    let killed =
+        on(Target::Sandbox, "machines::killed_while_a_status_is_told", |api| killed(api).boxed_local());
+    let refused = on(Target::Sandbox, "machines::a_status_that_is_refused_is_told_later", |api| {
+        refused(api).boxed_local()
+    });
+    both.iter().flat_map(|(name, scenario)| on_both(name, *scenario)).chain([dry, killed, refused]).collect()
+}
+
+fn regions(world: &World<'_>) -> kube::Api<DynamicObject> {
+    core::further_objects(&world.api.client, &FAKE_REGION)
+}
+
+async fn region(world: &World<'_>) -> anyhow::Result<Value> {
+    Ok(serde_json::to_value(regions(world).get("west").await?)?)
+}
+
+/// A region that is to have one flavor.
+async fn add(world: &World<'_>, metadata: Value) -> anyhow::Result<()> {
+    let mut object = json!({
+        "apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "FakeRegion", "metadata": metadata,
+        "spec": {"flavors": ["large"]},
+    });
+    object["metadata"]["name"] = "west".into();
+    let made = regions(world).create(&PostParams::default(), &serde_json::from_value(object)?).await;
+    made.map(drop).context("a region")
+}
+
+async fn change(world: &World<'_>, patch: Value) -> anyhow::Result<()> {
+    regions(world).patch("west", &PatchParams::default(), &Patch::Merge(patch)).await?;
+    Ok(())
+}
+
+async fn becomes(world: &World<'_>, what: &str, check: impl Fn(&Value) -> bool) -> anyhow::Result<Value> {
+    eventually(SOON, what, || async { Ok(Some(region(world).await?).filter(|one| check(one))) }).await
+}
+
+async fn told(api: &Api) -> anyhow::Result<()> {
+    let world = World::new(api).await?;
+    let daemon = world.start(&[])?;
+    add(&world, json!({})).await?;
+    let reason = |one: &Value| condition(one, "Ready")["reason"].clone();
+    let first = becomes(&world, "it is told", |one| reason(one) == "FlavorMissing").await?;
+    ensure!(first["status"]["ready"] == false && first["status"]["machines"] == 0, "{first}");
+
+    // What it has read changes, and so does the cloud.
+    world.add_flavor("large", 8).await?;
+    becomes(&world, "it is complete", |one| is_ready(one) && one["status"]["ready"] == true).await?;
+    world.cloud.put("a", FakeInstance::running("192.0.2.7"));
+    world.cloud.push(InstanceChange::Resync);
+    becomes(&world, "it tells of the cloud", |one| one["status"]["machines"] == 1).await?;
+
+    // Nothing is written once all is well, and what somebody else writes does not stay.
+    world.pause().await;
+    world.tape.clear();
+    world.pause().await;
+    ensure!(world.tape.writes().is_empty(), "{:?}", world.tape.writes());
+    let lie = Patch::Merge(json!({"status": {"machines": 9}}));
+    regions(&world).patch_status("west", &PatchParams::default(), &lie).await?;
+    becomes(&world, "it says the truth", |one| one["status"]["machines"] == 1).await?;
+
+    // Nothing is said about one that is paused.
+    change(&world, json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": ""}}})).await?;
+    world.pause().await;
+    core::flavors(&world.api.client).delete("large", &DeleteParams::default()).await?;
+    world.pause().await;
+    ensure!(is_ready(&region(&world).await?), "it was told");
+    change(&world, json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": null}}})).await?;
+    becomes(&world, "it is told again", |one| reason(one) == "FlavorMissing").await?;
+    ensure!(region(&world).await?["metadata"]["finalizers"].is_null(), "it needs no finalizer");
+    daemon.stop().await
+}
+
+/// One that goes loses the finalizer that another program has left.
+async fn taken_over(api: &Api) -> anyhow::Result<()> {
+    let world = World::new(api).await?;
+    add(&world, json!({"finalizers": ["fakeregion.example.org"]})).await?;
+    let daemon = world.start(&[])?;
+    let kept = becomes(&world, "it is told", |one| !condition(one, "Ready").is_null()).await?;
+    ensure!(kept["metadata"]["finalizers"] == json!(["fakeregion.example.org"]), "{kept}");
+    regions(&world).delete("west", &DeleteParams::default()).await?;
+    let gone = || async { Ok(regions(&world).get_opt("west").await?.is_none().then_some(())) };
+    eventually(SOON, "it is gone", gone).await?;
+    daemon.stop().await
+}
+
+async fn dry_run(api: &Api) -> anyhow::Result<()> {
+    let world = World::new(api).await?;
+    add(&world, json!({})).await?;
+    let daemon = world.start(&["--dry-run"])?;
+    world.pause().await;
+    ensure!(world.cloud.count(Operation::LookAt) > 0, "nobody looks");
+    ensure!(world.tape.writes().is_empty(), "{:?}", world.tape.writes());
+    daemon.stop().await
+}
+
+/// The daemon dies before and after each request, and the next one tells what is right.
+async fn killed(api: &Api) -> anyhow::Result<()> {
+    for side in [Side::Before, Side::After] {
+        for request in 0.. {
+            let world = World::new(api).await?;
+            let caught = world.tape.trap.set(request, side);
+            let daemon = world.start(&[])?;
+            add(&world, json!({})).await?;
+            let is_caught = timeout(LIFE, caught.notified()).await.is_ok();
+            daemon.crash().await;
+            world.tape.trap.remove();
+            let daemon = world.start(&[])?;
+            becomes(&world, "it is told", |one| condition(one, "Ready")["reason"] == "FlavorMissing").await?;
+            daemon.stop().await?;
+            if !is_caught {
+                ensure!(world.tape.kinds().contains("PATCH fakeregions"), "{:?}", world.tape.kinds());
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn refused(api: &Api) -> anyhow::Result<()> {
+    for action in [Action::Conflict, Action::InternalError, Action::LoseResponse] {
+        let world = World::new(api).await?;
+        let writes = Matcher::any().verb("patch").resource("fakeregions");
+        faults(api)?.inject(Fault::new(writes, action.clone()).times(3));
+        world.cloud.fail_next(Operation::LookAt, Error::new(ErrorKind::Unavailable, "away"));
+        let daemon = world.start(&[])?;
+        add(&world, json!({})).await?;
+        let told = becomes(&world, "it is told", |one| !condition(one, "Ready").is_null()).await;
+        told.with_context(|| format!("{action:?}"))?;
+        faults(api)?.clear();
+        daemon.stop().await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,223 @@
+//! The kinds of Cluster API Provider vSphere, beside its own definitions and templates.
+
+mod flat;
+pub(super) mod rules;
+pub(crate) mod templates;
+
+use std::{collections::BTreeMap, fs, time::Duration};
+
+use anyhow::{Context, Result, ensure};
+use ccm::machines::crds::{ForeignDefinitions, foreign_definitions};
+use cloudprovider::machines::GROUP;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::{
+    ResourceExt,
+    api::{
+        ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, ValidationDirective,
+    },
+};
+use libtest_mimic::Trial;
+use serde_json::Value;
+use test_env::{StartError, built};
+
+use crate::{
+    api::{Api, Target},
+    support::eventually,
+    trial::{Outcome, on, trial},
+};
+
+const VERSION: &str = "v1beta1";
+
+/// How long the API server may take until a definition is in force.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Where ours are different, and why. A path ends with `*` if it stands for all that is below.
+const DIFFERENT: [(&str, &str, &str); 12] = [
+    ("VSphereMachine", ".spec.datacenter", "a default, in place of a webhook's"),
+    ("VSphereVM", ".spec.os", "the same"),
+    ("VSphereDeploymentZone", ".spec.controlPlane", "the same"),
+    ("VSphereMachine", ".status.failureDomain", "contract v1beta2: where the machine really is"),
+    ("VSphereMachine", ".status.taskRef", "what the steps remember, as on VSphereVM"),
+    ("VSphereMachine", ".status.cloneMode", "the same"),
+    ("VSphereMachine", ".status.snapshot", "the same"),
+    ("VSphereMachine", ".status.hardwareVersion", "the same"),
+    ("VSphereMachine", ".status.softPowerOffSince", "the same"),
+    ("VSphereMachine", ".status.login*", "the same"),
+    (
+        "VSphereMachineTemplate",
+        ".status*",
+        "contract v1beta2: what a machine will have, for scaling from zero",
+    ),
+    ("VSphereMachineTemplate", "subresources", "the same: the controller writes the status alone"),
+];
+
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![
+        trial("vsphere::kinds_are_those_of_cluster_api_provider_vsphere", as_theirs),
+        on(Target::ApiServer, "vsphere::templates_of_cluster_api_provider_vsphere_apply", |api| {
+            Box::pin(templates_apply(api))
+        }),
+    ]
+}
+
+fn ours() -> Result<ForeignDefinitions> {
+    Ok(foreign_definitions("vsphere", GROUP, &cloudprovider_vsphere::v1beta1())?)
+}
+
+fn theirs() -> Result<BTreeMap<String, Value>, StartError> {
+    let mut all = BTreeMap::new();
+    for file in fs::read_dir(built("capv")?.join("crds"))? {
+        let text = fs::read_to_string(file?.path())?;
+        let crd: Value = serde_saphyr::from_str(&text).map_err(anyhow::Error::from)?;
+        all.insert(crd["spec"]["names"]["kind"].as_str().unwrap_or_default().to_owned(), crd);
+    }
+    Ok(all)
+}
+
+fn as_theirs() -> Outcome {
+    let theirs = theirs()?;
+    let ours = ours()?.crds;
+    let kinds: Vec<&String> = theirs.keys().collect();
+    let mut names: Vec<&String> = ours.iter().map(|crd| &crd.spec.names.kind).collect();
+    names.sort_unstable();
+    if names != kinds {
+        return Err(anyhow::anyhow!("ours are {names:?}, theirs {kinds:?}").into());
+    }
+    let mut differences = Vec::new();
+    for crd in &ours {
+        let kind = &crd.spec.names.kind;
+        let crd = serde_json::to_value(crd).map_err(anyhow::Error::from)?;
+        let (ours, theirs) = (flat::facts(&crd, VERSION), flat::facts(&theirs[kind], VERSION));
+        let paths = ours.keys().chain(theirs.keys().filter(|path| !ours.contains_key(*path)));
+        for path in paths.filter(|path| ours.get(*path) != theirs.get(*path) && !is_wanted(kind, path)) {
+            differences.push(format!(
+                "{kind} {path}: theirs {}, ours {}",
+                theirs.get(path).map_or("none", String::as_str),
+                ours.get(path).map_or("none", String::as_str)
+            ));
+        }
+    }
+    if !differences.is_empty() {
+        return Err(anyhow::anyhow!("not as theirs:\n{}", differences.join("\n")).into());
+    }
+    Ok(())
+}
+
+fn is_wanted(kind: &str, path: &str) -> bool {
+    DIFFERENT.iter().any(|(of, at, _)| {
+        *of == kind && at.strip_suffix('*').map_or(*at == path, |above| path.starts_with(above))
+    })
+}
+
+/// What their webhooks refuse is refused. Every object of these kinds in their templates is accepted, read back as it was written, and loses nothing on the
+/// way to v1beta2 and back.
+async fn templates_apply(api: &Api) -> Result<()> {
+    let ours = ours()?;
+    install(api, &ours.crds).await?;
+    let outcome = async {
+        rules::install(api, &ours.policies).await?;
+        rules::checked(api).await?;
+        apply_all(api).await
+    }
+    .await;
+    rules::remove(api, &ours.policies).await?;
+    let removed = uninstall(api, &ours.crds).await;
+    outcome.and(removed)
+}
+
+pub(super) async fn install(api: &Api, crds: &[CustomResourceDefinition]) -> Result<()> {
+    let all = kube::Api::<CustomResourceDefinition>::all(api.client.clone());
+    let params =
+        PatchParams { field_validation: Some(ValidationDirective::Strict), ..PatchParams::apply("test") };
+    for crd in crds {
+        all.patch(&crd.name_any(), &params, &Patch::Apply(crd)).await?;
+    }
+    for crd in crds {
+        let name = crd.name_any();
+        let established = async {
+            loop {
+                let conditions = all.get(&name).await?.status.and_then(|status| status.conditions);
+                let conditions = conditions.unwrap_or_default();
+                let is = |kind: &str| conditions.iter().any(|one| one.type_ == kind && one.status == "True");
+                ensure!(!is("NonStructuralSchema"), "{name}: {conditions:?}");
+                if is("Established") {
+                    return Ok(());
+                }
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        };
+        tokio::time::timeout(TIMEOUT, established)
+            .await
+            .with_context(|| format!("{name} is not served"))??;
+    }
+    Ok(())
+}
+
+/// Deletes the definitions with their objects, and waits until they are gone: the next trial installs its own.
+pub(super) async fn uninstall(api: &Api, crds: &[CustomResourceDefinition]) -> Result<()> {
+    let all = kube::Api::<CustomResourceDefinition>::all(api.client.clone());
+    for crd in crds {
+        all.delete(&crd.name_any(), &DeleteParams::default()).await?;
+    }
+    for crd in crds {
+        let name = crd.name_any();
+        let gone = eventually(TIMEOUT, "a definition is gone", || async {
+            Ok(all.get_opt(&name).await?.is_none().then_some(()))
+        });
+        if let Err(error) = gone.await {
+            let status = all.get_opt(&name).await?.and_then(|crd| crd.status);
+            return Err(error.context(format!("{name}: {status:?}")));
+        }
+    }
+    Ok(())
+}
+
+async fn apply_all(api: &Api) -> Result<()> {
+    let mut applied = BTreeMap::<String, usize>::new();
+    let folder = built("capv").map_err(|error| anyhow::anyhow!("{error}"))?.join("templates");
+    for (file, object) in templates::objects(&folder)? {
+        let kind = object["kind"].as_str().context("an object has a kind")?.to_owned();
+        let name = object["metadata"]["name"].as_str().context("an object has a name")?;
+        let what = format!("{kind} {name} of {file}");
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(GROUP, VERSION, &kind));
+        let all: kube::Api<DynamicObject> =
+            kube::Api::namespaced_with(api.client.clone(), "default", &resource);
+        let strict = PatchParams {
+            field_validation: Some(ValidationDirective::Strict),
+            ..PatchParams::apply("test").force()
+        };
+        let dry = PatchParams { dry_run: true, ..strict.clone() };
+        all.patch(name, &dry, &Patch::Apply(&object)).await.with_context(|| format!("dry run: {what}"))?;
+        let made = all.patch(name, &strict, &Patch::Apply(&object)).await.with_context(|| what.clone())?;
+        let made = serde_json::to_value(made)?;
+        ensure!(
+            contains(&made["spec"], &object["spec"]),
+            "{what}: {} became {}",
+            object["spec"],
+            made["spec"]
+        );
+        let converted =
+            cloudprovider_vsphere::convert(made.clone(), "v1beta2").with_context(|| what.clone())?;
+        let back = cloudprovider_vsphere::convert(converted, VERSION).with_context(|| what.clone())?;
+        ensure!(back == made, "{what}: {made} came back as {back}");
+        all.delete(name, &DeleteParams::default()).await?;
+        *applied.entry(kind).or_default() += 1;
+    }
+    for kind in ["VSphereCluster", "VSphereMachineTemplate", "VSphereClusterTemplate"] {
+        ensure!(applied.contains_key(kind), "no {kind} among {applied:?}");
+    }
+    Ok(())
+}
+
+/// Whether `whole` says all that `part` says.
+fn contains(whole: &Value, part: &Value) -> bool {
+    match (whole, part) {
+        (Value::Object(whole), Value::Object(part)) => {
+            part.iter().all(|(name, part)| whole.get(name).is_some_and(|whole| contains(whole, part)))
+        }
+        (Value::Array(whole), Value::Array(part)) => {
+            whole.len() == part.len() && whole.iter().zip(part).all(|(whole, part)| contains(whole, part))
+        }
+        (whole, part) => whole == part,
+    }
+}
