@@ -3,12 +3,14 @@
 mod handover;
 mod initialize;
 mod join;
+mod machines;
 mod restart;
 mod routes;
 mod services;
 mod settled;
 mod startup;
 mod vsphere;
+mod vsphere_machines;
 
 use std::{collections::BTreeMap, path::Path, process::Command, time::Duration};
 
@@ -18,12 +20,14 @@ use test_env::Process;
 pub(crate) use handover::{End, Handover};
 pub(crate) use initialize::Initialize;
 pub(crate) use join::Join;
+pub(crate) use machines::Machines;
 pub(crate) use restart::Restart;
 pub(crate) use routes::Routes;
 pub(crate) use services::{ServiceNodes, Services};
 pub(crate) use settled::Settled;
 pub(crate) use startup::Startup;
 pub(crate) use vsphere::{Vsphere, VsphereChange};
+pub(crate) use vsphere_machines::VsphereMachines;
 
 use crate::{
     cluster::{Cluster, NodeSize, free_port},
@@ -46,6 +50,8 @@ pub(crate) enum Case {
     Services(Services),
     ServiceNodes(ServiceNodes),
     Routes(Routes),
+    Machines(Machines),
+    VsphereMachines(VsphereMachines),
 }
 
 impl Case {
@@ -62,6 +68,8 @@ impl Case {
             Self::Services(_) => "services",
             Self::ServiceNodes(_) => "service-nodes",
             Self::Routes(_) => "routes",
+            Self::Machines(_) => "machines",
+            Self::VsphereMachines(_) => "vsphere-machines",
         }
     }
 
@@ -78,6 +86,8 @@ impl Case {
             Self::Services(case) => case.variant(),
             Self::ServiceNodes(case) => case.variant(),
             Self::Routes(case) => case.variant(),
+            Self::Machines(case) => case.variant(),
+            Self::VsphereMachines(case) => case.variant(),
         }
     }
 
@@ -95,6 +105,8 @@ impl Case {
             Self::Services(case) => case.run(manager).await,
             Self::ServiceNodes(case) => case.run(manager).await,
             Self::Routes(case) => case.run(manager).await,
+            Self::Machines(case) => case.run(manager).await,
+            Self::VsphereMachines(case) => Box::pin(case.run(manager)).await,
         }?;
         Ok(Measurement {
             case: self.name().to_owned(),

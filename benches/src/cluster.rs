@@ -1,5 +1,7 @@
 //! A cluster to measure in: API server, etcd and Nodes, and a watch that notes when Nodes are complete.
 
+mod machines;
+mod managed;
 mod networks;
 
 use std::{
@@ -24,6 +26,8 @@ use test_env::{ControlPlane, ControlPlaneOptions};
 use tokio::{task::JoinHandle, time::sleep};
 
 use crate::usage::Usage;
+
+pub(crate) use self::{machines::LIBVIRT_MACHINES, managed::ACCOUNT_USER};
 
 /// How many Nodes are posted at the same time.
 const POSTERS: usize = 32;

@@ -25,6 +25,10 @@ pub(crate) enum Manager {
     CpiDefaults,
     /// CPI at its best flags.
     CpiBest,
+    /// Cluster API Provider vSphere (CAPV) at its defaults.
+    CapvDefaults,
+    /// CAPV at its best flags: no client throttle.
+    CapvBest,
 }
 
 /// The cloud that a manager works with.
@@ -36,6 +40,9 @@ pub(crate) enum Cloud<'a> {
     Networks { delay_millis: u64 },
     /// The vCenter that this configuration file names.
     Vsphere { config: &'a Path },
+    /// The hypervisors that this configuration file names, all of libvirt's test driver. How often each operation was called
+    /// is written into `counts.json` beside the file.
+    LibvirtTestDriver { config: &'a Path },
 }
 
 /// Where the cloud writes how often each operation of load balancers and routes was called, in the manager's folder.
@@ -58,8 +65,16 @@ const BEST_FLAG_OF_GO: &str = "--concurrent-node-lifecycle-syncs=64";
 
 impl Manager {
     /// In the order of the report.
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Ours, Self::Floor, Self::GoBest, Self::GoDefaults, Self::CpiBest, Self::CpiDefaults];
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Ours,
+        Self::Floor,
+        Self::GoBest,
+        Self::GoDefaults,
+        Self::CpiBest,
+        Self::CpiDefaults,
+        Self::CapvBest,
+        Self::CapvDefaults,
+    ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -69,6 +84,8 @@ impl Manager {
             Self::Floor => "floor",
             Self::CpiDefaults => "CPI, defaults",
             Self::CpiBest => "CPI, best flags",
+            Self::CapvDefaults => "CAPV, defaults",
+            Self::CapvBest => "CAPV, best flags",
         }
     }
 
@@ -81,11 +98,26 @@ impl Manager {
         match (self, cloud) {
             (Self::Ours, Cloud::Ideal { .. } | Cloud::Networks { .. }) => beside_this_program("ideal"),
             (Self::Ours, Cloud::Vsphere { .. }) => beside_this_program("cloud-controller-manager"),
+            (Self::Ours, Cloud::LibvirtTestDriver { .. }) => beside_this_program("libvirt_test_driver"),
             (Self::Floor, _) => beside_this_program("floor"),
             (Self::GoDefaults | Self::GoBest, _) => Ok(FrameworkCcm::program()?),
             (Self::CpiDefaults | Self::CpiBest, _) => {
                 Ok(built("cpi")?.join("vsphere-cloud-controller-manager"))
             }
+            (Self::CapvDefaults | Self::CapvBest, _) => anyhow::bail!("CAPV is started in another way"),
+        }
+    }
+
+    /// The daemon's binary with all of its providers.
+    pub(crate) fn program_with_machines(self) -> Result<PathBuf> {
+        self.program_for(Cloud::Vsphere { config: Path::new("") })
+    }
+
+    /// The flags with which CAPV is started. More workers only add conflicts.
+    pub(crate) fn flags_of_capv(self) -> &'static [&'static str] {
+        match self {
+            Self::CapvBest => &["--kube-api-qps=1000", "--kube-api-burst=2000"],
+            _ => &[],
         }
     }
 
@@ -113,6 +145,7 @@ impl Manager {
                     ("ideal", path)
                 }
                 Cloud::Vsphere { config } => ("vsphere", config.to_owned()),
+                Cloud::LibvirtTestDriver { config } => ("libvirt", config.to_owned()),
             };
             command
                 .arg(format!("--cloud-provider={provider}"))

@@ -4,8 +4,8 @@ use anyhow::Result;
 
 use crate::{
     cases::{
-        Case, End, Handover, Initialize, Join, Restart, Routes, ServiceNodes, Services, Settled, Startup,
-        Vsphere, VsphereChange,
+        Case, End, Handover, Initialize, Join, Machines, Restart, Routes, ServiceNodes, Services, Settled,
+        Startup, Vsphere, VsphereChange, VsphereMachines,
     },
     cluster::NodeSize,
     managers::Manager,
@@ -75,8 +75,12 @@ fn service_nodes(services: usize, nodes: usize) -> ServiceNodes {
     ServiceNodes { services, nodes, delay_millis: 20 }
 }
 
+fn vsphere_machines(machines: usize, delay_millis: u64) -> Case {
+    Case::VsphereMachines(VsphereMachines { machines, delay_millis })
+}
+
 fn full() -> Vec<Plan> {
-    use Manager::{CpiBest, CpiDefaults, Floor, GoBest, GoDefaults, Ours};
+    use Manager::{CapvBest, CapvDefaults, CpiBest, CpiDefaults, Floor, GoBest, GoDefaults, Ours};
     let (bare, slow) = (
         Initialize { size: NodeSize::Bare, ..initialize(1000) },
         Initialize { delay_millis: 20, ..initialize(1000) },
@@ -104,11 +108,17 @@ fn full() -> Vec<Plan> {
         ),
         (Case::ServiceNodes(service_nodes(500, 200)), vec![(Ours, 3), (GoBest, 3), (GoDefaults, 1)]),
         (Case::Routes(Routes { nodes: 1000, delay_millis: 20 }), vec![(Ours, 3), (GoDefaults, 3)]),
+        (Case::Machines(Machines { machines: 500 }), vec![(Ours, 3)]),
+        (Case::Machines(Machines { machines: 2000 }), vec![(Ours, 1)]),
+        (vsphere_machines(20, 0), vec![(Ours, 3), (CapvBest, 3), (CapvDefaults, 1)]),
+        (vsphere_machines(20, 20), vec![(Ours, 3), (CapvBest, 3)]),
+        (vsphere_machines(200, 0), vec![(Ours, 3), (CapvBest, 1), (CapvDefaults, 1)]),
+        (vsphere_machines(200, 20), vec![(Ours, 3), (CapvBest, 1)]),
     ]
 }
 
 fn quick() -> Vec<Plan> {
-    use Manager::{CpiBest, CpiDefaults, Floor, GoBest, GoDefaults, Ours};
+    use Manager::{CapvBest, CapvDefaults, CpiBest, CpiDefaults, Floor, GoBest, GoDefaults, Ours};
     vec![
         (Case::Startup(Startup), vec![(Ours, 1), (GoDefaults, 1)]),
         (Case::Initialize(initialize(100)), vec![(Ours, 1), (Floor, 1), (GoBest, 1), (GoDefaults, 1)]),
@@ -126,5 +136,7 @@ fn quick() -> Vec<Plan> {
         ),
         (Case::ServiceNodes(service_nodes(20, 10)), vec![(Ours, 1), (GoBest, 1)]),
         (Case::Routes(Routes { nodes: 50, delay_millis: 20 }), vec![(Ours, 1), (GoDefaults, 1)]),
+        (Case::Machines(Machines { machines: 50 }), vec![(Ours, 1)]),
+        (vsphere_machines(5, 20), vec![(Ours, 1), (CapvBest, 1), (CapvDefaults, 1)]),
     ]
 }

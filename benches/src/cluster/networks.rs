@@ -127,16 +127,23 @@ impl Cluster {
 
     /// How many requests the API server has answered that change a resource, such as `services`, or its status.
     pub(crate) async fn changes_of(&self, resource: &str) -> Result<f64> {
+        self.requests_of(resource, &["PATCH", "PUT", "APPLY"]).await
+    }
+
+    /// How many requests the API server has answered that make one of a resource.
+    pub(crate) async fn posts_of(&self, resource: &str) -> Result<f64> {
+        self.requests_of(resource, &["POST"]).await
+    }
+
+    async fn requests_of(&self, resource: &str, verbs: &[&str]) -> Result<f64> {
         let request = http::Request::get("/metrics").body(Vec::new())?;
         let text = self.client.0.request_text(request).await?;
         let resource = format!("resource=\"{resource}\"");
-        let is_change = |line: &&str| {
-            ["PATCH", "PUT", "APPLY"].iter().any(|verb| line.contains(&format!("verb=\"{verb}\"")))
-        };
+        let is_meant = |line: &&str| verbs.iter().any(|verb| line.contains(&format!("verb=\"{verb}\"")));
         Ok(text
             .lines()
             .filter(|line| line.starts_with("apiserver_request_total{") && line.contains(&resource))
-            .filter(is_change)
+            .filter(is_meant)
             .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
             .sum())
     }
