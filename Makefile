@@ -56,7 +56,7 @@ soak-services: build-packages ## 10,000 random histories of Services, Nodes, fau
 .PHONY: soak-machines
 soak-machines: build-packages ## 10,000 random histories of machines, faults, moves and restarts against a model: HISTORIES, SEED
 	CCM_MACHINE_HISTORIES=$(or $(HISTORIES),10000) $(if $(SEED),CCM_MACHINE_HISTORY=$(SEED)) \
-	    $(CARGO) test --locked -p integration-tests --test integration -- --nocapture machines::random_histories
+	    $(CARGO) test --locked --profile soak -p integration-tests --test integration -- --nocapture machines::random_histories
 
 .PHONY: soak-routes
 soak-routes: build-packages ## 10,000 random histories of routes, Nodes, faults and restarts: HISTORIES
@@ -67,6 +67,18 @@ soak-routes: build-packages ## 10,000 random histories of routes, Nodes, faults 
 soak-port: peers ## attacks the daemon's port for 25 minutes: it leads, answers, and stays small
 	CCM_SOAK_SECONDS=60 $(CARGO) test --locked -p integration-tests -- --nocapture --test-threads 1 \
 	    apiserver::serving::a_leader_under_siege
+
+.PHONY: e2e
+e2e: cargo ## one of the tests: from kubectl apply of a machine to a Ready Node, with Cluster API, libvirt, kubeadm and a kubelet
+	@tests/env/install.sh test
+	@for peer in kubernetes cluster-api node; do tests/env/build.sh "$$peer" >/dev/null; done
+	CI=true $(CARGO) test --locked -p integration-tests --test integration -- --nocapture e2e::
+
+.PHONY: e2e-capv
+e2e-capv: cargo ## one of the tests: the machines of Cluster API Provider vSphere are taken over, and given back
+	@tests/env/install.sh test
+	@for peer in kubernetes cluster-api vcsim capv capv-manager; do tests/env/build.sh "$$peer" >/dev/null; done
+	CI=true $(CARGO) test --locked -p integration-tests --test integration -- --nocapture cluster_api::vsphere::swapped
 
 .PHONY: lint
 lint: build-packages ## formatting, clippy, rustdoc, shell scripts, the one TLS stack, licences (with cargo-deny)
@@ -112,7 +124,7 @@ dist: build-packages ## tarball, Debian package and checksums for this machine's
 .PHONY: bench
 bench: cargo ## measures beside Go's managers and writes docs/performance.md: hours; QUICK=1 only tries it, in minutes
 	@tests/env/install.sh test
-	@for peer in kubernetes framework vcsim cpi; do tests/env/build.sh "$$peer" >/dev/null; done
+	@for peer in kubernetes framework vcsim cpi cluster-api capv capv-manager; do tests/env/build.sh "$$peer" >/dev/null; done
 	$(CARGO) build --locked --release -p cloud-controller-manager -p bench
 	@rm -f $(bench_results)
 	@$(release)/bench --results $(bench_results) run $(if $(QUICK),--quick,)
@@ -123,8 +135,9 @@ microbench: build-packages ## nanoseconds and allocations of the parts that run 
 	$(CARGO) bench --locked -p cloud-controller-manager -p bench --bench hot_parts --bench kernel_network
 
 .PHONY: manifests
-manifests: build-packages ## writes the generated files of deploy/ anew
+manifests: build-packages ## writes the generated files of deploy/ and docs/reference/ anew
 	$(CARGO) run --locked --quiet -p ccm --example write_manifests
+	UPDATE_DOCS=1 $(CARGO) test --locked --quiet -p cloud-controller-manager --bin cloud-controller-manager generated_files
 
 .PHONY: clean
 clean: cargo ## removes what was built, the peers of the tests included
@@ -144,6 +157,6 @@ build-packages: cargo
 .PHONY: peers
 peers: cargo
 	@tests/env/install.sh test || $(go_on_without)
-	@for peer in kubernetes kubernetes-previous kubelet kube-proxy cluster-api containerd leader framework vcsim cpi kube-vip helm guest; do \
+	@for peer in kubernetes kubernetes-previous kubelet kubeadm kube-proxy cluster-api containerd leader framework vcsim cpi capv capv-manager kube-vip helm guest node; do \
 	    tests/env/build.sh "$$peer" >/dev/null || $(go_on_without); \
 	done
