@@ -9,6 +9,7 @@
 //! places of all datacenters, and each configured datacenter has a view of its own, so that other machines
 //! are not read.
 
+mod behind;
 mod connection;
 mod failures;
 mod patience;
@@ -129,12 +130,15 @@ struct Watched {
     datacenters: Option<BTreeSet<MoRef>>,
     /// The version of the property collector up to which its changes were read.
     version: String,
+    /// How long its listing took.
+    listing_took: Duration,
 }
 
 impl Watched {
     /// What a new property collector reports, without views.
     fn by(collector: MoRef) -> Self {
-        Self { views: Vec::new(), collector, datacenters: None, version: String::new() }
+        let listing_took = Duration::ZERO;
+        Self { views: Vec::new(), collector, datacenters: None, version: String::new(), listing_took }
     }
 }
 
@@ -191,7 +195,7 @@ impl<'a> Follower<'a> {
         let tags = connection.tag_client(self.vcenter, &content);
         let began = Instant::now();
         let tasks = self.follow_tasks(connection, &content, watched.collector.clone());
-        let watching = self.watch(connection, &mut watched);
+        let watching = self.watch_machines(connection, &content, &mut watched);
         let error = tokio::select! {
             error = watching => error,
             error = read_tags(self.vcenter, &tags) => error,
@@ -228,15 +232,28 @@ impl<'a> Follower<'a> {
             watched.datacenters = Some(datacenters);
         }
         self.create_filter(connection, &watched).await?;
+        self.take_listing(connection, &mut watched, changes).await?;
+        Ok(watched)
+    }
+
+    /// Takes the first changes of a property collector: all objects.
+    async fn take_listing(
+        &self,
+        connection: &Connection,
+        watched: &mut Watched,
+        mut changes: Changes,
+    ) -> Result<(), CallError> {
+        let began = Instant::now();
         let has_untold = self.vcenter.state().has_untold;
         let mut listed = HashSet::new();
-        while self.wait(connection, &mut watched, Duration::ZERO, &mut listed, &mut changes).await? {}
+        while self.wait(connection, watched, Duration::ZERO, &mut listed, &mut changes).await? {}
         self.vcenter.update(|state| {
             let gone = state.inventory.retain(&listed);
             state.is_listed = true;
             state.is_live = true;
             state.has_untold = false;
             state.trouble = None;
+            state.unshown.forget_before(began);
             changes.add(gone.instances);
             tracing::info!(
                 vcenter = self.vcenter.name(),
@@ -249,7 +266,8 @@ impl<'a> Follower<'a> {
             // The inventory had these changes already, so this listing did not report them.
             self.vcenter.push_all();
         }
-        Ok(watched)
+        watched.listing_took = began.elapsed();
+        Ok(())
     }
 
     async fn view(
@@ -320,9 +338,7 @@ impl<'a> Follower<'a> {
     /// Makes the property collector report changes of the views' objects.
     async fn create_filter(&mut self, connection: &Connection, watched: &Watched) -> Result<(), CallError> {
         loop {
-            let properties = std::iter::once(machines(self.with_optional)).chain(entities()).collect();
-            let filter = CreateFilter { spec: spec(&watched.views, properties), partial_updates: false };
-            match self.call(connection, &filter.of(&watched.collector)).await {
+            match self.call(connection, &self.filter(watched).of(&watched.collector)).await {
                 Err(error) if self.with_optional && error.is_fault("InvalidProperty") => {
                     tracing::info!(
                         vcenter = self.vcenter.name(),
@@ -333,6 +349,12 @@ impl<'a> Follower<'a> {
                 answer => return answer.map(drop),
             }
         }
+    }
+
+    /// The filter of the views' objects.
+    fn filter(&self, watched: &Watched) -> CreateFilter {
+        let properties = std::iter::once(machines(self.with_optional)).chain(entities()).collect();
+        CreateFilter { spec: spec(&watched.views, properties), partial_updates: false }
     }
 
     /// Takes a page into the inventory without reporting its changes yet.

@@ -1,6 +1,7 @@
 //! The state of one vCenter of the configuration, and whether it can be relied on.
 
 mod absence;
+mod unshown;
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -16,6 +17,8 @@ use tokio::{
 };
 use uuid::Uuid;
 
+pub(crate) use self::unshown::Change;
+use self::unshown::Unshown;
 use crate::{
     accounts::Accounts,
     http::Endpoint,
@@ -95,6 +98,8 @@ pub(crate) struct State {
     pub(crate) tasks: Tasks,
     /// The tags of its objects.
     pub(crate) tags: Tags,
+    /// What was done to machines and is not shown yet.
+    pub(crate) unshown: Unshown,
     /// Why tags cannot be read.
     pub(crate) tag_trouble: Option<CallError>,
     /// Whether tags were read at least once.
@@ -208,6 +213,21 @@ impl VCenter {
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         state.tasks.wait(task, uid);
         state.tasks.get(task).cloned()
+    }
+
+    /// Notes what a task that has ended did to the machine with this instance UUID.
+    pub(crate) fn note_change(&self, instance_uuid: Uuid, change: Change) {
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        state.unshown.note(instance_uuid, change, Instant::now());
+    }
+
+    /// For how long a change is known that the inventory does not show.
+    pub(crate) fn lag(&self) -> Option<Duration> {
+        if self.state().unshown.is_empty() {
+            return None;
+        }
+        let state = &mut *self.state.write().unwrap_or_else(PoisonError::into_inner);
+        state.unshown.oldest(&state.inventory).map(|since| since.elapsed())
     }
 
     /// When vCenter denied having a machine with a UUID.

@@ -2,6 +2,7 @@
 
 use cloudprovider::InstanceChange;
 use tokio::sync::{broadcast, watch};
+use uuid::Uuid;
 
 use super::*;
 use crate::{
@@ -14,8 +15,8 @@ use crate::{
 
 pub(super) struct Rig {
     pub(super) vcenter: Arc<VCenter>,
-    transport: Arc<Scripted>,
-    connection: Connection,
+    pub(super) transport: Arc<Scripted>,
+    pub(super) connection: Connection,
     changes: broadcast::Receiver<InstanceChange>,
 }
 
@@ -53,17 +54,17 @@ pub(super) fn rig(datacenters: &[&str]) -> Rig {
 }
 
 impl Rig {
-    fn follower(&self) -> Follower<'_> {
+    pub(super) fn follower(&self) -> Follower<'_> {
         Follower::new(&self.vcenter)
     }
 
-    fn answers(&self, method: &'static str, answers: impl IntoIterator<Item = Element>) {
+    pub(super) fn answers(&self, method: &'static str, answers: impl IntoIterator<Item = Element>) {
         for answer in answers {
             self.transport.answer(method, Ok(answer));
         }
     }
 
-    fn machines(&self) -> Vec<String> {
+    pub(super) fn machines(&self) -> Vec<String> {
         let state = self.vcenter.state();
         let mut names: Vec<_> = state.inventory.machines().map(|vm| vm.moref.id().to_owned()).collect();
         names.sort();
@@ -95,6 +96,13 @@ fn vm(id: &str) -> (MoRef, Vec<(String, Element)>) {
     object("VirtualMachine", id, id, None)
 }
 
+/// A machine with an instance UUID.
+pub(super) fn machine(id: &str, instance_uuid: Uuid) -> (MoRef, Vec<(String, Element)>) {
+    let (object, mut properties) = vm(id);
+    properties.push(("config.instanceUuid".to_owned(), text("val", &instance_uuid.to_string())));
+    (object, properties)
+}
+
 /// A `RetrieveResult`.
 fn listing(objects: &[(MoRef, Vec<(String, Element)>)], token: Option<&str>) -> Element {
     let mut children: Vec<_> = token.into_iter().map(|token| text("token", token)).collect();
@@ -109,7 +117,7 @@ fn listing(objects: &[(MoRef, Vec<(String, Element)>)], token: Option<&str>) -> 
 }
 
 /// An `UpdateSet`.
-fn updates(
+pub(super) fn updates(
     version: &str,
     kind: &str,
     objects: &[(MoRef, Vec<(String, Element)>)],

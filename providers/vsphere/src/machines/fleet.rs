@@ -27,6 +27,7 @@ use crate::{
     moref::MoRef,
     provider_id::format_provider_id,
     tasks::{TASK, Task},
+    vcenter::Change,
     vim::{Call, CallError},
 };
 
@@ -71,6 +72,17 @@ impl Work {
             Self::Upgrade => fault == "AlreadyUpgraded",
             Self::PowerOn | Self::PowerOff => fault == "InvalidPowerState",
             Self::Detach | Self::Destroy => fault == "ManagedObjectNotFound",
+        }
+    }
+
+    /// What the inventory shows once it is done.
+    pub(crate) fn change(self) -> Option<Change> {
+        match self {
+            Self::Clone => Some(Change::Made),
+            Self::PowerOn => Some(Change::PoweredOn),
+            Self::PowerOff => Some(Change::PoweredOff),
+            Self::Destroy => Some(Change::Destroyed),
+            Self::Mark | Self::Upgrade | Self::Detach => None,
         }
     }
 

@@ -128,6 +128,11 @@ method! {
 }
 
 method! {
+    /// Ends a property collector with its filters, and a wait that is under way.
+    DestroyPropertyCollector = "DestroyPropertyCollector" {}
+}
+
+method! {
     /// Sets what a property collector watches.
     CreateFilter = "CreateFilter" {
         spec: PropertyFilterSpec = "spec",
@@ -174,7 +179,7 @@ mod tests {
         assert_eq!(SelectionSpec::ORDER, ["name"]);
         assert_eq!(ContinueRetrievePropertiesEx::ORDER, ["token"]);
         assert!(RetrieveServiceContent::ORDER.is_empty() && Logout::ORDER.is_empty());
-        assert!(CreatePropertyCollector::ORDER.is_empty());
+        assert!(CreatePropertyCollector::ORDER.is_empty() && DestroyPropertyCollector::ORDER.is_empty());
         assert_eq!(FindAllByUuid::ORDER, ["datacenter", "uuid", "vmSearch", "instanceUuid"]);
     }
 

@@ -155,6 +155,9 @@ fn finish(site: &Site, turn: &Turn, record: &mut MachineRecord, done: Option<Wor
     known.uncertain = None;
     if let Some(done) = done {
         known.done = Some((done, Instant::now()));
+        if let Some(change) = done.change() {
+            site.vcenter.note_change(turn.uid, change);
+        }
     }
     if let (Some(Work::Destroy), Some(machine)) = (done, &known.target) {
         site.removed.note(machine);

@@ -1,0 +1,191 @@
+//! Notices that the changes of machines come late, and lists everything anew.
+//!
+//! A server that compares all machines with what it last reported for each single change falls behind when
+//! many machines change at once, and the more of them there are the longer it takes. A listing is one
+//! comparison. So a change that the end of a task proves, and that is not told within [`MAX_LAG`], has the
+//! property collector replaced: the old one's backlog ends with it, and the listing of the new one has
+//! everything.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::{Connection, Follower, Watched, reference};
+use crate::{
+    inventory::Changes,
+    session::ServiceContent,
+    vim::{
+        CallError,
+        objects::{CreatePropertyCollector, DestroyPropertyCollector},
+    },
+};
+
+/// How late a change may be told.
+const MAX_LAG: Duration = Duration::from_secs(3);
+
+/// Where listings take long, how much longer than one of them a change may take. So they are at most a fifth
+/// of a server's work.
+const LISTINGS: u32 = 4;
+
+/// How often it is looked for changes that are late.
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
+
+impl Follower<'_> {
+    /// Watches machines until an error.
+    pub(super) async fn watch_machines(
+        &self,
+        connection: &Connection,
+        content: &ServiceContent,
+        watched: &mut Watched,
+    ) -> CallError {
+        loop {
+            // The session's own property collector cannot be replaced.
+            let can_replace = watched.collector != content.property_collector;
+            let max_lag = max_lag(watched.listing_took);
+            tokio::select! {
+                error = self.watch(connection, watched) => return error,
+                () = self.falls_behind(max_lag), if can_replace => {}
+            }
+            tracing::info!(
+                vcenter = self.vcenter.name(),
+                "vCenter is slow to tell changes of machines; listing them anew"
+            );
+            if let Err(error) = self.list_again(connection, content, watched).await {
+                return error;
+            }
+        }
+    }
+
+    /// Returns when a change is not told within this time.
+    async fn falls_behind(&self, max_lag: Duration) {
+        loop {
+            sleep(CHECK_INTERVAL).await;
+            if self.vcenter.lag().is_some_and(|lag| lag >= max_lag) {
+                return;
+            }
+        }
+    }
+
+    /// Replaces the property collector, and takes the listing of the new one.
+    async fn list_again(
+        &self,
+        connection: &Connection,
+        content: &ServiceContent,
+        watched: &mut Watched,
+    ) -> Result<(), CallError> {
+        match self.call(connection, &DestroyPropertyCollector {}.of(&watched.collector)).await {
+            Err(error @ CallError::Fault { .. }) if !error.is_session_lost() => {
+                tracing::debug!(vcenter = self.vcenter.name(), %error, "the property collector is gone already");
+            }
+            answer => drop(answer?),
+        }
+        let create = CreatePropertyCollector {}.of(&content.property_collector);
+        watched.collector = reference(&self.call(connection, &create).await?, create.method)?;
+        watched.version.clear();
+        self.call(connection, &self.filter(watched).of(&watched.collector)).await?;
+        self.take_listing(connection, watched, Changes::default()).await
+    }
+}
+
+/// How late a change may be told where a listing takes this long.
+fn max_lag(listing: Duration) -> Duration {
+    MAX_LAG.max(listing * LISTINGS)
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::{
+        follow::tests::{machine, rig, updates},
+        moref::MoRef,
+        testing::scripted::{collector, reference},
+        vcenter::Change,
+    };
+
+    /// The second property collector.
+    fn successor() -> MoRef {
+        MoRef::new("PropertyCollector", "session[1]8")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_machine_that_is_not_told_is_listed() {
+        let rig = rig(&[]);
+        let uuid = Uuid::from_u128(7);
+        rig.answers(
+            "CreatePropertyCollector",
+            [collector(), successor()].map(|one| reference("returnval", &one)),
+        );
+        rig.answers("WaitForUpdatesEx", [updates("1", "enter", &[machine("vm-1", Uuid::nil())], false)]);
+        let mut follower = rig.follower();
+        let looking = async {
+            sleep(Duration::from_secs(10)).await;
+            assert_eq!(rig.machines(), ["vm-1"]);
+            // the listing of the successor
+            let listing = [machine("vm-1", Uuid::nil()), machine("vm-2", uuid)];
+            rig.answers("WaitForUpdatesEx", [updates("1", "enter", &listing, false)]);
+            rig.vcenter.note_change(uuid, Change::Made);
+            sleep(MAX_LAG - Duration::from_millis(100)).await;
+            assert_eq!(rig.machines(), ["vm-1"], "it may still be told");
+            sleep(CHECK_INTERVAL * 2).await;
+            assert_eq!(rig.machines(), ["vm-1", "vm-2"]);
+            // another machine is there once, and then no longer: nobody looks for it twice
+            rig.vcenter.note_change(Uuid::from_u128(8), Change::Made);
+            rig.answers("CreatePropertyCollector", [reference("returnval", &collector())]);
+            rig.answers("WaitForUpdatesEx", [updates("1", "enter", &listing, false)]);
+            sleep(Duration::from_secs(40)).await;
+        };
+        tokio::select! {
+            error = follower.follow(&rig.connection) => panic!("{error}"),
+            () = looking => {}
+        }
+        let destroyed: Vec<_> =
+            rig.transport.requests("DestroyPropertyCollector").into_iter().map(|call| call.this).collect();
+        assert_eq!(destroyed, [collector(), successor()]);
+        assert_eq!(rig.transport.count("CreateContainerView"), 1);
+        assert_eq!(rig.transport.count("Login"), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_that_is_told_in_time_needs_no_listing() {
+        let rig = rig(&[]);
+        let uuid = Uuid::from_u128(7);
+        rig.answers("WaitForUpdatesEx", [updates("1", "enter", &[machine("vm-1", uuid)], false)]);
+        let mut follower = rig.follower();
+        let looking = async {
+            sleep(Duration::from_secs(1)).await;
+            rig.vcenter.note_change(uuid, Change::PoweredOff);
+            rig.vcenter.note_change(Uuid::from_u128(8), Change::Destroyed);
+            sleep(Duration::from_secs(40)).await;
+        };
+        tokio::select! {
+            error = follower.follow(&rig.connection) => panic!("{error}"),
+            () = looking => {}
+        }
+        assert_eq!(rig.transport.count("DestroyPropertyCollector"), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_sessions_own_property_collector_is_kept() {
+        let rig = rig(&[]);
+        rig.transport.fault("CreatePropertyCollector", "NoPermission");
+        let mut follower = rig.follower();
+        let looking = async {
+            sleep(Duration::from_secs(1)).await;
+            rig.vcenter.note_change(Uuid::from_u128(7), Change::Made);
+            sleep(Duration::from_secs(40)).await;
+        };
+        tokio::select! {
+            error = follower.follow(&rig.connection) => panic!("{error}"),
+            () = looking => {}
+        }
+        assert_eq!(rig.transport.count("DestroyPropertyCollector"), 0);
+    }
+
+    #[test]
+    fn listings_that_take_long_are_made_less_often() {
+        assert_eq!(max_lag(Duration::from_millis(20)), MAX_LAG);
+        assert_eq!(max_lag(Duration::from_secs(15)), Duration::from_secs(60));
+    }
+}
