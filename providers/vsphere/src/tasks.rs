@@ -1,6 +1,11 @@
 //! The tasks of one vCenter, as its task manager shows them: those that run, and those that ended lately.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::{
+    collections::{BTreeSet, HashMap, VecDeque},
+    time::Duration,
+};
+
+use tokio::time::Instant;
 
 use crate::{
     moref::MoRef,
@@ -22,6 +27,9 @@ const WATCHED_PATHS: [&str; 2] = ["info.state", "info.error"];
 
 /// How many tasks that have ended are kept. vCenter shows the last 200.
 const MAX_ENDED: usize = 4096;
+
+/// After this time without a question, nobody waits for a task any more.
+const WAIT_LASTS: Duration = Duration::from_secs(180);
 
 /// What the description of every clone begins with.
 const CLONE: &str = "VirtualMachine.clone";
@@ -140,8 +148,19 @@ pub(crate) struct Tasks {
     known: HashMap<MoRef, Task>,
     /// Those that have ended, in the order of their ends.
     ended: VecDeque<MoRef>,
-    /// The UIDs of the objects that wait for tasks.
-    waiting: HashMap<MoRef, BTreeSet<String>>,
+    waiting: HashMap<MoRef, Waiting>,
+    /// How many ends were told of tasks that somebody waited for.
+    ends: u64,
+}
+
+/// Who waits for a task.
+#[derive(Debug)]
+struct Waiting {
+    /// The UIDs of the objects.
+    uids: BTreeSet<String>,
+    since: Instant,
+    /// When it was last asked for.
+    asked: Instant,
 }
 
 impl Tasks {
@@ -151,7 +170,7 @@ impl Tasks {
         for update in updates.iter().filter(|update| update.object.kind() == TASK) {
             if update.kind == UpdateKind::Leave {
                 self.forget(&update.object);
-                woken.extend(self.waiting.remove(&update.object).into_iter().flatten());
+                woken.extend(self.wake(&update.object));
                 continue;
             }
             let task = self.known.entry(update.object.clone()).or_default();
@@ -159,7 +178,7 @@ impl Tasks {
             task.apply(&update.properties);
             if task.has_ended() && !had_ended {
                 self.ended.push_back(update.object.clone());
-                woken.extend(self.waiting.remove(&update.object).into_iter().flatten());
+                woken.extend(self.wake(&update.object));
             }
         }
         while self.ended.len() > MAX_ENDED {
@@ -168,6 +187,13 @@ impl Tasks {
             }
         }
         woken
+    }
+
+    /// The UIDs of the objects that wait for a task, which is over.
+    fn wake(&mut self, task: &MoRef) -> BTreeSet<String> {
+        let Some(waiting) = self.waiting.remove(task) else { return BTreeSet::new() };
+        self.ends += 1;
+        waiting.uids
     }
 
     fn forget(&mut self, task: &MoRef) {
@@ -186,8 +212,28 @@ impl Tasks {
         if self.known.get(task).is_some_and(Task::has_ended) {
             return false;
         }
-        self.waiting.entry(task.clone()).or_default().insert(uid.to_owned());
+        let now = Instant::now();
+        let new = || Waiting { uids: BTreeSet::new(), since: now, asked: now };
+        let waiting = self.waiting.entry(task.clone()).or_insert_with(new);
+        waiting.asked = now;
+        waiting.uids.insert(uid.to_owned());
         true
+    }
+
+    /// How many ends were told of tasks that somebody waited for.
+    pub(crate) fn ends(&self) -> u64 {
+        self.ends
+    }
+
+    /// For how long the oldest task has been waited for.
+    pub(crate) fn longest_wait(&self) -> Option<Duration> {
+        let asked = self.waiting.values().filter(|waiting| waiting.asked.elapsed() < WAIT_LASTS);
+        asked.map(|waiting| waiting.since.elapsed()).max()
+    }
+
+    /// Forgets who waits for a task: its end is known from elsewhere.
+    pub(crate) fn stop_waiting(&mut self, task: &MoRef) {
+        self.waiting.remove(task);
     }
 
     /// Forgets the tasks, but not who waits: changes are followed no longer.

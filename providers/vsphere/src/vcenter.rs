@@ -215,6 +215,11 @@ impl VCenter {
         state.tasks.get(task).cloned()
     }
 
+    /// Has nobody wait for a task any more: its end is known.
+    pub(crate) fn stop_waiting_for_task(&self, task: &MoRef) {
+        self.state.write().unwrap_or_else(PoisonError::into_inner).tasks.stop_waiting(task);
+    }
+
     /// Notes what a task that has ended did to the machine with this instance UUID.
     pub(crate) fn note_change(&self, instance_uuid: Uuid, change: Change) {
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);

@@ -8,11 +8,12 @@
 
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use super::{Connection, Follower, Watched, reference};
 use crate::{
     inventory::Changes,
+    moref::MoRef,
     session::ServiceContent,
     vim::{
         CallError,
@@ -21,14 +22,14 @@ use crate::{
 };
 
 /// How late a change may be told.
-const MAX_LAG: Duration = Duration::from_secs(3);
+pub(super) const MAX_LAG: Duration = Duration::from_secs(3);
 
-/// Where listings take long, how much longer than one of them a change may take. So they are at most a fifth
+/// Where listings take long, how much longer than one of them a change may take. So they are at most a third
 /// of a server's work.
-const LISTINGS: u32 = 4;
+const LISTINGS: u32 = 2;
 
 /// How often it is looked for changes that are late.
-const CHECK_INTERVAL: Duration = Duration::from_millis(500);
+pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 impl Follower<'_> {
     /// Watches machines until an error.
@@ -73,17 +74,27 @@ impl Follower<'_> {
         content: &ServiceContent,
         watched: &mut Watched,
     ) -> Result<(), CallError> {
-        match self.call(connection, &DestroyPropertyCollector {}.of(&watched.collector)).await {
+        watched.collector = self.replace(connection, content, &watched.collector).await?;
+        watched.version.clear();
+        self.call(connection, &self.filter(watched).of(&watched.collector)).await?;
+        self.take_listing(connection, watched, Changes::default()).await
+    }
+
+    /// Destroys a property collector, with its backlog, and creates another one, which has no filter yet.
+    pub(super) async fn replace(
+        &self,
+        connection: &Connection,
+        content: &ServiceContent,
+        old: &MoRef,
+    ) -> Result<MoRef, CallError> {
+        match self.call(connection, &DestroyPropertyCollector {}.of(old)).await {
             Err(error @ CallError::Fault { .. }) if !error.is_session_lost() => {
                 tracing::debug!(vcenter = self.vcenter.name(), %error, "the property collector is gone already");
             }
             answer => drop(answer?),
         }
         let create = CreatePropertyCollector {}.of(&content.property_collector);
-        watched.collector = reference(&self.call(connection, &create).await?, create.method)?;
-        watched.version.clear();
-        self.call(connection, &self.filter(watched).of(&watched.collector)).await?;
-        self.take_listing(connection, watched, Changes::default()).await
+        reference(&self.call(connection, &create).await?, create.method)
     }
 }
 
@@ -99,7 +110,6 @@ mod tests {
     use super::*;
     use crate::{
         follow::tests::{machine, rig, updates},
-        moref::MoRef,
         testing::scripted::{collector, reference},
         vcenter::Change,
     };
@@ -186,6 +196,6 @@ mod tests {
     #[test]
     fn listings_that_take_long_are_made_less_often() {
         assert_eq!(max_lag(Duration::from_millis(20)), MAX_LAG);
-        assert_eq!(max_lag(Duration::from_secs(15)), Duration::from_secs(60));
+        assert_eq!(max_lag(Duration::from_secs(15)), Duration::from_secs(30));
     }
 }

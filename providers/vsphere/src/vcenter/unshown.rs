@@ -22,8 +22,14 @@ pub(crate) enum Change {
 }
 
 impl Change {
+    /// Whether its task has nothing to do any more once it is shown. A machine that is being cloned is shown before the end, and one
+    /// that is not shown need not be destroyed.
+    pub(crate) fn ends_its_task(self) -> bool {
+        matches!(self, Self::PoweredOn | Self::PoweredOff)
+    }
+
     /// Whether the machines with the UUID show it.
-    fn is_shown<'a>(self, mut machines: impl Iterator<Item = &'a VirtualMachine>) -> bool {
+    pub(crate) fn is_shown<'a>(self, mut machines: impl Iterator<Item = &'a VirtualMachine>) -> bool {
         let is_on = |vm: &VirtualMachine| vm.power == VmPower::On;
         match self {
             Self::Made => machines.next().is_some(),
@@ -70,7 +76,7 @@ mod tests {
     use crate::moref::MoRef;
 
     fn vm(power: VmPower) -> VirtualMachine {
-        VirtualMachine { power, ..VirtualMachine::new(MoRef::new("VirtualMachine", "vm-1")) }
+        VirtualMachine { power, ..VirtualMachine::new(MoRef::new("VirtualMachine", "vm-1"), "a") }
     }
 
     #[test]

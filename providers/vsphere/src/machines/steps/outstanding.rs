@@ -21,8 +21,15 @@ use crate::{
 /// When a step looks again for a task that is not shown yet.
 const UNSEEN_RETRY: Duration = Duration::from_secs(5);
 
-/// When a step looks again for a task that runs. Its end is told.
-const RUNNING_RETRY: Duration = Duration::from_secs(60);
+/// When a step looks again for a task that runs, and asks vCenter for it. Its end is told, unless the task manager has so many that
+/// it shows this one no longer.
+const RUNNING_RETRY: Duration = Duration::from_secs(10);
+
+/// The same for a task that has run for longer than [`RUNNING_RETRY`].
+const LONG_RUNNING_RETRY: Duration = Duration::from_secs(60);
+
+/// For how long a task may go on after the inventory shows what it does. vCenter refuses another task of the machine meanwhile.
+const MAX_LAST_MOMENT: Duration = Duration::from_secs(2);
 
 impl Fleet {
     /// What to wait for, if work is under way. Work that has ended is removed from the status.
@@ -50,20 +57,36 @@ impl Fleet {
                 _ => return Ok(None),
             },
         };
-        let seen = site.vcenter.wait_for_task(&task, &mark.uid);
+        let seen = site.vcenter.wait_for_task(&task, &mark.uid).map(|task| task.state);
+        let age = since.map(|since| since.elapsed());
+        let is_young = |limit| age.is_some_and(|age| age < limit);
+        let is_done = work.and_then(Work::change).is_some_and(|change| {
+            change.ends_its_task()
+                && change.is_shown(site.vcenter.state().inventory.with_instance_uuid(turn.uid))
+        });
         let state = match seen {
-            Some(task) => Some(task.state),
+            Some(ended) if ended != TaskState::Running => Some(ended),
+            _ if is_done && !is_young(MAX_LAST_MOMENT) => Some(TaskState::Success),
             // It was begun just now, or the tasks are being listed.
-            None if since.is_some_and(|since| since.elapsed() < UNSEEN_RETRY) => Some(TaskState::Running),
-            None => self.task(site, &task).await?.map(|task| task.state),
+            None if is_young(UNSEEN_RETRY) => Some(TaskState::Running),
+            Some(_) if is_young(RUNNING_RETRY) => Some(TaskState::Running),
+            _ => self.task(site, &task).await?.map(|task| task.state),
         };
-        let is_shown = site.vcenter.state().tasks.get(&task).is_some();
+        if state != Some(TaskState::Running) {
+            site.vcenter.stop_waiting_for_task(&task);
+        }
         match state {
             Some(TaskState::Running) => {
                 if work != Some(Work::Mark) {
                     record.status.task_ref = Some(task.id().to_owned());
                 }
-                let look = if is_shown { RUNNING_RETRY } else { UNSEEN_RETRY };
+                let is_shown = site.vcenter.state().tasks.get(&task).is_some();
+                let look = match age {
+                    _ if is_done => MAX_LAST_MOMENT,
+                    _ if !is_shown => UNSEEN_RETRY,
+                    Some(age) if age < RUNNING_RETRY => RUNNING_RETRY,
+                    _ => LONG_RUNNING_RETRY,
+                };
                 Ok(Some(waiting(site, work, &task).look_again_after(look)))
             }
             Some(TaskState::Success) => {
