@@ -112,3 +112,148 @@ impl Follower<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::{
+        follow::tests::{Rig, rig, updates, vm},
+        testing::scripted::{collector, node, reference as answer, text},
+        vim::element::Element,
+    };
+
+    /// A vCenter with tasks, of which machines wait for one.
+    fn rig_with_tasks() -> Rig {
+        let rig = rig(&[]);
+        let parts = [
+            ("rootFolder", "Folder"),
+            ("propertyCollector", "PropertyCollector"),
+            ("viewManager", "ViewManager"),
+            ("sessionManager", "SessionManager"),
+            ("taskManager", "TaskManager"),
+        ];
+        let content = parts.map(|(name, kind)| answer(name, &MoRef::new(kind, name)));
+        rig.answers("RetrieveServiceContent", [node("returnval", content.into())]);
+        rig.vcenter.follow_tasks();
+        rig
+    }
+
+    fn collector_of_tasks() -> MoRef {
+        MoRef::new("PropertyCollector", "session[1]8")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn tasks_are_told_by_another_property_collector() {
+        let rig = rig_with_tasks();
+        let [machines, tasks] = [collector(), collector_of_tasks()].map(|made| answer("returnval", &made));
+        rig.answers("CreatePropertyCollector", [machines, tasks]);
+        let task = MoRef::new("Task", "task-1");
+        let ended = (task.clone(), vec![("info.state".to_owned(), text("val", "success"))]);
+        rig.answers(
+            "WaitForUpdatesEx",
+            [
+                updates("1", "enter", &[vm("vm-1")], false),
+                Element::default(),
+                updates("1", "enter", std::slice::from_ref(&ended), false),
+            ],
+        );
+        assert!(rig.vcenter.wait_for_task(&task, "u-1").is_none());
+        let mut changes = rig.changes.resubscribe();
+        let mut follower = rig.follower();
+        let following = follower.follow(&rig.connection);
+        assert!(tokio::time::timeout(Duration::from_secs(60), following).await.is_err(), "for ever");
+        assert!(rig.vcenter.wait_for_task(&task, "u-2").is_some_and(|task| task.has_ended()));
+        let told = std::iter::from_fn(|| changes.try_recv().ok());
+        assert!(told.into_iter().any(|change| format!("{change:?}").contains("u-1")), "who waited is woken");
+
+        let by =
+            |method| rig.transport.requests(method).into_iter().map(|call| call.this).collect::<Vec<_>>();
+        assert_eq!(by("CreateFilter"), [collector(), collector_of_tasks()]);
+        assert!(by("WaitForUpdatesEx").contains(&collector_of_tasks()));
+        let filters = rig.sent("CreateFilter", "spec");
+        assert!(!filters[0].contains("recentTask") && filters[1].contains("recentTask"), "{filters:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_property_collector_tells_both_where_there_is_no_other() {
+        // the server refuses the second one
+        let refused = rig_with_tasks();
+        refused.answers("CreatePropertyCollector", [answer("returnval", &collector())]);
+        refused.transport.fault("CreatePropertyCollector", "NoPermission");
+        // the server refuses each, so it is not asked for a second one
+        let none = rig_with_tasks();
+        none.transport.fault("CreatePropertyCollector", "NoPermission");
+        let sessions_own = MoRef::new("PropertyCollector", "propertyCollector");
+        for (rig, expected, asked) in [(refused, collector(), 2), (none, sessions_own, 1)] {
+            rig.answers("WaitForUpdatesEx", [updates("1", "enter", &[vm("vm-1")], false)]);
+            let mut follower = rig.follower();
+            let following = follower.follow(&rig.connection);
+            assert!(tokio::time::timeout(Duration::from_secs(60), following).await.is_err(), "for ever");
+            let filters = rig.transport.requests("CreateFilter").into_iter().map(|call| call.this);
+            assert_eq!(filters.collect::<Vec<_>>(), [expected.clone(), expected.clone()]);
+            let waits = rig.transport.requests("WaitForUpdatesEx").into_iter().map(|call| call.this);
+            assert_eq!(waits.collect::<BTreeSet<_>>(), BTreeSet::from([expected]));
+            assert_eq!(rig.transport.count("CreatePropertyCollector"), asked);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn ends_that_are_not_told_are_listed() {
+        let rig = rig_with_tasks();
+        let collectors =
+            ["session[1]7", "session[1]8", "session[1]9"].map(|id| MoRef::new("PropertyCollector", id));
+        rig.answers("CreatePropertyCollector", collectors.each_ref().map(|made| answer("returnval", made)));
+        let task = MoRef::new("Task", "task-1");
+        let of_task = |state: &str| vec![(task.clone(), vec![("info.state".to_owned(), text("val", state))])];
+        rig.answers(
+            "WaitForUpdatesEx",
+            [
+                updates("1", "enter", &[vm("vm-1")], false),
+                Element::default(),
+                updates("1", "enter", &of_task("running"), false),
+            ],
+        );
+        let mut follower = rig.follower();
+        let looking = async {
+            sleep(Duration::from_secs(10)).await;
+            assert_eq!(rig.transport.count("DestroyPropertyCollector"), 0, "nobody waits for a task");
+            assert!(rig.vcenter.wait_for_task(&task, "u-1").is_some_and(|task| !task.has_ended()));
+            rig.answers("WaitForUpdatesEx", [updates("1", "enter", &of_task("success"), false)]);
+            sleep(MAX_LAG + CHECK_INTERVAL * 2).await;
+            assert!(rig.vcenter.wait_for_task(&task, "u-2").is_some_and(|task| task.has_ended()));
+            sleep(Duration::from_secs(100)).await;
+        };
+        tokio::select! {
+            error = follower.follow(&rig.connection) => panic!("{error}"),
+            () = looking => {}
+        }
+        let destroyed: Vec<_> =
+            rig.transport.requests("DestroyPropertyCollector").into_iter().map(|call| call.this).collect();
+        assert_eq!(destroyed, [collectors[1].clone()], "of tasks, once");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn tasks_that_take_long_are_listed_less_and_less_often() {
+        let rig = rig_with_tasks();
+        let task = MoRef::new("Task", "task-1");
+        let mut follower = rig.follower();
+        let looking = async {
+            let mut counts = Vec::new();
+            for _ in 0..4 {
+                for _ in 0..5 {
+                    rig.vcenter.wait_for_task(&task, "u-1");
+                    sleep(Duration::from_secs(60)).await;
+                }
+                counts.push(rig.transport.count("DestroyPropertyCollector"));
+            }
+            counts
+        };
+        let counts = tokio::select! {
+            error = follower.follow(&rig.connection) => panic!("{error}"),
+            counts = looking => counts,
+        };
+        assert!(counts[0] <= 9 && counts[3] - counts[2] <= 5, "{counts:?}");
+    }
+}

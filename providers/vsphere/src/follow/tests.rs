@@ -17,7 +17,7 @@ pub(super) struct Rig {
     pub(super) vcenter: Arc<VCenter>,
     pub(super) transport: Arc<Scripted>,
     pub(super) connection: Connection,
-    changes: broadcast::Receiver<InstanceChange>,
+    pub(super) changes: broadcast::Receiver<InstanceChange>,
 }
 
 pub(super) fn rig(datacenters: &[&str]) -> Rig {
@@ -72,7 +72,7 @@ impl Rig {
     }
 
     /// The values of one argument in all calls of a method.
-    fn sent(&self, method: &str, argument: &str) -> Vec<String> {
+    pub(super) fn sent(&self, method: &str, argument: &str) -> Vec<String> {
         let calls = self.transport.requests(method);
         let arguments = calls.iter().flat_map(|call| &call.arguments);
         arguments
@@ -92,7 +92,7 @@ fn object(kind: &str, id: &str, name: &str, parent: Option<(&str, &str)>) -> (Mo
     (MoRef::new(kind, id), properties)
 }
 
-fn vm(id: &str) -> (MoRef, Vec<(String, Element)>) {
+pub(super) fn vm(id: &str) -> (MoRef, Vec<(String, Element)>) {
     object("VirtualMachine", id, id, None)
 }
 
@@ -324,80 +324,6 @@ async fn changes_are_told_by_a_property_collector_of_its_own() {
         failing.transport.fault("WaitForUpdatesEx", "InvalidCollectorVersion");
         follower.follow(&failing.connection).await;
         assert_eq!(asked(&failing), expected);
-    }
-}
-
-/// A vCenter with tasks, of which machines wait for one.
-fn rig_with_tasks() -> Rig {
-    let rig = rig(&[]);
-    let parts = [
-        ("rootFolder", "Folder"),
-        ("propertyCollector", "PropertyCollector"),
-        ("viewManager", "ViewManager"),
-        ("sessionManager", "SessionManager"),
-        ("taskManager", "TaskManager"),
-    ];
-    let content = parts.map(|(name, kind)| reference(name, &MoRef::new(kind, name)));
-    rig.answers("RetrieveServiceContent", [node("returnval", content.into())]);
-    rig.vcenter.follow_tasks();
-    rig
-}
-
-fn collector_of_tasks() -> MoRef {
-    MoRef::new("PropertyCollector", "session[1]8")
-}
-
-#[tokio::test(start_paused = true)]
-async fn tasks_are_told_by_another_property_collector() {
-    let rig = rig_with_tasks();
-    let [machines, tasks] = [collector(), collector_of_tasks()].map(|made| reference("returnval", &made));
-    rig.answers("CreatePropertyCollector", [machines, tasks]);
-    let task = MoRef::new("Task", "task-1");
-    let ended = (task.clone(), vec![("info.state".to_owned(), text("val", "success"))]);
-    rig.answers(
-        "WaitForUpdatesEx",
-        [
-            updates("1", "enter", &[vm("vm-1")], false),
-            Element::default(),
-            updates("1", "enter", std::slice::from_ref(&ended), false),
-        ],
-    );
-    assert!(rig.vcenter.wait_for_task(&task, "u-1").is_none());
-    let mut changes = rig.changes.resubscribe();
-    let mut follower = rig.follower();
-    let following = follower.follow(&rig.connection);
-    assert!(tokio::time::timeout(Duration::from_secs(60), following).await.is_err(), "for ever");
-    assert!(rig.vcenter.wait_for_task(&task, "u-2").is_some_and(|task| task.has_ended()));
-    let told = std::iter::from_fn(|| changes.try_recv().ok());
-    assert!(told.into_iter().any(|change| format!("{change:?}").contains("u-1")), "who waited is woken");
-
-    let by = |method| rig.transport.requests(method).into_iter().map(|call| call.this).collect::<Vec<_>>();
-    assert_eq!(by("CreateFilter"), [collector(), collector_of_tasks()]);
-    assert!(by("WaitForUpdatesEx").contains(&collector_of_tasks()));
-    let filters = rig.sent("CreateFilter", "spec");
-    assert!(!filters[0].contains("recentTask") && filters[1].contains("recentTask"), "{filters:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn one_property_collector_tells_both_where_there_is_no_other() {
-    // the server refuses the second one
-    let refused = rig_with_tasks();
-    refused.answers("CreatePropertyCollector", [reference("returnval", &collector())]);
-    refused.transport.fault("CreatePropertyCollector", "NoPermission");
-    // the server refuses each, so it is not asked for a second one
-    let none = rig_with_tasks();
-    none.transport.fault("CreatePropertyCollector", "NoPermission");
-    let sessions_own = MoRef::new("PropertyCollector", "propertyCollector");
-    for (rig, expected, asked) in [(refused, collector(), 2), (none, sessions_own, 1)] {
-        rig.answers("WaitForUpdatesEx", [updates("1", "enter", &[vm("vm-1")], false)]);
-        let mut follower = rig.follower();
-        let following = follower.follow(&rig.connection);
-        assert!(tokio::time::timeout(Duration::from_secs(60), following).await.is_err(), "for ever");
-        let filters = rig.transport.requests("CreateFilter").into_iter().map(|call| call.this);
-        assert_eq!(filters.collect::<Vec<_>>(), [expected.clone(), expected.clone()]);
-        let waits = rig.transport.requests("WaitForUpdatesEx").into_iter().map(|call| call.this);
-        assert_eq!(waits.collect::<BTreeSet<_>>(), BTreeSet::from([expected]));
-        assert_eq!(rig.transport.count("CreatePropertyCollector"), asked);
     }
 }
 

@@ -341,3 +341,45 @@ async fn a_machine_that_leaves_before_its_power_on_is_looked_at_again() {
         }
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_task_that_is_not_told_is_found_in_the_inventory() {
+    let mut rig = rig().await;
+    rig.begins("PowerOffVM_Task", "task-1");
+    rig.waits_for_deletion().await;
+    rig.tell(&MoRef::new(TASK, "task-1"), UpdateKind::Enter, &[("info.state", text("val", "running"))]);
+    rig.tell(&machine(), UpdateKind::Modify, &[("runtime.powerState", text("val", "poweredOff"))]);
+    // vCenter may refuse another task until this one has ended
+    assert_eq!(rig.waits_for_deletion().await.look_again_after, Some(Duration::from_secs(2)));
+    assert_eq!(rig.calls(), ["PowerOffVM_Task"]);
+    tokio::time::advance(Duration::from_secs(2)).await;
+    rig.is_read();
+    rig.begins("Destroy_Task", "task-2");
+    rig.waits_for_deletion().await;
+    assert_eq!(rig.calls(), ["PowerOffVM_Task", "RetrievePropertiesEx", "Destroy_Task"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_runs_for_long_is_asked_for() {
+    let mut rig = rig().await;
+    rig.begins("PowerOffVM_Task", "task-1");
+    rig.waits_for_deletion().await;
+    rig.tell(&MoRef::new(TASK, "task-1"), UpdateKind::Enter, &[("info.state", text("val", "running"))]);
+    assert_eq!(rig.waits_for_deletion().await.look_again_after, Some(Duration::from_secs(10)));
+    assert_eq!(rig.calls(), ["PowerOffVM_Task"]);
+    tokio::time::advance(Duration::from_secs(10)).await;
+    let state = |state: &str| {
+        let property = node("propSet", vec![text("name", "info.state"), text("val", state)]);
+        let object = node("objects", vec![reference("obj", &MoRef::new(TASK, "task-1")), property]);
+        Ok(node("returnval", vec![object]))
+    };
+    rig.transport.answer("RetrievePropertiesEx", state("running"));
+    assert_eq!(rig.waits_for_deletion().await.look_again_after, Some(Duration::from_secs(60)));
+    tokio::time::advance(Duration::from_secs(60)).await;
+    rig.transport.answer("RetrievePropertiesEx", state("success"));
+    rig.is_read();
+    rig.begins("Destroy_Task", "task-2");
+    rig.waits_for_deletion().await;
+    assert_eq!(rig.transport.count("Destroy_Task"), 1, "it was asked for, and has ended");
+    assert_eq!(rig.transport.count("PowerOffVM_Task"), 1);
+}
