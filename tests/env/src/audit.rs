@@ -100,8 +100,10 @@ impl AuditLog {
     fn events_after(&self, position: u64, mut look: impl FnMut(&Value)) -> Result<()> {
         let mut text = String::new();
         let mut file = File::open(&self.log).with_context(|| self.log.display().to_string())?;
-        file.seek(SeekFrom::Start(position))?;
+        file.seek(SeekFrom::Start(position.saturating_sub(1)))?;
         file.read_to_string(&mut text)?;
+        // An event that was being written at the position was before it.
+        let text = if position == 0 { &text } else { text.split_once('\n').map_or("", |(_, lines)| lines) };
         // the last line may be incomplete
         let whole = text.rsplit_once('\n').map_or("", |(lines, _)| lines);
         for line in whole.lines() {

@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// How late a change may be told.
-pub(super) const MAX_LAG: Duration = Duration::from_secs(3);
+pub(super) const MAX_LAG: Duration = Duration::from_secs(2);
 
 /// Where listings take long, how much longer than one of them a change may take. So they are at most a third
 /// of a server's work.
