@@ -336,6 +336,15 @@ impl Vcsim {
         Ok(serde_json::from_value(self.get("groups")?)?)
     }
 
+    /// The cluster modules, as objects with `module`, the name of its `cluster`, and the names of its `machines`, sorted. A machine that was
+    /// destroyed before it was taken out has its reference there.
+    ///
+    /// # Errors
+    /// If it does not answer.
+    pub fn cluster_modules(&self) -> Result<Vec<Value>> {
+        Ok(serde_json::from_value(self.get("modules")?)?)
+    }
+
     /// Attaches a tag to the object with this name, such as `ClusterComputeResource` `DC0_C0`. Creates the
     /// tag if necessary.
     ///

@@ -88,6 +88,7 @@ func (w *world) register(mux *http.ServeMux) {
 	})
 	handle(mux, "POST /group", func(wanted group) (any, error) { return nil, w.tie(wanted) })
 	handle(mux, "GET /groups", func(struct{}) (any, error) { return w.groups(), nil })
+	handle(mux, "GET /modules", func(struct{}) (any, error) { return w.front.modules.list(), nil })
 	handle(mux, "POST /tag", func(wanted tag) (any, error) { return w.tag(wanted) })
 }
 

@@ -36,6 +36,8 @@ type front struct {
 
 	// called is told of every call that has taken place
 	called func(name string, body []byte)
+	// modules answer the calls of the cluster modules
+	modules *modules
 	// instead answers a call in the place of the simulator; false leaves it alone
 	instead func(w http.ResponseWriter, name string, body []byte) bool
 
@@ -124,7 +126,7 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			r.Header.Set("Cookie", soapCookie+"="+strings.Trim(cookie.Value, `"`))
 		}
 	}
-	if !f.serveTicket(recorder, r) && !f.serveRest(recorder, r, body) && !f.instead(recorder, name, body) {
+	if !f.serveTicket(recorder, r) && !f.modules.serve(recorder, r, body) && !f.serveRest(recorder, r, body) && !f.instead(recorder, name, body) {
 		f.simulator.ServeHTTP(recorder, r)
 		f.called(name, body)
 	}
@@ -171,6 +173,15 @@ func methodName(r *http.Request, body []byte) string {
 	}
 	path := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, legacyRest), "/api")
 	path = strings.TrimPrefix(path, "/cis")
+	if below, _, isOne := modulePath(r); isOne {
+		path = modulesPath
+		switch {
+		case strings.HasPrefix(below, "vm/"):
+			path += "/vm/ID/members"
+		case below != "":
+			path += "/ID"
+		}
+	}
 	action := r.URL.Query().Get("~action") + r.URL.Query().Get("action")
 	if action != "" {
 		action = "?" + action

@@ -85,6 +85,7 @@ func main() {
 	world.front = front
 	front.expire = world.expire
 	front.called = world.called
+	front.modules = &modules{world: world, all: map[string]*module{}}
 	front.instead = world.instead
 	sharing := &sharing{world: world}
 	front.ticket = sharing.ticket
