@@ -125,6 +125,7 @@
 //! | `clusterctl move`: status is not carried over, `block-move` | [`Status`] is a hint; the annotation is there until the provider ID is written, and during [`WaitsFor::Task`] |
 //! | `InfraMachineTemplate`: `status.capacity`, `status.nodeInfo` | [`Machines::capacity`] |
 //! | `InfraCluster`: endpoint, failure domains | [`ClusterReport`] |
+//! | a `MachineDeployment` or control plane makes machines that are alike | [`MachineRequest::group`] |
 //! | CRDs: kind, regular plural, version label | [`Kinds`], [`Schemas`] |
 //! | a control plane's machine is a member of its load balancer | [`MachineRequest::is_control_plane`] |
 //!

@@ -126,6 +126,7 @@ fn machine_request<M: Machines, C>(
         .with_node(request.has_node)
         .with_failure_domain(request.failure_domain.clone())
         .control_plane(request.is_control_plane)
+        .with_group(request.group.clone())
         .with_objects(request.objects.clone())
         .with_bootstrap(request.bootstrap.clone()))
 }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::Value;
+
 use super::{Mark, Objects, Wait};
 use crate::ControlPlaneEndpoint;
 
@@ -50,6 +52,9 @@ pub struct ClusterReport {
     pub control_plane_endpoint: Option<ControlPlaneEndpoint>,
     /// Where machines can be, sorted by name. Empty if the cloud does not tell places apart.
     pub failure_domains: Vec<FailureDomain>,
+    /// Fields of the spec that are the provider's to set, by their names, in the version that steps work on. The controller writes
+    /// those that differ from what the object has. Others stay. The next step, of this object and of its machines, sees them.
+    pub spec: BTreeMap<String, Value>,
     /// What it waits for. `None` if nothing is left to do.
     pub wait: Option<Wait>,
 }
@@ -71,6 +76,13 @@ impl ClusterReport {
     #[must_use]
     pub fn with_failure_domains(mut self, domains: impl IntoIterator<Item = FailureDomain>) -> Self {
         self.failure_domains = domains.into_iter().collect();
+        self
+    }
+
+    /// Sets a field of the spec.
+    #[must_use]
+    pub fn with_spec_field(mut self, name: impl Into<String>, value: Value) -> Self {
+        self.spec.insert(name.into(), value);
         self
     }
 

@@ -28,6 +28,9 @@ pub struct MachineRequest<S, C> {
     pub failure_domain: Option<String>,
     /// Whether it is a machine of the control plane.
     pub is_control_plane: bool,
+    /// The name of what makes it and others like it: of its control plane, or of its `MachineDeployment`. `None` of a machine
+    /// that belongs to neither.
+    pub group: Option<String>,
     /// `None` until they are there, once the machine is provisioned, and in a step towards gone. A machine must
     /// not be started without them.
     pub bootstrap: Option<BootstrapData>,
@@ -77,6 +80,7 @@ impl<S, C> MachineRequest<S, C> {
             has_node: false,
             failure_domain: None,
             is_control_plane: false,
+            group: None,
             bootstrap: None,
             objects: Objects::default(),
         }
@@ -121,6 +125,13 @@ impl<S, C> MachineRequest<S, C> {
     #[must_use]
     pub fn control_plane(mut self, is_control_plane: bool) -> Self {
         self.is_control_plane = is_control_plane;
+        self
+    }
+
+    /// Sets the name of its control plane, or of its `MachineDeployment`.
+    #[must_use]
+    pub fn with_group(mut self, name: impl Into<Option<String>>) -> Self {
+        self.group = name.into();
         self
     }
 

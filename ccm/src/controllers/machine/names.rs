@@ -20,6 +20,8 @@ pub const CLUSTER_NAME_LABEL: &str = "cluster.x-k8s.io/cluster-name";
 
 /// The label of Machines of the control plane.
 pub const CONTROL_PLANE_LABEL: &str = "cluster.x-k8s.io/control-plane";
+/// The label with the name of the `MachineDeployment` of a Machine.
+pub const DEPLOYMENT_LABEL: &str = "cluster.x-k8s.io/deployment-name";
 
 /// Holds `clusterctl move`.
 pub const BLOCK_MOVE_ANNOTATION: &str = "clusterctl.cluster.x-k8s.io/block-move";

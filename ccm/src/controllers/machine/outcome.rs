@@ -1,6 +1,6 @@
 //! What follows from the answer of a step: what is written, what is told to people, and when to look again.
 
-use std::{borrow::Cow, time::Duration};
+use std::{borrow::Cow, collections::BTreeMap, time::Duration};
 
 use cloudprovider::{
     ControlPlaneEndpoint, Error, ErrorKind,
@@ -41,6 +41,8 @@ pub struct Outcome {
     pub provider_id: Option<String>,
     /// `spec.controlPlaneEndpoint`, to be set.
     pub endpoint: Option<ControlPlaneEndpoint>,
+    /// Other fields of the spec, to be set.
+    pub spec: BTreeMap<String, Value>,
     /// Whether `clusterctl move` must wait. `None` leaves it as it is.
     pub blocks_move: Option<bool>,
     /// Whether the cloud works on a task for it.
@@ -83,6 +85,7 @@ impl Outcome {
             told: Told::ready(ready),
             provider_id: None,
             endpoint: None,
+            spec: BTreeMap::new(),
             blocks_move: None,
             has_task: false,
             is_on_its_way: false,
@@ -176,6 +179,9 @@ impl Outcome {
         outcome.has_task = is_task(wait);
         outcome.blocks_move = Some(outcome.has_task);
         outcome.endpoint = report.control_plane_endpoint.clone().filter(|_| object.endpoint().is_none());
+        let differs = |(field, value): &(&String, &Value)| object.spec.get(field.as_str()) != Some(value);
+        let differing = report.spec.iter().filter(differs);
+        outcome.spec = differing.map(|(field, value)| (field.clone(), value.clone())).collect();
         outcome
     }
 
@@ -253,6 +259,9 @@ impl Outcome {
         }
         if let Some(endpoint) = &self.endpoint {
             patch["spec"]["controlPlaneEndpoint"] = json!({"host": endpoint.host, "port": endpoint.port});
+        }
+        for (field, value) in &self.spec {
+            patch["spec"][field] = value.clone();
         }
         if self.is_gone {
             patch["metadata"]["finalizers"] = json!(other_finalizers(object, kinds, kind));

@@ -264,6 +264,7 @@ impl MachineSituation<'_> {
             .with_node(self.machine.is_some_and(|machine| machine.has_node))
             .with_failure_domain(self.machine.and_then(|machine| machine.failure_domain.clone()))
             .control_plane(self.machine.is_some_and(|machine| machine.is_control_plane))
+            .with_group(self.machine.and_then(|machine| machine.group.clone()))
             .with_bootstrap(bootstrap)
     }
 }

@@ -9,7 +9,10 @@ use cloudprovider::{
 };
 use serde_json::Value;
 
-use super::{names::CONTROL_PLANE_LABEL, object::read_endpoint};
+use super::{
+    names::{CONTROL_PLANE_LABEL, DEPLOYMENT_LABEL},
+    object::read_endpoint,
+};
 
 /// What the controller reads of a Machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,6 +23,8 @@ pub struct Machine {
     pub bootstrap_secret: Option<String>,
     /// Whether it is one of the control plane.
     pub is_control_plane: bool,
+    /// The name of its control plane, or of its `MachineDeployment`.
+    pub group: Option<String>,
     /// Whether its Node is known.
     pub has_node: bool,
     /// The name of its Cluster.
@@ -29,11 +34,15 @@ pub struct Machine {
 impl Machine {
     /// Reads a Machine.
     pub fn from_json(object: &Value) -> Self {
-        let spec = &object["spec"];
+        let (spec, labels) = (&object["spec"], &object["metadata"]["labels"]);
+        let is_control_plane = labels.get(CONTROL_PLANE_LABEL).is_some();
+        // A label holds 63 characters, and a control plane's name may be longer.
+        let group = if is_control_plane { controller_of(object) } else { text(&labels[DEPLOYMENT_LABEL]) };
         Self {
             failure_domain: text(&spec["failureDomain"]),
             bootstrap_secret: text(&spec["bootstrap"]["dataSecretName"]),
-            is_control_plane: object["metadata"]["labels"].get(CONTROL_PLANE_LABEL).is_some(),
+            is_control_plane,
+            group,
             has_node: text(&object["status"]["nodeRef"]["name"]).is_some(),
             cluster: text(&spec["clusterName"]),
         }
@@ -68,6 +77,12 @@ impl Cluster {
                 .zip(text(&object["spec"]["infrastructureRef"]["name"])),
         }
     }
+}
+
+/// The name of the owner that controls an object.
+fn controller_of(object: &Value) -> Option<String> {
+    let owners = object["metadata"]["ownerReferences"].as_array()?;
+    text(&owners.iter().find(|owner| owner["controller"] == true)?["name"])
 }
 
 fn text(value: &Value) -> Option<String> {
@@ -140,7 +155,10 @@ mod tests {
             assert_eq!(Cluster::from_json(&cluster), expected, "{cluster}");
         }
         let machine = json!({
-            "metadata": {"labels": {"cluster.x-k8s.io/control-plane": ""}},
+            "metadata": {
+                "labels": {"cluster.x-k8s.io/control-plane": ""},
+                "ownerReferences": [{"kind": "Other", "name": "a"}, {"kind": "KubeadmControlPlane", "name": "masters", "controller": true}],
+            },
             "spec": {"clusterName": "prod", "failureDomain": "rack-a", "bootstrap": {"dataSecretName": "one"}},
             "status": {"nodeRef": {"name": "node-1"}},
         });
@@ -148,11 +166,19 @@ mod tests {
             failure_domain: Some("rack-a".into()),
             bootstrap_secret: Some("one".into()),
             is_control_plane: true,
+            group: Some("masters".into()),
             has_node: true,
             cluster: Some("prod".into()),
         };
         assert_eq!(Machine::from_json(&machine), expected);
         assert_eq!(Machine::from_json(&json!({"spec": {"failureDomain": ""}})), Machine::default());
+        let worker = json!({"metadata": {
+            "labels": {"cluster.x-k8s.io/deployment-name": "workers"},
+            "ownerReferences": [{"kind": "MachineSet", "name": "workers-x7k2f", "controller": true}],
+        }});
+        assert_eq!(Machine::from_json(&worker).group.as_deref(), Some("workers"));
+        let lone = json!({"metadata": {"ownerReferences": [{"kind": "MachineSet", "name": "a", "controller": true}]}});
+        assert_eq!(Machine::from_json(&lone).group, None);
     }
 
     #[test]

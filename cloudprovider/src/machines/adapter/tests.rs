@@ -159,6 +159,7 @@ async fn everything_of_a_request_arrives_except_what_is_secret() {
         .with_node(true)
         .with_failure_domain("rack-a".to_owned())
         .control_plane(true)
+        .with_group("prod-masters".to_owned())
         .with_bootstrap(BootstrapData::new(BootstrapFormat::CloudConfig, "hunter2"));
     held(&cloud).delete_machine(&request, &mut Record::default()).await.expect("gone");
     let seen = cloud.seen.lock().expect("no panic").remove(0);
@@ -168,7 +169,7 @@ async fn everything_of_a_request_arrives_except_what_is_secret() {
          cluster: ClusterContext { spec: Some(ClusterSpec { pool: \"fast\" }), \
          control_plane_endpoint: Some(ControlPlaneEndpoint { host: \"10.0.0.9\", port: 6443 }) }, \
          provider_id: Some(\"my:///1\"), is_provisioned: true, has_node: true, failure_domain: Some(\"rack-a\"), \
-         is_control_plane: true, bootstrap: Some(BootstrapData { format: CloudConfig, length: 7, .. }), \
+         is_control_plane: true, group: Some(\"prod-masters\"), bootstrap: Some(BootstrapData { format: CloudConfig, length: 7, .. }), \
          objects: Objects { .. } }";
     assert_eq!(seen, expected);
 

@@ -220,6 +220,20 @@ async fn a_cluster_has_its_endpoint_once() {
 }
 
 #[tokio::test]
+async fn fields_of_a_clusters_spec_are_written_where_they_differ() {
+    let report = ClusterReport::done()
+        .with_spec_field("modules", json!(["a"]))
+        .with_spec_field("zones", json!([{"name": "east"}]));
+    let has = object(json!({}), json!({"modules": ["a"], "zones": [], "pool": "fast"}));
+    let outcome = Outcome::of_cluster(&has, &Ok(report.clone()), 1, Instant::now());
+    let patch = outcome.patch(&has, &KINDS, &KINDS.cluster).expect("a patch");
+    assert_eq!(patch["spec"], json!({"zones": [{"name": "east"}]}));
+    let has = object(json!({}), json!({"modules": ["a"], "zones": [{"name": "east"}]}));
+    let outcome = Outcome::of_cluster(&has, &Ok(report), 1, Instant::now());
+    assert_eq!(outcome.patch(&has, &KINDS, &KINDS.cluster), None);
+}
+
+#[tokio::test]
 async fn only_what_differs_is_patched_and_only_on_this_version() {
     let now = Instant::now();
     let block = |value: &str| {

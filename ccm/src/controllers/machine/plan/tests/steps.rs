@@ -76,6 +76,7 @@ async fn a_step_gets_what_it_needs() {
             failure_domain: Some("b".into()),
             bootstrap_secret: None,
             is_control_plane: true,
+            group: Some("masters".into()),
             has_node: true,
             cluster: Some("prod".into()),
         });
@@ -89,6 +90,7 @@ async fn a_step_gets_what_it_needs() {
     assert_eq!(request.cluster.control_plane_endpoint.map(|endpoint| endpoint.port), Some(6443));
     assert!(request.is_control_plane && !request.is_provisioned);
     assert_eq!(request.failure_domain.as_deref(), Some("b"));
+    assert_eq!(request.group.as_deref(), Some("masters"));
     assert!(request.bootstrap.is_some());
     for change in [deleting(), json!({"status": {"initialization": {"provisioned": true}}})] {
         let world = World::new(machine_object(change));
