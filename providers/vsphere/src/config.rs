@@ -23,7 +23,9 @@ mod settings;
 
 use cloudprovider::{ConfigProblem, Error, Result};
 
-pub(crate) use self::parts::{CredentialPlaces, NsxParts, SecretPlace, VCenterConfig, ZoneLabels};
+pub(crate) use self::parts::{
+    CredentialPlaces, MachineOptions, NsxParts, SecretPlace, VCenterConfig, ZoneLabels,
+};
 use self::settings::Findings;
 pub use self::{environment::Environment, parts::Config};
 

@@ -33,6 +33,7 @@
 
 mod accounts;
 mod addresses;
+mod cluster_modules;
 mod config;
 mod credentials;
 mod endpoint;
@@ -50,6 +51,7 @@ pub mod measured;
 mod moref;
 mod provider;
 mod provider_id;
+mod rest;
 mod secrets;
 mod session;
 mod session_manager;

@@ -18,6 +18,7 @@ mod guest;
 mod identities;
 mod invalid;
 mod kinds;
+mod modules;
 mod open_sites;
 mod places;
 mod pools;
@@ -34,6 +35,7 @@ mod takeover;
 mod template;
 mod v1beta1;
 mod v1beta2;
+mod work;
 mod zones;
 
 use cloudprovider::MachineTypes;

@@ -150,7 +150,7 @@ impl VSphereProvider {
             removed: machines::Removed::default(),
         };
         let sites = vcenters.iter().map(site).collect();
-        let fleet = Fleet::new(Arc::clone(&rules), sites, open, tasks.clone());
+        let fleet = Fleet::new(Arc::clone(&rules), config.machines, sites, open, tasks.clone());
         Self {
             rules,
             fleet,

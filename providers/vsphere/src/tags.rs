@@ -4,12 +4,6 @@
 //! categories. The first takes one call, and one for the name of each tag and category on any of the objects.
 //! The second takes a few more, but their number depends neither on the number of objects nor on the number
 //! of tags of other categories.
-//!
-//! There are two dialects: `/rest` of all versions up to 8, and `/api` from 7.0 U2 on. The one that the
-//! version suggests is tried first, and the other one if that does not exist.
-
-mod dialect;
-mod session;
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -27,11 +21,11 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::json;
 use tokio::time::Instant;
 
-use self::{dialect::Dialect, session::RestSession};
 use crate::{
     accounts::Accounts,
     http::HttpClient,
     moref::MoRef,
+    rest::{Dialect, RestSession},
     session::AccessSource,
     vim::{CallError, Transport},
     zones::{Tag, Tags},
@@ -369,6 +363,11 @@ impl TagClient {
         let words = outcome.error_messages.unwrap_or_default().into_iter();
         let words: Vec<_> = words.filter_map(|one| one.default_message).collect();
         Ok(if words.is_empty() { vec!["no reason is given".to_owned()] } else { words })
+    }
+
+    /// The session, for what else REST alone has.
+    pub(crate) fn rest(&self) -> &RestSession {
+        &self.session
     }
 
     /// Ends the session.

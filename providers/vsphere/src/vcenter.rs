@@ -186,6 +186,11 @@ impl VCenter {
         let _ = self.instance_changes.send(change);
     }
 
+    /// Notifies the listeners that the object with this UID is to be looked at.
+    pub(crate) fn wake(&self, uid: &str) {
+        self.push(vec![InstanceRef { machine: Some(uid.to_owned()), ..InstanceRef::default() }]);
+    }
+
     /// Notifies the listeners that anything may have changed.
     pub(crate) fn push_all(&self) {
         let _ = self.instance_changes.send(InstanceChange::Resync);

@@ -9,7 +9,7 @@ use cloudprovider::ConfigProblem;
 use ipnet::IpNet;
 
 use super::{
-    Config, NsxParts, VCenterConfig, ZoneLabels,
+    Config, MachineOptions, NsxParts, VCenterConfig, ZoneLabels,
     environment::Environment,
     keys::Section,
     names,
@@ -40,12 +40,14 @@ impl Builder<'_> {
         let vcenters = self.vcenters();
         let labels = self.labels();
         let addresses = self.addresses();
+        let machines = self.machines();
         let nsx = self.nsx();
         let address_pools = self.address_pools();
         Config {
             vcenters,
             labels,
             addresses,
+            machines,
             nsx,
             address_pools,
             skip_node_deletion: environment.has("SKIP_NODE_DELETION"),
@@ -245,6 +247,14 @@ impl Builder<'_> {
                 exclude: self.networks("excludeExternalNetworkSubnetCidr"),
             },
             all: self.settings.flag(Section::Nodes, "", "allAddresses").unwrap_or(false),
+        }
+    }
+
+    fn machines(&self) -> MachineOptions {
+        let flag = |key| self.settings.flag(Section::Machines, "", key).unwrap_or(false);
+        MachineOptions {
+            remove_bootstrap_data: flag("removeBootstrapData"),
+            node_anti_affinity: flag("nodeAntiAffinity"),
         }
     }
 

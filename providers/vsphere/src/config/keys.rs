@@ -11,6 +11,7 @@ pub(crate) enum Section {
     VCenter,
     Labels,
     Nodes,
+    Machines,
     Nsxt,
     LoadBalancer,
     /// One for each class, by its name.
@@ -19,11 +20,12 @@ pub(crate) enum Section {
 }
 
 impl Section {
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::Global,
         Self::VCenter,
         Self::Labels,
         Self::Nodes,
+        Self::Machines,
         Self::Nsxt,
         Self::LoadBalancer,
         Self::LoadBalancerClass,
@@ -37,6 +39,7 @@ impl Section {
             Self::VCenter => "vcenter",
             Self::Labels => "labels",
             Self::Nodes => "nodes",
+            Self::Machines => "machines",
             Self::Nsxt => "nsxt",
             Self::LoadBalancer => "loadBalancer",
             Self::LoadBalancerClass => "loadBalancerClass",
@@ -51,6 +54,7 @@ impl Section {
             Self::VCenter => "VirtualCenter",
             Self::Labels => "Labels",
             Self::Nodes => "Nodes",
+            Self::Machines => "Machines",
             Self::Nsxt => "NSXT",
             Self::LoadBalancer => "LoadBalancer",
             Self::LoadBalancerClass => "LoadBalancerClass",
@@ -157,7 +161,7 @@ impl Key {
 }
 
 use Kind::{Commas, Flag, List, Number, Secret, Tags, Text};
-use Section::{Global, Labels, LoadBalancer, LoadBalancerClass, Nodes, Nsxt, Route, VCenter};
+use Section::{Global, Labels, LoadBalancer, LoadBalancerClass, Machines, Nodes, Nsxt, Route, VCenter};
 
 const OF_GLOBAL: &str = "as in global";
 const UNUSED: &str = "Accepted for CPI's sake; has no effect.";
@@ -280,6 +284,15 @@ pub(crate) const KEYS: &[Key] = &[
         .means(
             "Report every address that a rule above matches, not the first one of each family and type. CPI has no \
              such key.",
+        ),
+    Key::new(Machines, "removeBootstrapData", "remove-bootstrap-data", Flag)
+        .default("false")
+        .means("Empty the bootstrap data in vCenter once a machine is a Node."),
+    Key::new(Machines, "nodeAntiAffinity", "node-anti-affinity", Flag)
+        .default("false")
+        .means(
+            "Keep the machines of a control plane or MachineDeployment on different hosts, by cluster modules, as Cluster \
+             API Provider vSphere does with its feature gate `NodeAntiAffinity`.",
         ),
     Key::new(Nsxt, "host", "host", Text).env("NSXT_MANAGER_HOST").means("NSX manager."),
     Key::new(Nsxt, "user", "user", Text).env("NSXT_USERNAME").means("User name."),

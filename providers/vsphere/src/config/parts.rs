@@ -28,6 +28,8 @@ pub struct Config {
     pub(crate) labels: ZoneLabels,
     /// Which addresses of a machine become addresses of its Node.
     pub(crate) addresses: AddressRules,
+    /// What is done with machines beside what their objects say.
+    pub(crate) machines: MachineOptions,
     /// The NSX-T parts that are configured.
     pub(crate) nsx: NsxParts,
     /// Where load balancers get their addresses. `None`: there are no load balancers.
@@ -92,6 +94,15 @@ pub(crate) struct ZoneLabels {
     pub(crate) region: Option<String>,
     /// Whether a Node's existing zone and region are changed when those of its machine change.
     pub(crate) follow_moves: bool,
+}
+
+/// What is done with machines of Cluster API beside what their objects say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct MachineOptions {
+    /// Whether bootstrap data are emptied once a machine is a Node.
+    pub(crate) remove_bootstrap_data: bool,
+    /// Whether machines that are alike are kept on different hosts, by cluster modules.
+    pub(crate) node_anti_affinity: bool,
 }
 
 /// The parts of CPI that need NSX-T: which of them are configured.

@@ -6,6 +6,7 @@ mod environment;
 mod faults;
 mod field;
 mod formats;
+mod machines;
 mod nsx;
 mod random;
 mod vcenters;

@@ -1,7 +1,7 @@
 //! What the steps of machines work with: the vCenters, what was read of them, and what is known of each machine.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashMap,
     future::Future,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -15,19 +15,22 @@ use uuid::Uuid;
 use super::{
     cached::Cached,
     groups::{self, Boards, ClusterGroups},
+    modules::{Board, Joining},
     open_sites::OpenSites,
     places::{Catalog, catalog_selection, switches, switches_selection},
     site::Site,
     storage::{StoragePolicy, read_policy},
     template::{self, TemplateFacts},
+    work::{Known, Work},
     zones::Checked,
 };
 use crate::{
+    cluster_modules::Known as KnownModules,
+    config::MachineOptions,
     instances::{Answer, Rules, Site as NodeSite, View},
     moref::MoRef,
     provider_id::format_provider_id,
     tasks::{TASK, Task},
-    vcenter::Change,
     vim::{Call, CallError},
 };
 
@@ -41,128 +44,8 @@ const FACTS_LAST: Duration = Duration::from_secs(60);
 /// the answer is younger than the task.
 const TASKS_LAST: Duration = Duration::from_secs(4);
 
-/// For how long work that has succeeded is of interest.
-const DONE_LASTS: Duration = Duration::from_secs(60);
-
-/// The same for a deletion: the inventory may be away for longer, and the object may stay for a while after it was told that the
-/// machine is gone.
-const DESTROYED_LASTS: Duration = Duration::from_secs(60 * 60);
-
 /// How often what nobody needs any more is looked for among all machines.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
-
-/// What a call does with a machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Work {
-    Clone,
-    /// The mark is written on a machine that another program has made.
-    Mark,
-    Upgrade,
-    PowerOn,
-    PowerOff,
-    Detach,
-    Destroy,
-}
-
-impl Work {
-    /// Whether a fault of this type says that the work is done already.
-    pub(crate) fn is_done_by(self, fault: &str) -> bool {
-        match self {
-            Self::Clone | Self::Mark => false,
-            Self::Upgrade => fault == "AlreadyUpgraded",
-            Self::PowerOn | Self::PowerOff => fault == "InvalidPowerState",
-            Self::Detach | Self::Destroy => fault == "ManagedObjectNotFound",
-        }
-    }
-
-    /// What the inventory shows once it is done.
-    pub(crate) fn change(self) -> Option<Change> {
-        match self {
-            Self::Clone => Some(Change::Made),
-            Self::PowerOn => Some(Change::PoweredOn),
-            Self::PowerOff => Some(Change::PoweredOff),
-            Self::Destroy => Some(Change::Destroyed),
-            Self::Mark | Self::Upgrade | Self::Detach => None,
-        }
-    }
-
-    /// For people.
-    pub(crate) fn words(self) -> &'static str {
-        match self {
-            Self::Clone => "clone",
-            Self::Mark => "taking over",
-            Self::Upgrade => "hardware upgrade",
-            Self::PowerOn => "power-on",
-            Self::PowerOff => "power-off",
-            Self::Detach => "detaching of disks",
-            Self::Destroy => "deletion",
-        }
-    }
-}
-
-/// What this process knows of a machine beside its status. All of it may be lost.
-#[derive(Debug, Default)]
-pub(crate) struct Known {
-    /// The task that runs, and when it was begun.
-    pub(crate) task: Option<(Work, MoRef, Instant)>,
-    /// The work that has succeeded last. The inventory may show it a moment later.
-    pub(crate) done: Option<(Work, Instant)>,
-    /// When a clone was begun of which it is not known whether it was.
-    pub(crate) uncertain: Option<Instant>,
-    /// The clones that ran when the machine was to be deleted and was not found. One could be its own.
-    /// By vCenter.
-    pub(crate) clones: HashMap<String, HashSet<MoRef>>,
-    /// The task of another program that was waited for.
-    pub(crate) taken_over: Option<String>,
-    /// What the work is done to that was begun last: the machine, or the template of a clone.
-    pub(crate) target: Option<MoRef>,
-    /// The vCenter that the work, or the uncertain clone, is of.
-    site: Option<String>,
-    /// Whether its tags are attached. It is forgotten once the machine is complete.
-    pub(crate) is_tagged: bool,
-}
-
-impl Known {
-    /// Whether nothing would be lost with it.
-    fn is_empty(&self) -> bool {
-        let is_new = |(work, since): (Work, Instant)| {
-            since.elapsed() < if work == Work::Destroy { DESTROYED_LASTS } else { DONE_LASTS }
-        };
-        self.task.is_none()
-            && !self.done.is_some_and(is_new)
-            && self.uncertain.is_none()
-            && self.clones.is_empty()
-            && self.taken_over.is_none()
-            && !self.is_tagged
-    }
-
-    /// What is still of interest of a machine that is gone: that vCenter has destroyed it, so that nobody has to ask again if the next
-    /// step is made before its object has gone too.
-    pub(crate) fn of_gone(&self) -> Self {
-        let done = self.done.filter(|(work, _)| *work == Work::Destroy);
-        Self { done, site: self.site.clone(), ..Self::default() }
-    }
-
-    /// Whether this vCenter has said that it has destroyed the machine, and nothing was begun since.
-    pub(crate) fn is_destroyed_on(&self, site: &str) -> bool {
-        self.has_just_done(Work::Destroy, DESTROYED_LASTS) && self.site.as_deref() == Some(site)
-    }
-
-    /// Whether the task, or the uncertain clone, is of this vCenter, as far as is known.
-    pub(crate) fn is_of(&self, site: &str) -> bool {
-        self.site.as_deref().is_none_or(|name| name == site)
-    }
-
-    /// Whether nothing runs but the writing of the mark, which stops nothing.
-    pub(crate) fn is_marking(&self) -> bool {
-        self.task.as_ref().is_some_and(|(work, ..)| *work == Work::Mark)
-    }
-
-    /// Whether this work has just succeeded, so that the inventory may not show it yet.
-    pub(crate) fn has_just_done(&self, work: Work, within: Duration) -> bool {
-        self.done.is_some_and(|(done, since)| done == work && since.elapsed() < within)
-    }
-}
 
 /// A machine. Its steps, and the calls that they leave behind, come one after the other.
 #[derive(Debug, Default)]
@@ -228,13 +111,26 @@ pub(crate) struct Fleet {
     recent_tasks: Cached<String, HashMap<MoRef, Task>>,
     /// What was found out about zones, by vCenter and what the zone says.
     pub(super) zones: Cached<(String, String), Checked>,
+    /// What is done with machines beside what their objects say.
+    pub(super) options: MachineOptions,
     /// The VM groups of clusters.
     pub(super) boards: Boards,
+    /// What machines want of the cluster modules of their clusters.
+    pub(super) module_board: Arc<Board>,
+    pub(super) module_joining: Joining,
+    /// The cluster modules of a vCenter, of anybody.
+    pub(super) known_modules: Cached<String, Option<KnownModules>>,
 }
 
 impl Fleet {
     /// Nothing runs yet. `tasks` has its tasks.
-    pub(crate) fn new(rules: Arc<Rules>, sites: Vec<Site>, open: Arc<OpenSites>, tasks: TaskTracker) -> Self {
+    pub(crate) fn new(
+        rules: Arc<Rules>,
+        options: MachineOptions,
+        sites: Vec<Site>,
+        open: Arc<OpenSites>,
+        tasks: TaskTracker,
+    ) -> Self {
         Self {
             rules,
             configured: sites.into_iter().map(Arc::new).collect(),
@@ -246,7 +142,11 @@ impl Fleet {
             policies: Cached::new(FACTS_LAST),
             recent_tasks: Cached::new(TASKS_LAST),
             zones: Cached::new(FACTS_LAST),
+            options,
             boards: Boards::default(),
+            module_board: Arc::default(),
+            module_joining: Joining::default(),
+            known_modules: Cached::new(FACTS_LAST),
         }
     }
 

@@ -14,7 +14,7 @@ mod mac;
 mod metadata;
 
 pub(crate) use self::{
-    bootstrap::bootstrap,
+    bootstrap::{bootstrap, no_bootstrap},
     mac::{mac_of, written},
     metadata::{metadata, static_ips},
 };

@@ -17,7 +17,7 @@ mod vm;
 
 pub(crate) use self::{
     clone::{CloneMode, OperatingSystem, VirtualMachineCloneSpec, text},
-    cluster::{IdentityKind, VSphereClusterSpec, VSphereIdentityReference},
+    cluster::{ClusterModule, IdentityKind, VSphereClusterSpec, VSphereIdentityReference},
     deployment_zone::VSphereDeploymentZoneSpec,
     failure_domain::{
         FailureDomain, FailureDomainHosts, FailureDomainType, NetworkConfiguration, VSphereFailureDomainSpec,

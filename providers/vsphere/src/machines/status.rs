@@ -25,6 +25,12 @@ pub(crate) struct VSphereMachineStatus {
     /// When the guest was asked to shut down before the machine is deleted, in seconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) soft_power_off_since: Option<i64>,
+    /// The cluster module that keeps it away from the hosts of others.
+    #[serde(rename = "moduleUUID", skip_serializing_if = "Option::is_none")]
+    pub(crate) module_uuid: Option<String>,
+    /// Whether the bootstrap data were removed from vCenter.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) is_bootstrap_data_removed: bool,
     /// What the network devices have.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) network: Vec<NetworkStatus>,

@@ -10,8 +10,10 @@
 //! The instance UUID is the UID of the mark. It and the whole mark are in the call that makes a machine, so whatever
 //! happens in between, the machine is found again.
 
+mod bootstrap;
 mod claims;
 mod cluster;
+mod cluster_modules;
 mod companion;
 mod create;
 mod delete;
@@ -47,6 +49,7 @@ use super::{
     spec::{VSphereClusterSpec, VSphereMachineSpec},
     status::{VSphereClusterStatus, VSphereMachineStatus},
     supported,
+    work::Work,
 };
 use crate::vm::VirtualMachine;
 
@@ -115,7 +118,7 @@ impl Machines for Fleet {
         request: &ClusterRequest<VSphereClusterSpec>,
         _: &mut Record<VSphereClusterStatus>,
     ) -> Result<Deletion> {
-        // Nothing is made for a cluster but its session.
+        self.delete_modules(request).await?;
         self.open.release(&request.mark.uid);
         Ok(Deletion::Gone)
     }
@@ -186,9 +189,15 @@ impl Fleet {
         addresses: &Addresses,
     ) -> Result<MachineReport> {
         if let Some(wait) = self.outstanding(site, turn, &request.mark, record).await? {
-            let is_marking = turn.slot.known().is_marking();
+            let (is_marking, is_removing) = {
+                let known = turn.slot.known();
+                (known.is_at(Work::Mark), known.is_at(Work::RemoveBootstrapData))
+            };
             if let Some(vm) = machine_of(site, turn)?.filter(|_| is_marking) {
                 return self.report_taking_over(&vm, site, request, record);
+            }
+            if let Some(vm) = machine_of(site, turn)?.filter(|_| is_removing) {
+                return self.report_beside(&vm, site, request, record, wait.look_again_after);
             }
             // A machine that is being cloned may be seen already, and is not to be touched.
             return match (&request.provider_id, machine_of(site, turn)?) {

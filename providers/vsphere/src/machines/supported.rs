@@ -3,6 +3,7 @@
 use cloudprovider::{Error, ErrorKind, Result};
 
 use super::spec::{VSphereClusterSpec, VSphereMachineSpec};
+use crate::config::MachineOptions;
 
 /// The only template of names: the name of the machine itself.
 const OWN_NAME: [&str; 2] = ["{{ .machine.name }}", "{{.machine.name}}"];
@@ -51,15 +52,16 @@ pub(crate) fn check_machine(spec: &VSphereMachineSpec) -> Result<()> {
     Ok(())
 }
 
-/// Refuses what a cluster cannot have.
-///
-/// # Errors
-/// [`ErrorKind::Unsupported`] with the name of the field.
-pub(crate) fn check_cluster(spec: &VSphereClusterSpec) -> Result<()> {
-    if !spec.cluster_modules.is_empty() {
-        return refuse("spec.clusterModules", "cluster modules are not supported");
-    }
-    Ok(())
+/// The fields of a cluster that are set and mean nothing here, with the reasons.
+pub(crate) fn ignored_of_cluster(spec: &VSphereClusterSpec, options: MachineOptions) -> Option<String> {
+    let has_unused_modules = !spec.cluster_modules.is_empty() && !options.node_anti_affinity;
+    let of_modules = has_unused_modules.then(|| {
+        "clusterModules: no machines are put into them, and they are not deleted with the cluster; machines.nodeAntiAffinity in the \
+         configuration of the controller is not true"
+            .to_owned()
+    });
+    let all: Vec<_> = ignored(None, spec).into_iter().chain(of_modules).collect();
+    (!all.is_empty()).then(|| all.join("; "))
 }
 
 /// The fields that are set and mean nothing here, with the reason.
@@ -98,11 +100,18 @@ mod tests {
             let error = check_machine(&machine(more)).expect_err(field);
             assert!(error.to_string().starts_with(&format!("{field}: ")), "{error}");
         }
-        let modules = json!({"clusterModules": [{"targetObjectName": "workers", "moduleUUID": "m"}]});
+    }
+
+    #[test]
+    fn modules_of_others_are_named_where_nobody_asks_for_modules() {
+        let modules = json!({"thumbprint": "AA", "clusterModules": [{"targetObjectName": "workers", "moduleUUID": "m"}]});
         let cluster: VSphereClusterSpec = serde_json::from_value(modules).expect("a spec");
-        let error = check_cluster(&cluster).expect_err("cluster modules");
-        assert_eq!(error.kind(), ErrorKind::Unsupported);
-        assert!(error.to_string().starts_with("spec.clusterModules: "), "{error}");
+        let words = |node_anti_affinity| {
+            let options = MachineOptions { node_anti_affinity, ..MachineOptions::default() };
+            ignored_of_cluster(&cluster, options).unwrap_or_default()
+        };
+        assert!(words(false).starts_with("thumbprint: ") && words(false).contains("; clusterModules: "));
+        assert!(!words(true).contains("clusterModules"), "{}", words(true));
     }
 
     #[test]
@@ -119,8 +128,7 @@ mod tests {
         }
         let cluster: VSphereClusterSpec =
             serde_json::from_value(json!({"server": "vc", "failureDomainSelector": {}})).expect("a spec");
-        check_cluster(&cluster).expect("supported");
-        assert_eq!(ignored(None, &cluster), None);
+        assert_eq!(ignored_of_cluster(&cluster, MachineOptions::default()), None);
         let cluster = VSphereClusterSpec { thumbprint: Some("AA".to_owned()), ..cluster };
         assert!(ignored(None, &cluster).is_some_and(|words| words.starts_with("thumbprint: ")));
         let more = json!({"thumbprint": "AA", "identityRef": {"kind": "Secret", "name": "s"}});

@@ -1,70 +1,16 @@
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::TcpListener,
-};
-
 use super::*;
 use crate::{
     session::{Access, CALL_DEADLINE, Credentials, Session},
     session_manager::tests::Manager,
-    testing::scripted::Scripted,
+    testing::{
+        rest::{RestServer, credentials},
+        scripted::Scripted,
+    },
     vim::{Call, Transport},
 };
 
-/// A REST endpoint with scripted answers.
-struct Server {
-    http: HttpClient,
-    requests: Arc<Mutex<Vec<String>>>,
-}
-
-impl Server {
-    /// `answer` gets the method and the path, and how many such requests there were before.
-    async fn start(answer: impl Fn(&str, usize) -> (u16, String) + Send + 'static) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let address = listener.local_addr().expect("an address");
-        let requests: Arc<Mutex<Vec<String>>> = Arc::default();
-        let kept = Arc::clone(&requests);
-        tokio::spawn(async move {
-            loop {
-                let (mut stream, _) = listener.accept().await.expect("a connection");
-                let mut request = String::new();
-                while !is_complete(&request) {
-                    let mut buffer = [0; 4096];
-                    let length = stream.read(&mut buffer).await.expect("a request");
-                    request.push_str(std::str::from_utf8(&buffer[..length]).expect("text"));
-                }
-                let asked: Vec<_> = request.split_whitespace().take(2).collect();
-                let asked = asked.join(" ");
-                let before = kept.lock().expect("lock").iter().filter(|known| **known == asked).count();
-                let (status, body) = answer(&asked, before);
-                kept.lock().expect("lock").push(asked);
-                let length = body.len();
-                let head =
-                    format!("HTTP/1.1 {status} x\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
-                stream.write_all(format!("{head}{body}").as_bytes()).await.expect("answered");
-                stream.shutdown().await.expect("closed");
-            }
-        });
-        Self { http: HttpClient::plain(address), requests }
-    }
-
-    fn client(&self, accounts: &Arc<Accounts>) -> TagClient {
-        TagClient::new(self.http.clone(), credentials(), Arc::clone(accounts), "8.0.3.0", wanted())
-    }
-
-    fn count(&self, wanted: &str) -> usize {
-        self.requests.lock().expect("lock").iter().filter(|asked| asked.starts_with(wanted)).count()
-    }
-}
-
-fn is_complete(request: &str) -> bool {
-    let Some((head, body)) = request.split_once("\r\n\r\n") else { return false };
-    let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
-    body.len() >= length.and_then(|length| length.parse().ok()).unwrap_or(0)
-}
-
-fn credentials() -> AccessSource {
-    Arc::new(|| Ok(Credentials { user: "ccm".to_owned(), password: "hunter2".into() }.into()))
+fn client(server: &RestServer, accounts: &Arc<Accounts>) -> TagClient {
+    TagClient::new(server.http.clone(), credentials(), Arc::clone(accounts), "8.0.3.0", wanted())
 }
 
 fn wanted() -> Vec<String> {
@@ -85,7 +31,7 @@ async fn later(time: Duration) {
 
 #[tokio::test]
 async fn rest_that_refuses_what_soap_accepts_is_tried_again_and_stops_nobody() {
-    let server = Server::start(|asked, before| match asked {
+    let server = RestServer::start(|asked, before| match asked {
         "POST /rest/com/vmware/cis/session" if before < 2 => (401, String::new()),
         "POST /rest/com/vmware/cis/session" => (200, r#"{"value":"s"}"#.to_owned()),
         _ => (200, r#"{"value":[]}"#.to_owned()),
@@ -96,7 +42,7 @@ async fn rest_that_refuses_what_soap_accepts_is_tried_again_and_stops_nobody() {
     let transport: Arc<dyn Transport> = Arc::<Scripted>::clone(&vcenter);
     let session = Session::new(transport, credentials(), Arc::clone(&accounts), false);
     session.open(0).await.expect("SOAP is logged in");
-    let tags = server.client(&accounts);
+    let tags = client(&server, &accounts);
     for _ in 0..5 {
         assert!(tags.attached(&root()).await.expect_err("refused").is_refused());
     }
@@ -117,9 +63,9 @@ async fn rest_that_refuses_what_soap_accepts_is_tried_again_and_stops_nobody() {
 
 #[tokio::test]
 async fn what_both_refuse_is_tried_once_by_both_together() {
-    let server = Server::start(|_, _| (401, String::new())).await;
+    let server = RestServer::start(|_, _| (401, String::new())).await;
     let accounts: Arc<Accounts> = Arc::default();
-    let tags = server.client(&accounts);
+    let tags = client(&server, &accounts);
     assert!(tags.attached(&root()).await.expect_err("refused").is_refused());
     let vcenter = Arc::new(Scripted::default());
     let transport: Arc<dyn Transport> = Arc::<Scripted>::clone(&vcenter);
@@ -130,13 +76,13 @@ async fn what_both_refuse_is_tried_once_by_both_together() {
 
 #[tokio::test]
 async fn a_session_that_vcenter_does_not_take_is_not_left_behind() {
-    let server = Server::start(|asked, _| match asked {
+    let server = RestServer::start(|asked, _| match asked {
         "POST /rest/com/vmware/cis/session" => (200, r#"{"value":"s"}"#.to_owned()),
         "DELETE /rest/com/vmware/cis/session" => (200, String::new()),
         _ => (401, String::new()),
     })
     .await;
-    let tags = server.client(&Arc::default());
+    let tags = client(&server, &Arc::default());
     for _ in 0..3 {
         let error = tags.attached(&root()).await.expect_err("401");
         assert!(matches!(error, CallError::Status { status: 401, .. }), "{error}");
@@ -161,10 +107,10 @@ fn both_dialects_are_read() {
 
 /// A vCenter with 100 categories, of which two are wanted, and one tag in each. Each of `machines` has all
 /// tags.
-async fn many_tags(machines: usize) -> (Server, Vec<MoRef>) {
+async fn many_tags(machines: usize) -> (RestServer, Vec<MoRef>) {
     const CATEGORIES: usize = 100;
     let machine = |number: usize| json!({"id": format!("vm-{number}"), "type": "VirtualMachine"});
-    let server = Server::start(move |asked, _| {
+    let server = RestServer::start(move |asked, _| {
         let (method, path) = asked.split_once(' ').expect("two words");
         let path = path.strip_prefix("/rest/com/vmware/cis/").expect("the older dialect");
         let number = || path.rsplit('-').next().and_then(|n| n.parse::<usize>().ok()).expect("a number");
@@ -211,7 +157,7 @@ async fn many_tags(machines: usize) -> (Server, Vec<MoRef>) {
 async fn neither_many_machines_nor_many_other_tags_cost_calls() {
     for (machines, first_question) in [(2001, 0), (3, 1)] {
         let (server, objects) = many_tags(machines).await;
-        let client = server.client(&Arc::default());
+        let client = client(&server, &Arc::default());
         for round in 1..=3 {
             let tags = client.attached(&objects).await.expect("tags");
             assert_eq!(tags.len(), machines);
@@ -233,7 +179,7 @@ async fn neither_many_machines_nor_many_other_tags_cost_calls() {
 
 /// A client beside a cloned SOAP session, and that session.
 async fn beside_a_cloned_session(
-    server: &Server,
+    server: &RestServer,
     manager: &Manager,
     for_rest: Option<Credentials>,
 ) -> (TagClient, Arc<Scripted>, Session) {
@@ -250,7 +196,7 @@ async fn beside_a_cloned_session(
 #[tokio::test]
 async fn a_cloned_session_is_borrowed_and_not_ended() {
     for path in ["/rest/com/vmware/cis/tagging", "/api/cis/tagging"] {
-        let server = Server::start(move |asked, _| match asked {
+        let server = RestServer::start(move |asked, _| match asked {
             asked if !asked.contains(path) => (404, String::new()),
             _ if path.starts_with("/rest") => (200, r#"{"value":[]}"#.to_owned()),
             _ => (200, "[]".to_owned()),
@@ -274,7 +220,7 @@ async fn a_cloned_session_is_borrowed_and_not_ended() {
 
 #[tokio::test]
 async fn a_cloned_session_that_rest_does_not_take_needs_a_user() {
-    let server = Server::start(|asked, _| match asked {
+    let server = RestServer::start(|asked, _| match asked {
         "POST /rest/com/vmware/cis/session" => (200, r#"{"value":"own"}"#.to_owned()),
         "GET /rest/com/vmware/cis/tagging/category" => (401, String::new()),
         _ => (200, r#"{"value":[]}"#.to_owned()),
@@ -306,7 +252,7 @@ async fn a_cloned_session_that_rest_does_not_take_needs_a_user() {
 
 #[tokio::test]
 async fn a_borrowed_session_that_ends_is_not_used_again() {
-    let server = Server::start(|asked, before| match asked {
+    let server = RestServer::start(|asked, before| match asked {
         "GET /rest/com/vmware/cis/tagging/category" => (200, r#"{"value":[]}"#.to_owned()),
         _ if before == 1 => (401, String::new()),
         _ => (200, r#"{"value":[]}"#.to_owned()),

@@ -165,6 +165,24 @@ impl<'a> Controller<'a> {
         }
     }
 
+    /// The machine becomes a Node. Steps until its bootstrap data are gone.
+    pub(crate) async fn join(&mut self, object: &mut Object) {
+        let began = Instant::now();
+        object.request.has_node = true;
+        loop {
+            match self.step(object).await {
+                Ok(_) if object.record.status["isBootstrapDataRemoved"] == true => return,
+                Ok(MachineReport::Present(machine)) => {
+                    let wait = machine.look_again_after.map(|after| Wait::time(after, "the next step"));
+                    self.wait(object, machine.wait.as_ref().or(wait.as_ref())).await;
+                }
+                Ok(report) => panic!("{report:?}"),
+                Err(_) => tokio::time::sleep(RETRY).await,
+            }
+            assert!(began.elapsed() < self.limit, "{:?} {:?}", object.record, self.errors.last());
+        }
+    }
+
     /// Steps until the machine is gone.
     pub(crate) async fn delete(&mut self, object: &mut Object) {
         let began = Instant::now();
@@ -188,7 +206,12 @@ impl<'a> Controller<'a> {
 }
 
 pub(crate) async fn started(vcsim: &Vcsim) -> Running {
-    let running = Running::start(&config(&[vcsim])).await;
+    started_with(vcsim, "").await
+}
+
+/// The same with more sections of the configuration.
+pub(crate) async fn started_with(vcsim: &Vcsim, more: &str) -> Running {
+    let running = Running::start(&format!("{}{more}", config(&[vcsim]))).await;
     running.eventually(&node(0), "present", |answer| present(answer).is_some()).await;
     running
 }

@@ -9,7 +9,7 @@ use serde_json::json;
 use test_env::Vcsim;
 use tokio::runtime::Runtime;
 
-use crate::{controller::*, support::*, zones};
+use crate::{bootstrap, controller::*, support::*, zones};
 
 /// The calls at which a process may be killed. A wait for changes is not one: it is under way all the time. Logging out is what a
 /// process does that is not killed.
@@ -31,21 +31,22 @@ fn object(vcsim: &Vcsim, number: usize) -> Object {
 
 /// The whole life of a machine, from where it is: until it is complete, and then until it is gone.
 async fn life(vcsim: Arc<Vcsim>, written: Arc<Mutex<Object>>) {
-    let running = started(&vcsim).await;
+    let running = bootstrap::removing(&vcsim).await;
     let mut controller = Controller::new(&running).writing(&written);
     let mut object = written.lock().expect("no panic").clone();
     if object.request.bootstrap.is_some() {
         controller.make(&mut object).await;
+        controller.join(&mut object).await;
         vcsim.act(&object.name(), "volume", "").expect("a volume");
     }
     controller.delete(&mut object).await;
     running.stop().await;
 }
 
-/// Whether a process was killed at the call that the rule names, rather than coming to its end.
-fn is_killed(vcsim: &Arc<Vcsim>, written: &Arc<Mutex<Object>>) -> bool {
+/// Whether a process was killed at the call that the rule names, rather than coming to the end of its life.
+pub(crate) fn is_killed(vcsim: &Vcsim, life: impl Future<Output = ()> + Send + 'static) -> bool {
     let runtime = Runtime::new().expect("a runtime");
-    let life = runtime.spawn(life(Arc::clone(vcsim), Arc::clone(written)));
+    let life = runtime.spawn(life);
     loop {
         let counts = vcsim.counts().expect("counts");
         if counts.keys().any(|name| name.starts_with("hit:")) {
@@ -71,7 +72,7 @@ fn kill_at_each(vcsim: &Arc<Vcsim>, is_after: bool) -> usize {
         vcsim.set_rules(&json!([rule])).expect("a rule");
         let before = object(vcsim, at);
         let written = Arc::new(Mutex::new(before.clone()));
-        let was_killed = is_killed(vcsim, &written);
+        let was_killed = is_killed(vcsim, life(Arc::clone(vcsim), Arc::clone(&written)));
         vcsim.set_rules(&json!([])).expect("no rule");
         let when = format!("killed {} call {at}", if is_after { "after" } else { "before" });
         if was_killed {
@@ -93,7 +94,7 @@ fn kill_at_each(vcsim: &Arc<Vcsim>, is_after: bool) -> usize {
 /// Another process takes over. A machine that was not to be deleted yet is made, once.
 async fn recover(vcsim: &Arc<Vcsim>, written: &Arc<Mutex<Object>>, when: &str) {
     let mut object = written.lock().expect("no panic").clone();
-    let running = started(vcsim).await;
+    let running = bootstrap::removing(vcsim).await;
     let mut controller = Controller::new(&running);
     if object.request.bootstrap.is_some() {
         controller.make(&mut object).await;
@@ -103,6 +104,9 @@ async fn recover(vcsim: &Arc<Vcsim>, written: &Arc<Mutex<Object>>, when: &str) {
         assert_eq!(found[1]["power"], "poweredOn", "{when}: {found:?}");
         let members = &vcsim.vm_groups().expect("groups")["machines"];
         assert_eq!(*members, [machine(0), object.name()], "{when}");
+        controller.join(&mut object).await;
+        let left = bootstrap::guest_info(vcsim, &object.name());
+        assert!(!left.contains_key("guestinfo.userdata"), "{when}: {left:?}");
     }
     controller.delete(&mut object).await;
     assert!(controller.errors.is_empty(), "{when}: {:?}", controller.errors);

@@ -9,6 +9,7 @@
     reason = "a test talks to a person, and fails by panicking where it has nothing better to say"
 )]
 
+mod bootstrap;
 mod conformance;
 mod controller;
 mod crashes;
@@ -16,6 +17,7 @@ mod faults;
 mod identities;
 mod lookups;
 mod machines;
+mod modules;
 mod pools;
 mod relay;
 mod sessions;

@@ -11,6 +11,23 @@ use crate::vim::{Value, machines::OptionValue};
 /// The most that vSphere keeps, in bytes: the whole extra configuration has about 1 MiB.
 const MAX_BYTES: usize = 900 << 10;
 
+/// The key of the format `cloud-config`.
+const USER_DATA: &str = "guestinfo.userdata";
+
+/// The key of the format `ignition`.
+const IGNITION: &str = "guestinfo.ignition.config.data";
+
+/// The key of a second one, which says the encoding of the first.
+fn encoding_of(key: &str) -> String {
+    format!("{key}.encoding")
+}
+
+/// Empties the keys of all bootstrap data, whatever they were. vCenter removes a key without a value.
+pub(crate) fn no_bootstrap() -> Vec<OptionValue> {
+    let keys = [USER_DATA, IGNITION].into_iter().flat_map(|key| [key.to_owned(), encoding_of(key)]);
+    keys.map(|key| OptionValue { key, value: Value::AnyString(String::new()) }).collect()
+}
+
 /// The keys of these bootstrap data.
 ///
 /// # Errors
@@ -18,8 +35,8 @@ const MAX_BYTES: usize = 900 << 10;
 /// larger than vSphere keeps.
 pub(crate) fn bootstrap(data: &BootstrapData) -> Result<Vec<OptionValue>> {
     let key = match data.format() {
-        BootstrapFormat::CloudConfig => "guestinfo.userdata",
-        BootstrapFormat::Ignition => "guestinfo.ignition.config.data",
+        BootstrapFormat::CloudConfig => USER_DATA,
+        BootstrapFormat::Ignition => IGNITION,
         format => {
             let words = format!("bootstrap data of the format {format} are not possible on vSphere");
             return Err(Error::new(ErrorKind::Unsupported, words));
@@ -36,7 +53,7 @@ pub(crate) fn bootstrap(data: &BootstrapData) -> Result<Vec<OptionValue>> {
     }
     Ok(vec![
         OptionValue { key: key.to_owned(), value: Value::AnySecret(text) },
-        OptionValue { key: format!("{key}.encoding"), value: Value::AnyString(encoding.to_owned()) },
+        OptionValue { key: encoding_of(key), value: Value::AnyString(encoding.to_owned()) },
     ])
 }
 
@@ -58,6 +75,18 @@ mod tests {
             let shown = format!("{options:?}");
             assert!(!shown.contains("IyFodW50ZXIy"), "{shown}");
         }
+    }
+
+    #[test]
+    fn every_key_of_every_format_is_emptied() {
+        let emptied = no_bootstrap();
+        assert!(emptied.iter().all(|option| option.value == Value::AnyString(String::new())));
+        for format in [BootstrapFormat::CloudConfig, BootstrapFormat::Ignition] {
+            for option in bootstrap(&BootstrapData::new(format, "x")).expect("possible") {
+                assert!(emptied.iter().any(|one| one.key == option.key), "{}", option.key);
+            }
+        }
+        assert!(emptied.iter().all(|option| !option.key.starts_with("guestinfo.metadata")));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use cloudprovider::{
     Result,
     machines::{ClusterReport, ClusterRequest, Condition, ConditionStatus, Record},
 };
+use serde_json::json;
 
 use super::{login::Login, note_ignored};
 use crate::machines::{fleet::Fleet, spec::VSphereClusterSpec, status::VSphereClusterStatus, supported};
@@ -11,14 +12,13 @@ use crate::machines::{fleet::Fleet, spec::VSphereClusterSpec, status::VSphereClu
 const VCENTER_AVAILABLE: &str = "VCenterAvailable";
 
 impl Fleet {
-    /// One step towards existing. Nothing is made for a cluster, and the endpoint is the user's.
+    /// One step towards existing. Nothing is made for a cluster but cluster modules, and the endpoint is the user's.
     pub(super) async fn ensure_one_cluster(
         &self,
         request: &ClusterRequest<VSphereClusterSpec>,
         record: &mut Record<VSphereClusterStatus>,
     ) -> Result<ClusterReport> {
-        supported::check_cluster(&request.spec)?;
-        note_ignored(record, supported::ignored(None, &request.spec));
+        note_ignored(record, supported::ignored_of_cluster(&request.spec, self.options));
         let owner = (&*request.mark.namespace, &*request.mark.uid);
         let site = self.site_for(&Login::of_cluster(&request.spec, owner, &request.objects)).await;
         let site = match site.and_then(|site| site.check_live().map(|()| site)) {
@@ -33,6 +33,11 @@ impl Fleet {
         record.set(Condition::new(VCENTER_AVAILABLE, ConditionStatus::True, "Available"));
         let domains = self.failure_domains(&site, request, record).await?;
         let endpoint = request.control_plane_endpoint.clone();
-        Ok(ClusterReport::done().with_control_plane_endpoint(endpoint).with_failure_domains(domains))
+        let report =
+            ClusterReport::done().with_control_plane_endpoint(endpoint).with_failure_domains(domains);
+        Ok(match self.ensure_modules(&site, request, record).await? {
+            Some(modules) => report.with_spec_field("clusterModules", json!(modules)),
+            None => report,
+        })
     }
 }

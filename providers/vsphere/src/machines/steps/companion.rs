@@ -38,7 +38,7 @@ const DEFAULT_POWER_OFF_MODE: &str = "hard";
 /// Fields of the status that stay where a step has not seen anything else.
 const STAY: [&str; 4] = ["vmRef", "host", "addresses", "network"];
 
-/// The field of the status that is not ours. It stays, so that Cluster API Provider vSphere finds it again.
+/// The module, which stays although the status of the machine may be lost. Cluster API Provider vSphere writes it too.
 const MODULE: &str = "moduleUUID";
 
 /// What is told about a virtual machine.
@@ -230,6 +230,7 @@ fn status_of(
         "taskRef": own.task_ref,
         "cloneMode": own.clone_mode,
         "snapshot": own.snapshot,
+        "moduleUUID": own.module_uuid,
         "vmRef": found.map(|found| found.vm.moref.id()),
         "host": found.and_then(|found| found.host.as_ref()),
     });

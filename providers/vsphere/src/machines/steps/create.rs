@@ -11,9 +11,10 @@ use super::{MachineRecord, Request, conflict, outstanding::waiting};
 use crate::{
     machines::{
         clone::{Place, Wanted, plan},
-        fleet::{Fleet, Turn, Work},
+        fleet::{Fleet, Turn},
         places::Finder,
         site::Site,
+        work::Work,
     },
     moref::MoRef,
     vm::VirtualMachine,

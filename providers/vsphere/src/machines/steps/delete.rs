@@ -17,10 +17,11 @@ use super::{
 };
 use crate::{
     machines::{
-        fleet::{Fleet, Turn, Work},
+        fleet::{Fleet, Turn},
         power::{PowerOffStep, power_off},
         site::Site,
         template::{TemplateDisk, TemplateFacts, folder_of},
+        work::Work,
     },
     vim::{
         CallError,
@@ -190,6 +191,7 @@ impl Fleet {
             // if it is not there any more, that is to be confirmed
             return Ok(Some(begun.unwrap_or_else(|| leaving(vm))));
         }
+        self.leave_module(site, vm, request, record).await?;
         let call = DestroyVm {}.of(&vm.moref);
         let begun = self.work(site, turn, Work::Destroy, call, &request.mark, record).await?;
         Ok(Some(begun.unwrap_or_else(|| leaving(vm))))

@@ -4,15 +4,16 @@ use std::{sync::Arc, time::Duration};
 
 use cloudprovider::{
     ErrorKind, Result,
-    machines::{Mark, Wait},
+    machines::{Condition, ConditionStatus, Mark, Wait},
 };
 use tokio::time::Instant;
 
 use super::{MachineRecord, machine_of};
 use crate::{
     machines::{
-        fleet::{Fleet, Turn, Work, task_of},
+        fleet::{Fleet, Turn, task_of},
         site::Site,
+        work::Work,
     },
     moref::MoRef,
     tasks::{TaskFault, TaskState},
@@ -30,6 +31,9 @@ const LONG_RUNNING_RETRY: Duration = Duration::from_secs(60);
 
 /// For how long a task may go on after the inventory shows what it does. vCenter refuses another task of the machine meanwhile.
 const MAX_LAST_MOMENT: Duration = Duration::from_secs(2);
+
+/// The condition that says why bootstrap data are still there.
+const BOOTSTRAP_DATA_REMOVED: &str = "BootstrapDataRemoved";
 
 impl Fleet {
     /// What to wait for, if work is under way. Work that has ended is removed from the status.
@@ -77,7 +81,7 @@ impl Fleet {
         }
         match state {
             Some(TaskState::Running) => {
-                if work != Some(Work::Mark) {
+                if !work.is_some_and(Work::stops_nothing) {
                     record.status.task_ref = Some(task.id().to_owned());
                 }
                 let is_shown = site.vcenter.state().tasks.get(&task).is_some();
@@ -106,6 +110,11 @@ impl Fleet {
             }
             Some(TaskState::Failed(fault)) if work == Some(Work::Mark) && is_outdated(&fault.kind) => {
                 finish(site, turn, record, None);
+                Ok(None)
+            }
+            Some(TaskState::Failed(fault)) if work == Some(Work::RemoveBootstrapData) => {
+                finish(site, turn, record, None);
+                failed_to_remove(turn, record, format!("the removal has failed ({}): {fault}", task.id()));
                 Ok(None)
             }
             Some(TaskState::Failed(fault)) => {
@@ -185,6 +194,24 @@ fn finish(site: &Site, turn: &Turn, record: &mut MachineRecord, done: Option<Wor
     if let (Some(Work::Destroy), Some(machine)) = (done, &known.target) {
         site.removed.note(machine);
     }
+    drop(known);
+    if done == Some(Work::RemoveBootstrapData) {
+        removed(turn, record);
+    }
+}
+
+/// Keeps that the bootstrap data of a machine are gone.
+fn removed(turn: &Turn, record: &mut MachineRecord) {
+    turn.slot.known().removal_failed = None;
+    record.status.is_bootstrap_data_removed = true;
+    record.remove(BOOTSTRAP_DATA_REMOVED);
+}
+
+/// Says why the bootstrap data of a machine are still there.
+pub(super) fn failed_to_remove(turn: &Turn, record: &mut MachineRecord, why: String) {
+    turn.slot.known().removal_failed = Some(Instant::now());
+    let condition = Condition::new(BOOTSTRAP_DATA_REMOVED, ConditionStatus::False, "RemovalFailed");
+    record.set(condition.with_message(why));
 }
 
 /// The wait for a task.

@@ -15,10 +15,11 @@ use super::{
 use crate::{
     machines::{
         addresses, clone,
-        fleet::{Fleet, Turn, Work},
+        fleet::{Fleet, Turn},
         guest::written,
         site::Site,
         status::NetworkStatus,
+        work::Work,
     },
     provider_id::format_provider_id,
     vim::{
@@ -62,7 +63,23 @@ impl Fleet {
             let wait = self.start(site, turn, vm, request, record).await?;
             return self.report(vm, site, request, record, Some(wait));
         }
-        self.report(vm, site, request, record, None)
+        let again = self.remove_bootstrap_data(site, turn, vm, request, record).await;
+        self.report_beside(vm, site, request, record, again)
+    }
+
+    /// What is seen of a machine while something is done that stops nothing. `again` is when to look again at the latest.
+    pub(super) fn report_beside(
+        &self,
+        vm: &VirtualMachine,
+        site: &Site,
+        request: &Request,
+        record: &mut MachineRecord,
+        again: Option<Duration>,
+    ) -> Result<MachineReport> {
+        Ok(match self.report(vm, site, request, record, None)? {
+            MachineReport::Present(machine) => machine.look_again_after(again).into(),
+            report => report,
+        })
     }
 
     /// Attaches the tags of the spec, once, before the first boot: the zone of the Node may be one of them.
@@ -113,6 +130,9 @@ impl Fleet {
             record.status.hardware_version = Some(version.to_owned());
         }
         if let Some(wait) = self.join_group(site, vm, request).await? {
+            return Ok(wait);
+        }
+        if let Some(wait) = self.join_module(site, vm, request, record).await? {
             return Ok(wait);
         }
         let call = PowerOnVm { host: None }.of(&vm.moref);

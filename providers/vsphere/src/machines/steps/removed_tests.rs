@@ -18,7 +18,7 @@ use super::*;
 use crate::{
     accounts::Accounts,
     addresses::{AddressRules, Family},
-    config::ZoneLabels,
+    config::{MachineOptions, ZoneLabels},
     endpoint::Endpoint,
     instances::Rules,
     inventory::Changes,
@@ -98,7 +98,7 @@ async fn rig() -> Rig {
         labels: ZoneLabels::default(),
         skip_node_deletion: false,
     };
-    let fleet = Fleet::new(Arc::new(rules), vec![site], open, tasks);
+    let fleet = Fleet::new(Arc::new(rules), MachineOptions::default(), vec![site], open, tasks);
     let rig = Rig { fleet, vcenter, transport, record: MachineRecord::default() };
     rig.shown(true);
     rig.tell(

@@ -24,13 +24,14 @@ use super::{DeletionRequest, MachineRecord, Request, conflict, login::Login, out
 use crate::{
     inventory::{parse_mac, unescaped},
     machines::{
-        fleet::{Fleet, Turn, Work},
+        fleet::{Fleet, Turn},
         guest::metadata,
         kinds::VM_KIND,
         site::Site,
         spec::VSphereMachineSpec,
         takeover::Told,
         template::is_card,
+        work::Work,
     },
     mark::{self, MARK},
     provider_id::parse_provider_id,

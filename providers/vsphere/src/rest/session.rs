@@ -40,7 +40,7 @@ struct Opened {
 }
 
 /// A session, opened when it is first needed.
-pub(super) struct RestSession {
+pub(crate) struct RestSession {
     http: HttpClient,
     access: AccessSource,
     /// The SOAP client whose session is borrowed.
@@ -54,7 +54,7 @@ pub(super) struct RestSession {
 }
 
 impl RestSession {
-    pub(super) fn new(
+    pub(crate) fn new(
         http: HttpClient,
         access: AccessSource,
         accounts: Arc<Accounts>,
@@ -72,13 +72,13 @@ impl RestSession {
     }
 
     /// Allows borrowing the session of this SOAP client if it was cloned.
-    pub(super) fn lend(&mut self, soap: Arc<dyn Transport>) {
+    pub(crate) fn lend(&mut self, soap: Arc<dyn Transport>) {
         self.soap = Some(soap);
     }
 
     /// Makes a call in the session, and repeats it in a new one if vCenter reports that the session has
     /// ended.
-    pub(super) async fn request<T: DeserializeOwned>(
+    pub(crate) async fn request<T: DeserializeOwned>(
         &self,
         method: &'static str,
         verb: Method,
@@ -215,7 +215,7 @@ impl RestSession {
     }
 
     /// Ends the session.
-    pub(super) async fn close(&self) {
+    pub(crate) async fn close(&self) {
         if let Some(opened) = self.opened.lock().await.take() {
             self.end(&opened).await;
         }

@@ -6,45 +6,53 @@ use serde_json::json;
 use crate::vim::CallError;
 
 /// Path and query, and the body.
-pub(super) type Question = (String, Option<String>);
+pub(crate) type Question = (String, Option<String>);
 
 /// A dialect of the Automation REST.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Dialect {
+pub(crate) enum Dialect {
     Legacy,
     Modern,
 }
 
 impl Dialect {
-    pub(super) fn other(self) -> Self {
+    pub(crate) fn other(self) -> Self {
         match self {
             Self::Legacy => Self::Modern,
             Self::Modern => Self::Legacy,
         }
     }
 
-    pub(super) fn session_path(self) -> &'static str {
+    pub(crate) fn session_path(self) -> &'static str {
         match self {
             Self::Legacy => "/rest/com/vmware/cis/session",
             Self::Modern => "/api/session",
         }
     }
 
-    pub(super) fn object_path(self, kind: &str, id: &str) -> String {
+    pub(crate) fn object_path(self, kind: &str, id: &str) -> String {
         match self {
             Self::Legacy => format!("/rest/com/vmware/cis/tagging/{kind}/id:{id}"),
             Self::Modern => format!("/api/cis/tagging/{kind}/{id}"),
         }
     }
 
-    pub(super) fn association_path(self, action: &str) -> String {
+    pub(crate) fn association_path(self, action: &str) -> String {
         match self {
             Self::Legacy => format!("/rest/com/vmware/cis/tagging/tag-association?~action={action}"),
             Self::Modern => format!("/api/cis/tagging/tag-association?action={action}"),
         }
     }
 
-    pub(super) fn categories_path(self) -> &'static str {
+    /// The path of the cluster modules, or of what is `below` them, such as `/<ID>`.
+    pub(crate) fn modules_path(self, below: &str) -> String {
+        match self {
+            Self::Legacy => format!("/rest/vcenter/cluster/modules{below}"),
+            Self::Modern => format!("/api/vcenter/cluster/modules{below}"),
+        }
+    }
+
+    pub(crate) fn categories_path(self) -> &'static str {
         match self {
             Self::Legacy => "/rest/com/vmware/cis/tagging/category",
             Self::Modern => "/api/cis/tagging/category",
@@ -52,7 +60,7 @@ impl Dialect {
     }
 
     /// The request for the tags of a category.
-    pub(super) fn tags_of_category(self, id: &str) -> Question {
+    pub(crate) fn tags_of_category(self, id: &str) -> Question {
         const ACTION: &str = "list-tags-for-category";
         match self {
             Self::Legacy => (format!("/rest/com/vmware/cis/tagging/tag/id:{id}?~action={ACTION}"), None),
@@ -63,13 +71,14 @@ impl Dialect {
         }
     }
 
-    /// Reads the result in a response. The older dialect wraps it. An empty list may be null.
-    pub(super) fn read<T: DeserializeOwned>(self, method: &'static str, body: &[u8]) -> Result<T, CallError> {
+    /// Reads the result in a response. The older dialect wraps it. An empty list may be null, and so is a response without a body.
+    pub(crate) fn read<T: DeserializeOwned>(self, method: &'static str, body: &[u8]) -> Result<T, CallError> {
         #[derive(Deserialize)]
         struct Wrapped<T> {
             value: T,
         }
         let result = match self {
+            _ if body.is_empty() => serde_json::from_slice(b"null"),
             Self::Modern => serde_json::from_slice(body),
             Self::Legacy => serde_json::from_slice::<Wrapped<T>>(body).map(|wrapped| wrapped.value),
         };

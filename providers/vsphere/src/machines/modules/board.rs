@@ -1,0 +1,142 @@
+//! What machines want of the modules of their clusters, and what was made and is not recorded yet.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use cloudprovider::machines::Mark;
+use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
+
+use super::Group;
+use crate::machines::spec::ClusterModule;
+
+/// The namespace and the name of a Cluster. Marks of the cluster and of its machines have both.
+type Key = (String, String);
+
+/// What is known of all clusters. All of it may be lost: machines want their modules again, and what was recorded is recorded.
+#[derive(Debug, Default)]
+pub(crate) struct Board(Mutex<HashMap<Key, Cluster>>);
+
+#[derive(Debug, Default)]
+struct Cluster {
+    /// The UID of its object, once a step of it was made.
+    uid: Option<String>,
+    /// What machines wait for.
+    wanted: BTreeSet<Group>,
+    /// The modules that were made and are not recorded, as far as was seen.
+    made: Vec<(Group, String)>,
+    /// Held by a step of it, and by the calls that it leaves behind.
+    turn: Arc<AsyncMutex<()>>,
+}
+
+impl Board {
+    fn all(&self) -> MutexGuard<'_, HashMap<Key, Cluster>> {
+        // every change is whole, so what a panic leaves is still right
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A machine wants a module for its group. Returns the UID of the object that is to be looked at for it: once, since a step that
+    /// fails is made again.
+    pub(crate) fn want(&self, machine: &Mark, group: Group) -> Option<String> {
+        let mut all = self.all();
+        let cluster = all.entry(key(machine)).or_default();
+        cluster.wanted.insert(group).then(|| cluster.uid.clone()).flatten()
+    }
+
+    /// A step of a cluster begins, after the last call of an earlier one has ended.
+    pub(crate) async fn turn(&self, mark: &Mark) -> OwnedMutexGuard<()> {
+        let turn = {
+            let mut all = self.all();
+            let cluster = all.entry(key(mark)).or_default();
+            cluster.uid = Some(mark.uid.clone());
+            Arc::clone(&cluster.turn)
+        };
+        turn.lock_owned().await
+    }
+
+    /// What is wanted and was not made, and what was made and is not among these.
+    pub(crate) fn next(
+        &self,
+        mark: &Mark,
+        recorded: &[ClusterModule],
+    ) -> (BTreeSet<Group>, Vec<ClusterModule>) {
+        let mut all = self.all();
+        let Some(cluster) = all.get_mut(&key(mark)) else { return Default::default() };
+        let Cluster { wanted, made, .. } = cluster;
+        made.retain(|(group, id)| {
+            let is_recorded = recorded.iter().any(|module| module.module_uuid == *id);
+            if is_recorded {
+                wanted.remove(group);
+            }
+            !is_recorded
+        });
+        let is_made = |group: &&Group| made.iter().any(|(of, _)| of == *group);
+        let open = wanted.iter().filter(|group| !is_made(group)).cloned().collect();
+        (open, made.iter().map(|(group, id)| group.recorded(id.clone())).collect())
+    }
+
+    /// A module was made.
+    pub(crate) fn made(&self, mark: &Mark, group: Group, id: String) {
+        self.all().entry(key(mark)).or_default().made.push((group, id));
+    }
+
+    /// Nobody has to make modules for these any more.
+    pub(crate) fn served(&self, mark: &Mark, groups: &BTreeSet<Group>) {
+        if let Some(cluster) = self.all().get_mut(&key(mark)) {
+            cluster.wanted.retain(|group| !groups.contains(group));
+        }
+    }
+
+    /// The cluster is gone.
+    pub(crate) fn forget(&self, mark: &Mark) {
+        self.all().remove(&key(mark));
+    }
+}
+
+fn key(mark: &Mark) -> Key {
+    (mark.namespace.clone(), mark.cluster.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machines::modules::tests::group;
+
+    fn machine() -> Mark {
+        Mark::machine("u-1", "default", "prod", "worker-1")
+    }
+
+    fn cluster() -> Mark {
+        Mark::cluster("u-0", "default", "prod")
+    }
+
+    #[tokio::test]
+    async fn all_who_wait_share_one_module() {
+        let board = Board::default();
+        assert_eq!(board.want(&machine(), group("a", "c-1")), None, "no step of the cluster was made yet");
+        drop(board.turn(&cluster()).await);
+        assert_eq!(board.want(&machine(), group("a", "c-1")), None, "told already");
+        assert_eq!(board.want(&machine(), group("b", "c-1")).as_deref(), Some("u-0"));
+        let (open, made) = board.next(&cluster(), &[]);
+        assert_eq!((open.len(), made.len()), (2, 0));
+        board.made(&cluster(), group("a", "c-1"), "m-1".to_owned());
+        // nobody has written it yet
+        for _ in 0..2 {
+            let (open, made) = board.next(&cluster(), &[]);
+            assert_eq!(open, BTreeSet::from([group("b", "c-1")]));
+            assert_eq!(made, [group("a", "c-1").recorded("m-1".to_owned())]);
+        }
+        let (open, made) = board.next(&cluster(), &made_before());
+        assert_eq!((open, made), (BTreeSet::from([group("b", "c-1")]), Vec::new()));
+        assert_eq!(board.want(&machine(), group("a", "c-1")).as_deref(), Some("u-0"), "it is wanted again");
+        board.served(&cluster(), &BTreeSet::from([group("a", "c-1"), group("b", "c-1")]));
+        assert_eq!(board.next(&cluster(), &made_before()), Default::default());
+        board.forget(&cluster());
+        assert_eq!(board.want(&machine(), group("a", "c-1")), None);
+    }
+
+    fn made_before() -> [ClusterModule; 1] {
+        [group("a", "c-1").recorded("m-1".to_owned())]
+    }
+}

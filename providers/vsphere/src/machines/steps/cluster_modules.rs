@@ -1,0 +1,297 @@
+//! Keeps machines on different hosts by cluster modules, if the configuration asks for it.
+//!
+//! ```text
+//!   a machine that is to start ── its module is recorded ──> it is put into it ──> it starts
+//!        └─ there is none: the board ──> the step of its cluster makes it and records it in spec.clusterModules
+//! ```
+//!
+//! A module is used only once it is recorded. A module whose making was answered by nobody, or whose maker ended before it was recorded,
+//! stays in vCenter without machines: nothing tells it from one that somebody else makes at that moment.
+
+use std::{sync::Arc, time::Duration};
+
+use cloudprovider::{
+    ErrorKind, Result,
+    machines::{ClusterRequest, Condition, ConditionStatus, Record, Wait},
+};
+
+use super::{DeletionRequest, MachineRecord, Request, companion::existing, login::Login};
+use crate::{
+    cluster_modules::{ClusterModules, Known},
+    machines::{
+        fleet::Fleet,
+        modules::{Group, Joined, is_for, plan},
+        site::Site,
+        spec::{ClusterModule, VSphereClusterSpec},
+        status::VSphereClusterStatus,
+    },
+    moref::MoRef,
+    tags::TagClient,
+    vm::VirtualMachine,
+};
+
+/// When a machine looks again for its module. The object of its cluster tells it before.
+const RETRY: Duration = Duration::from_secs(30);
+
+/// The condition of a cluster about its modules, as Cluster API Provider vSphere has it.
+const CLUSTER_MODULES_READY: &str = "ClusterModulesReady";
+
+impl Fleet {
+    /// Puts a machine into the module of its group, before it starts. `None` once it is in it, or needs none.
+    ///
+    /// # Errors
+    /// Those of the calls, and [`ErrorKind::Unavailable`] if vCenter does not put it into the module.
+    pub(super) async fn join_module(
+        &self,
+        site: &Arc<Site>,
+        vm: &VirtualMachine,
+        request: &Request,
+        record: &mut MachineRecord,
+    ) -> Result<Option<Wait>> {
+        let spec = &request.cluster.spec;
+        if !self.options.node_anti_affinity || spec.disable_cluster_module == Some(true) {
+            return Ok(None);
+        }
+        let Some(group) = group_of(site, vm, request) else { return Ok(None) };
+        let known = self.all_modules(site).await?;
+        let module = known.as_ref().as_ref().and_then(|known| group.module(&spec.cluster_modules, known));
+        let Some(module) = module else {
+            let words =
+                format!("virtual machine {:?} waits for a cluster module for {:?}", vm.name, group.name);
+            if let Some(cluster) = self.module_board.want(&request.mark, group) {
+                site.vcenter.wake(&cluster);
+            }
+            if known.is_none() {
+                // the cluster says that its vCenter has no modules
+                return Ok(None);
+            }
+            let wait = Wait::task(words).with_reason("WaitingForClusterModule");
+            return Ok(Some(wait.look_again_after(RETRY).told_late()));
+        };
+        if record.status.module_uuid.as_deref() == Some(module) {
+            return Ok(None);
+        }
+        let client = client(site)?;
+        let is_there = |one: &MoRef| site.vcenter.state().inventory.machine(one).is_some();
+        let (name, calls) = (site.vcenter.name(), ClusterModules::new(client.rest()));
+        let joined = self.module_joining.join(calls, (name, module), &vm.moref, is_there).await;
+        match joined.map_err(|error| site.vcenter.error_of(&error))? {
+            Joined::In => {
+                record.status.module_uuid = Some(module.to_owned());
+                Ok(None)
+            }
+            Joined::NoModule => {
+                self.known_modules.clear();
+                let words = format!("it has the cluster module {module} not any more");
+                Err(site.vcenter.error(ErrorKind::Unavailable, &words))
+            }
+            Joined::Refused => {
+                let words = format!("it does not put {:?} into the cluster module {module}", vm.name);
+                Err(site.vcenter.error(ErrorKind::Unavailable, &words))
+            }
+        }
+    }
+
+    /// Takes a machine that is to be destroyed out of its module.
+    ///
+    /// # Errors
+    /// Those of the calls.
+    pub(super) async fn leave_module(
+        &self,
+        site: &Arc<Site>,
+        vm: &VirtualMachine,
+        request: &DeletionRequest,
+        record: &mut MachineRecord,
+    ) -> Result<()> {
+        if !self.options.node_anti_affinity {
+            return Ok(());
+        }
+        let modules = modules_for(request, record);
+        if modules.is_empty() {
+            return Ok(());
+        }
+        let client = client(site)?;
+        for module in modules {
+            // It may be in it no more, and the module may be gone.
+            let left =
+                ClusterModules::new(client.rest()).remove(&module, std::slice::from_ref(&vm.moref)).await;
+            left.map_err(|error| site.vcenter.error_of(&error))?;
+        }
+        record.status.module_uuid = None;
+        Ok(())
+    }
+
+    /// Makes the modules that machines of a cluster wait for. Returns what `spec.clusterModules` is to say, if that is something else than
+    /// it says.
+    ///
+    /// # Errors
+    /// Those of the calls. The condition of the cluster says it too.
+    pub(super) async fn ensure_modules(
+        &self,
+        site: &Arc<Site>,
+        request: &ClusterRequest<VSphereClusterSpec>,
+        record: &mut Record<VSphereClusterStatus>,
+    ) -> Result<Option<Vec<ClusterModule>>> {
+        if !self.options.node_anti_affinity || request.spec.disable_cluster_module == Some(true) {
+            record.remove(CLUSTER_MODULES_READY);
+            return Ok(None);
+        }
+        let made = self.make_modules(site, request).await;
+        record.set(match &made {
+            Ok(Made::NotThere) => {
+                Condition::new(CLUSTER_MODULES_READY, ConditionStatus::False, "InvalidVCenterVersion")
+                    .with_message("this vCenter has no cluster modules, which need version 7.0 or later")
+            }
+            Ok(Made::All(_)) => Condition::new(CLUSTER_MODULES_READY, ConditionStatus::True, "Ready"),
+            Err(error) => Condition::new(CLUSTER_MODULES_READY, ConditionStatus::False, "NotReady")
+                .with_message(error.report()),
+        });
+        match made? {
+            Made::All(all) if all != request.spec.cluster_modules => Ok(Some(all)),
+            Made::All(_) | Made::NotThere => Ok(None),
+        }
+    }
+
+    async fn make_modules(
+        &self,
+        site: &Arc<Site>,
+        request: &ClusterRequest<VSphereClusterSpec>,
+    ) -> Result<Made> {
+        let (mark, recorded) = (&request.mark, &request.spec.cluster_modules);
+        let turn = Arc::new(self.module_board.turn(mark).await);
+        let (wanted, unrecorded) = self.module_board.next(mark, recorded);
+        let mut all: Vec<_> = recorded.iter().cloned().chain(unrecorded).collect();
+        if wanted.is_empty() {
+            return Ok(Made::All(all));
+        }
+        // A module may be recorded that is younger than what was read last.
+        self.known_modules.clear();
+        let known = self.all_modules(site).await?;
+        let Some(known) = &*known else { return Ok(Made::NotThere) };
+        let planned = plan(&all, &wanted, known);
+        let is_missing = |group: &&Group| planned.missing.contains(group);
+        self.module_board.served(mark, &wanted.iter().filter(|group| !is_missing(group)).cloned().collect());
+        all = planned.recorded;
+        for group in planned.missing {
+            let (site, turn) = (Arc::clone(site), Arc::clone(&turn));
+            let (board, mark) = (Arc::clone(&self.module_board), mark.clone());
+            let client = client(&site)?;
+            // to its end, so that the module is known to the next step
+            let made = self.to_its_end(async move {
+                let turn = turn;
+                let made = ClusterModules::new(client.rest()).create(&group.cluster).await;
+                let made = made.map_err(|error| site.vcenter.error_of(&error));
+                let made = made.inspect(|id| board.made(&mark, group.clone(), id.clone()));
+                drop(turn);
+                made.map(|id| group.recorded(id))
+            });
+            let made = made.await.and_then(|made| made);
+            self.known_modules.clear();
+            match made {
+                Ok(module) => all.push(module),
+                // what was made before is recorded first
+                Err(_) if all != *recorded => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Made::All(all))
+    }
+
+    /// Deletes the modules of a cluster whose machines are gone. One that has machines, which are others', stays.
+    ///
+    /// # Errors
+    /// Those of the calls.
+    pub(super) async fn delete_modules(&self, request: &ClusterRequest<VSphereClusterSpec>) -> Result<()> {
+        if !self.options.node_anti_affinity {
+            return Ok(());
+        }
+        let mark = &request.mark;
+        let _turn = self.module_board.turn(mark).await;
+        let (_, unrecorded) = self.module_board.next(mark, &request.spec.cluster_modules);
+        let all: Vec<_> = request.spec.cluster_modules.iter().cloned().chain(unrecorded).collect();
+        if !all.is_empty() {
+            let owner = (&*mark.namespace, &*mark.uid);
+            let site = self.site_for(&Login::of_cluster(&request.spec, owner, &request.objects)).await?;
+            site.check_live()?;
+            let client = client(&site)?;
+            for module in &all {
+                let calls = ClusterModules::new(client.rest());
+                delete_unused(&site, calls, module).await?;
+                self.module_joining.forget(site.vcenter.name(), &module.module_uuid);
+            }
+            self.known_modules.clear();
+        }
+        self.module_board.forget(mark);
+        Ok(())
+    }
+
+    /// The modules of a vCenter, of anybody. None if it has no such thing.
+    async fn all_modules(&self, site: &Site) -> Result<Arc<Option<Known>>> {
+        let read = async {
+            let client = client(site)?;
+            ClusterModules::new(client.rest()).list().await.map_err(|error| site.vcenter.error_of(&error))
+        };
+        self.known_modules.get(site.vcenter.name().to_owned(), read).await
+    }
+}
+
+/// What became of the modules of a cluster.
+enum Made {
+    /// These are to be recorded.
+    All(Vec<ClusterModule>),
+    /// The vCenter has no modules.
+    NotThere,
+}
+
+/// Deletes a module that has no machines which are still there.
+async fn delete_unused(site: &Site, calls: ClusterModules<'_>, module: &ClusterModule) -> Result<()> {
+    let id = &module.module_uuid;
+    let Some(members) = calls.members(id).await.map_err(|error| site.vcenter.error_of(&error))? else {
+        return Ok(());
+    };
+    let left = members.iter().find(|one| site.vcenter.state().inventory.machine(one).is_some());
+    if let Some(machine) = left {
+        tracing::warn!(
+            module = id,
+            vcenter = site.vcenter.name(),
+            machine = machine.id(),
+            "a cluster module is not deleted: it has machines that are not of its cluster"
+        );
+        return Ok(());
+    }
+    calls.delete(id).await.map_err(|error| site.vcenter.error_of(&error))
+}
+
+/// The group of a machine. `None` if it belongs to nothing that makes several, or is on no cluster of hosts. The modules of a cluster are
+/// on its vCenter, so a machine on another one has none.
+fn group_of(site: &Site, vm: &VirtualMachine, request: &Request) -> Option<Group> {
+    let name = request.group.clone()?;
+    let given = |server: &Option<String>| server.clone().filter(|server| !server.is_empty());
+    let own = given(&request.spec.clone.server);
+    if own.is_some() && own != given(&request.cluster.spec.server) {
+        return None;
+    }
+    let state = site.vcenter.state();
+    let up = state.inventory.path_up(vm.resource_pool.as_ref()?);
+    let cluster = up.into_iter().find(|one| one.kind() == "ClusterComputeResource")?;
+    Some(Group { is_control_plane: request.is_control_plane, name, cluster })
+}
+
+/// The modules in which a machine may be: the one that was seen last, or else all that are for machines like it.
+fn modules_for(request: &DeletionRequest, record: &MachineRecord) -> Vec<String> {
+    let of_vm = || {
+        let vm = existing(request)?;
+        vm.status["moduleUUID"].as_str().filter(|id| !id.is_empty()).map(str::to_owned)
+    };
+    if let Some(id) = record.status.module_uuid.clone().or_else(of_vm) {
+        return vec![id];
+    }
+    let (Some(name), Some(cluster)) = (&request.group, &request.cluster.spec) else { return Vec::new() };
+    let of_group = cluster.cluster_modules.iter().filter(|one| is_for(one, request.is_control_plane, name));
+    of_group.map(|module| module.module_uuid.clone()).collect()
+}
+
+fn client(site: &Site) -> Result<Arc<TagClient>> {
+    let client = site.vcenter.tag_client().clone();
+    client.ok_or_else(|| site.vcenter.error(ErrorKind::Unavailable, "not connected"))
+}

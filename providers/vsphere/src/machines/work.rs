@@ -1,0 +1,144 @@
+//! What is done with a machine, and what this process knows of it.
+
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+use crate::{moref::MoRef, vcenter::Change};
+
+/// For how long work that has succeeded is of interest.
+const DONE_LASTS: Duration = Duration::from_secs(60);
+
+/// The same for a deletion: the inventory may be away for longer, and the object may stay for a while after it was told that the
+/// machine is gone.
+const DESTROYED_LASTS: Duration = Duration::from_secs(60 * 60);
+
+/// When bootstrap data that could not be removed are tried again.
+pub(crate) const REMOVAL_RETRY: Duration = Duration::from_secs(60);
+
+/// What a call does with a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Work {
+    Clone,
+    /// The mark is written on a machine that another program has made.
+    Mark,
+    /// The bootstrap data of a machine that is a Node are emptied.
+    RemoveBootstrapData,
+    Upgrade,
+    PowerOn,
+    PowerOff,
+    Detach,
+    Destroy,
+}
+
+impl Work {
+    /// Whether a fault of this type says that the work is done already.
+    pub(crate) fn is_done_by(self, fault: &str) -> bool {
+        match self {
+            Self::Clone | Self::Mark | Self::RemoveBootstrapData => false,
+            Self::Upgrade => fault == "AlreadyUpgraded",
+            Self::PowerOn | Self::PowerOff => fault == "InvalidPowerState",
+            Self::Detach | Self::Destroy => fault == "ManagedObjectNotFound",
+        }
+    }
+
+    /// What the inventory shows once it is done.
+    pub(crate) fn change(self) -> Option<Change> {
+        match self {
+            Self::Clone => Some(Change::Made),
+            Self::PowerOn => Some(Change::PoweredOn),
+            Self::PowerOff => Some(Change::PoweredOff),
+            Self::Destroy => Some(Change::Destroyed),
+            Self::Mark | Self::RemoveBootstrapData | Self::Upgrade | Self::Detach => None,
+        }
+    }
+
+    /// Whether a machine that is complete stays so meanwhile. The task is not in its status.
+    pub(crate) fn stops_nothing(self) -> bool {
+        matches!(self, Self::Mark | Self::RemoveBootstrapData)
+    }
+
+    /// For people.
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Self::Clone => "clone",
+            Self::Mark => "taking over",
+            Self::RemoveBootstrapData => "removal of the bootstrap data",
+            Self::Upgrade => "hardware upgrade",
+            Self::PowerOn => "power-on",
+            Self::PowerOff => "power-off",
+            Self::Detach => "detaching of disks",
+            Self::Destroy => "deletion",
+        }
+    }
+}
+
+/// What this process knows of a machine beside its status. All of it may be lost.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    /// The task that runs, and when it was begun.
+    pub(crate) task: Option<(Work, MoRef, Instant)>,
+    /// The work that has succeeded last. The inventory may show it a moment later.
+    pub(crate) done: Option<(Work, Instant)>,
+    /// When a clone was begun of which it is not known whether it was.
+    pub(crate) uncertain: Option<Instant>,
+    /// The clones that ran when the machine was to be deleted and was not found. One could be its own.
+    /// By vCenter.
+    pub(crate) clones: HashMap<String, HashSet<MoRef>>,
+    /// The task of another program that was waited for.
+    pub(crate) taken_over: Option<String>,
+    /// What the work is done to that was begun last: the machine, or the template of a clone.
+    pub(crate) target: Option<MoRef>,
+    /// The vCenter that the work, or the uncertain clone, is of.
+    pub(super) site: Option<String>,
+    /// Whether its tags are attached. It is forgotten once the machine is complete.
+    pub(crate) is_tagged: bool,
+    /// When its bootstrap data could not be removed.
+    pub(crate) removal_failed: Option<Instant>,
+}
+
+impl Known {
+    /// Whether nothing would be lost with it.
+    pub(super) fn is_empty(&self) -> bool {
+        let is_new = |(work, since): (Work, Instant)| {
+            since.elapsed() < if work == Work::Destroy { DESTROYED_LASTS } else { DONE_LASTS }
+        };
+        self.task.is_none()
+            && !self.done.is_some_and(is_new)
+            && self.uncertain.is_none()
+            && self.clones.is_empty()
+            && self.taken_over.is_none()
+            && !self.is_tagged
+            && self.removal_failed.is_none_or(|since| since.elapsed() >= REMOVAL_RETRY)
+    }
+
+    /// What is still of interest of a machine that is gone: that vCenter has destroyed it, so that nobody has to ask again if the next
+    /// step is made before its object has gone too.
+    pub(crate) fn of_gone(&self) -> Self {
+        let done = self.done.filter(|(work, _)| *work == Work::Destroy);
+        Self { done, site: self.site.clone(), ..Self::default() }
+    }
+
+    /// Whether this vCenter has said that it has destroyed the machine, and nothing was begun since.
+    pub(crate) fn is_destroyed_on(&self, site: &str) -> bool {
+        self.has_just_done(Work::Destroy, DESTROYED_LASTS) && self.site.as_deref() == Some(site)
+    }
+
+    /// Whether the task, or the uncertain clone, is of this vCenter, as far as is known.
+    pub(crate) fn is_of(&self, site: &str) -> bool {
+        self.site.as_deref().is_none_or(|name| name == site)
+    }
+
+    /// Whether this work runs.
+    pub(crate) fn is_at(&self, work: Work) -> bool {
+        self.task.as_ref().is_some_and(|(running, ..)| *running == work)
+    }
+
+    /// Whether this work has just succeeded, so that the inventory may not show it yet.
+    pub(crate) fn has_just_done(&self, work: Work, within: Duration) -> bool {
+        self.done.is_some_and(|(done, since)| done == work && since.elapsed() < within)
+    }
+}
