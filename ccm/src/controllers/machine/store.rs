@@ -101,7 +101,8 @@ impl<T> Core<T> {
             metadata.namespace.as_deref().unwrap_or_default(),
             metadata.name.as_deref().unwrap_or_default(),
         );
-        let whole = json!({"metadata": {"labels": metadata.labels}, "spec": spec, "status": status});
+        let about = json!({"labels": metadata.labels, "ownerReferences": metadata.owner_references});
+        let whole = json!({"metadata": about, "spec": spec, "status": status});
         Self {
             key,
             version: metadata.resource_version.unwrap_or_default(),
@@ -161,4 +162,31 @@ impl From<WireCluster> for Core<Cluster> {
 
 impl Watched for WireCluster {
     type Kept = Core<Cluster>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_of_a_machine_says_what_made_it() {
+        for (metadata, is_control_plane, group) in [
+            (
+                json!({
+                    "labels": {"cluster.x-k8s.io/control-plane": ""},
+                    "ownerReferences": [{
+                        "apiVersion": "controlplane.cluster.x-k8s.io/v1beta2", "kind": "KubeadmControlPlane",
+                        "name": "masters", "uid": "u-1", "controller": true,
+                    }],
+                }),
+                true,
+                "masters",
+            ),
+            (json!({"labels": {"cluster.x-k8s.io/deployment-name": "workers"}}), false, "workers"),
+        ] {
+            let metadata: ObjectMeta = serde_json::from_value(metadata).expect("metadata");
+            let kept = Core::of(metadata, json!({}), json!({}), Machine::from_json).content;
+            assert_eq!((kept.is_control_plane, kept.group.as_deref()), (is_control_plane, Some(group)));
+        }
+    }
 }
