@@ -11,6 +11,7 @@ pub(crate) mod machines;
 pub(crate) mod objects;
 pub(crate) mod policies;
 pub(crate) mod property_collector;
+pub(crate) mod storage_drs;
 
 use std::{fmt, time::Duration};
 

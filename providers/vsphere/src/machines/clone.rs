@@ -44,7 +44,7 @@ const DEFAULT_MEMORY_MIB: u64 = 2048;
 pub(crate) struct Place {
     pub(crate) folder: MoRef,
     pub(crate) pool: MoRef,
-    /// `None` for that of the template.
+    /// `None` for that of the template, or one that is known later.
     pub(crate) datastore: Option<MoRef>,
     /// The ID of the storage policy for its files and disks.
     pub(crate) policy: Option<String>,
@@ -166,29 +166,18 @@ pub(crate) fn plan(wanted: &Wanted<'_>) -> Result<Clone> {
     };
     let disk_move_type =
         if is_linked { "createNewChildDiskBacking" } else { "moveAllDiskBackingsAndConsolidate" };
-    // without a policy of their own, the disks would keep that of the template
-    let disk = match &place.datastore {
-        Some(datastore) if !profile.is_empty() => template
-            .disks
-            .iter()
-            .map(|disk| DiskLocator {
-                disk_id: disk.key,
-                datastore: datastore.clone(),
-                disk_move_type: Some(disk_move_type),
-                profile: profile.clone(),
-            })
-            .collect(),
-        _ => Vec::new(),
-    };
-    let location = RelocateSpec {
+    let mut location = RelocateSpec {
         folder: Some(place.folder.clone()),
-        datastore: place.datastore.clone(),
+        datastore: None,
         disk_move_type: Some(disk_move_type),
         pool: Some(place.pool.clone()),
         host: None,
-        disk,
+        disk: Vec::new(),
         profile,
     };
+    if let Some(datastore) = &place.datastore {
+        put_on(&mut location, datastore, template);
+    }
     let clone = CloneSpec {
         location,
         template: false,
@@ -201,6 +190,28 @@ pub(crate) fn plan(wanted: &Wanted<'_>) -> Result<Clone> {
         .filter(|(_, number)| template.hardware_version >= Some(*number))
         .map(|(word, _)| word.to_owned());
     Ok(Clone { call, mode, snapshot, hardware_version, notice })
+}
+
+impl Clone {
+    /// Puts the machine on a datastore that was not known yet.
+    pub(crate) fn put_on(&mut self, datastore: &MoRef, template: &TemplateFacts) {
+        put_on(&mut self.call.spec.location, datastore, template);
+    }
+}
+
+fn put_on(location: &mut RelocateSpec, datastore: &MoRef, template: &TemplateFacts) {
+    location.datastore = Some(datastore.clone());
+    if location.profile.is_empty() {
+        return;
+    }
+    // without a policy of their own, the disks would keep that of the template
+    let disks = template.disks.iter().map(|disk| DiskLocator {
+        disk_id: disk.key,
+        datastore: datastore.clone(),
+        disk_move_type: location.disk_move_type,
+        profile: location.profile.clone(),
+    });
+    location.disk = disks.collect();
 }
 
 /// How the template is cloned: in full, or linked to a snapshot if it has one.
@@ -254,4 +265,4 @@ fn extra_config(wanted: &Wanted<'_>, macs: &[[u8; 6]]) -> Result<Vec<OptionValue
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -14,9 +14,10 @@ use uuid::Uuid;
 
 use super::{
     cached::Cached,
+    drs::Drs,
     groups::{self, Boards, ClusterGroups},
     open_sites::OpenSites,
-    places::{Catalog, catalog_selection, switches, switches_selection},
+    places::{Catalog, Finder, catalog_selection, switches, switches_selection},
     site::Site,
     storage::{StoragePolicy, read_policy},
     template::{self, TemplateFacts},
@@ -34,7 +35,7 @@ use crate::{
 /// How long a step waits for the end of a call that an earlier step of the same machine has left behind.
 const MAX_WAIT_FOR_CALL: Duration = Duration::from_secs(20);
 
-/// How long networks, datastores and templates are known without being read again.
+/// How long networks, datastores, templates and clusters are known without being read again.
 const FACTS_LAST: Duration = Duration::from_secs(60);
 
 /// How long an answer about the recent tasks is good for. A step asks for a task five seconds after its begin at the earliest, so
@@ -114,7 +115,7 @@ pub(crate) struct Known {
     pub(crate) clones: HashMap<String, HashSet<MoRef>>,
     /// The task of another program that was waited for.
     pub(crate) taken_over: Option<String>,
-    /// What the work is done to that was begun last: the machine, or the template of a clone.
+    /// What the work is done to that was begun last: the machine, the template of a clone, or the datacenter of a power-on by DRS.
     pub(crate) target: Option<MoRef>,
     /// The vCenter that the work, or the uncertain clone, is of.
     site: Option<String>,
@@ -226,6 +227,8 @@ pub(crate) struct Fleet {
     policies: Cached<(String, String, MoRef), StoragePolicy>,
     /// By vCenter.
     recent_tasks: Cached<String, HashMap<MoRef, Task>>,
+    /// By vCenter and cluster of hosts.
+    pub(super) clusters: Cached<(String, MoRef), Drs>,
     /// What was found out about zones, by vCenter and what the zone says.
     pub(super) zones: Cached<(String, String), Checked>,
     /// The VM groups of clusters.
@@ -245,6 +248,7 @@ impl Fleet {
             templates: Cached::new(FACTS_LAST),
             policies: Cached::new(FACTS_LAST),
             recent_tasks: Cached::new(TASKS_LAST),
+            clusters: Cached::new(FACTS_LAST),
             zones: Cached::new(FACTS_LAST),
             boards: Boards::default(),
         }
@@ -377,13 +381,14 @@ impl Fleet {
         }
     }
 
-    /// The networks and datastores of a datacenter.
+    /// The networks, datastores and datastore clusters of a datacenter.
     ///
     /// # Errors
     /// Those of the calls.
     pub(crate) async fn catalog(&self, site: &Site, datacenter: &MoRef) -> Result<Arc<Catalog>> {
         let read = async {
-            let mut catalog = Catalog::default();
+            let pods = Finder::new(&site.vcenter.state().inventory, &[]).storage_pods(datacenter);
+            let mut catalog = Catalog::with_pods(pods);
             site.read(catalog_selection(datacenter), |updates| catalog.add(updates)).await?;
             let unread = catalog.switches();
             if !unread.is_empty() {
@@ -469,9 +474,10 @@ impl Fleet {
             .map_err(|error| Error::new(ErrorKind::Internal, format!("the call did not end: {error}")))
     }
 
-    /// Forgets what was read of templates, networks and datastores: vCenter refused what was made from it.
+    /// Forgets what was read of templates, networks, datastores and clusters: vCenter refused what was made from it.
     pub(crate) fn forget_facts(&self) {
         self.catalogs.clear();
+        self.clusters.clear();
         self.templates.clear();
         self.policies.clear();
     }

@@ -19,6 +19,7 @@ mod failure_domains;
 mod last_seen;
 mod login;
 mod outstanding;
+mod power_on;
 mod present;
 mod request;
 mod take_over;
@@ -342,3 +343,5 @@ fn uid_of(mark: &Mark) -> Result<Uuid> {
 
 #[cfg(test)]
 mod removed_tests;
+#[cfg(test)]
+mod rig;

@@ -16,6 +16,7 @@ mod faults;
 mod identities;
 mod lookups;
 mod machines;
+mod placement;
 mod pools;
 mod relay;
 mod sessions;

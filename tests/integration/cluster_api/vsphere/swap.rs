@@ -40,9 +40,10 @@ const IDENTITY: &str = "infrastructure.cluster.x-k8s.io/uid";
 const CAPVS_FINALIZER: &str = "vspherevm.infrastructure.cluster.x-k8s.io";
 
 /// What nobody may do to a machine that is handed over.
-const HARMFUL: [&str; 6] = [
+const HARMFUL: [&str; 7] = [
     "soap:CloneVM_Task",
     "soap:PowerOnVM_Task",
+    "soap:PowerOnMultiVM_Task",
     "soap:PowerOffVM_Task",
     "soap:ResetVM_Task",
     "soap:ShutdownGuest",

@@ -12,8 +12,9 @@ use crate::{
     machines::{
         clone::{Place, Wanted, plan},
         fleet::{Fleet, Turn, Work},
-        places::Finder,
+        places::{Finder, Storage},
         site::Site,
+        storage_drs,
     },
     moref::MoRef,
     vm::VirtualMachine,
@@ -68,28 +69,36 @@ impl Fleet {
         let spec = &request.spec.clone;
         let catalog = self.catalog(site, &datacenter).await?;
         let facts = self.template(site, &template).await?;
-        let datastore = spec.datastore.as_deref().filter(|word| !word.is_empty());
-        let datastore = datastore.map(|word| catalog.datastore(word)).transpose()?.cloned();
+        let word = spec.datastore.as_deref().filter(|word| !word.is_empty());
+        let (datastore, pod) = match word.map(|word| catalog.storage(word)).transpose()? {
+            Some(Storage::Datastore(datastore)) => (Some(datastore), None),
+            Some(Storage::Pod(pod)) => (None, Some(pod)),
+            None => (None, None),
+        };
         let policy = match spec.storage_policy_name.as_deref().filter(|name| !name.is_empty()) {
             Some(name) => Some(self.policy(site, name, &pool).await?),
             None => None,
         };
         let datastore = match &policy {
-            Some(policy) => Some(policy.datastore(datastore.as_ref(), turn.uid)?),
-            None => datastore,
+            Some(policy) if pod.is_none() => Some(policy.datastore(datastore, turn.uid)?),
+            _ => datastore.cloned(),
         };
-        let policy = policy.map(|policy| policy.id.clone());
-        let planned = plan(&Wanted {
+        let mut planned = plan(&Wanted {
             mark: &request.mark,
             uid: turn.uid,
             spec,
-            place: Place { folder, pool, datastore, policy },
+            place: Place { folder, pool, datastore, policy: policy.as_ref().map(|policy| policy.id.clone()) },
             template: &facts,
             catalog: &catalog,
             bootstrap,
         })
         // what was read may be old
         .inspect_err(|_| self.forget_facts())?;
+        if let (Some(pod), Some(word)) = (pod, word) {
+            let recommended = storage_drs::recommend(site, pod, word, &template, &planned).await;
+            let recommended = recommended.inspect_err(|_| self.forget_facts())?;
+            planned.put_on(recommended.choose(word, policy.as_deref())?, &facts);
+        }
         let call = planned.call.of(&template);
         let task = self.begin(site, turn, Work::Clone, call).await.map_err(|error| {
             self.forget_facts();

@@ -50,35 +50,33 @@ impl Fleet {
             }
             known.task.clone()
         };
-        let (work, task, since) = match begun {
+        let (mut work, first, since) = match begun {
             Some((work, task, since)) => (Some(work), task, Some(since)),
             None => match record.status.task_ref.as_deref() {
                 Some(id) if !id.is_empty() => (None, task_of(id), None),
                 _ => return Ok(None),
             },
         };
-        let seen = site.vcenter.wait_for_task(&task, &mark.uid).map(|task| task.state);
         let age = since.map(|since| since.elapsed());
-        let is_young = |limit| age.is_some_and(|age| age < limit);
         let is_done = work.and_then(Work::change).is_some_and(|change| {
             change.ends_its_task()
                 && change.is_shown(site.vcenter.state().inventory.with_instance_uuid(turn.uid))
         });
-        let state = match seen {
-            Some(ended) if ended != TaskState::Running => Some(ended),
-            _ if is_done && !is_young(MAX_LAST_MOMENT) => Some(TaskState::Success),
-            // It was begun just now, or the tasks are being listed.
-            None if is_young(UNSEEN_RETRY) => Some(TaskState::Running),
-            Some(_) if is_young(RUNNING_RETRY) => Some(TaskState::Running),
-            _ => self.task(site, &task).await?.map(|task| task.state),
-        };
-        if state != Some(TaskState::Running) {
-            site.vcenter.stop_waiting_for_task(&task);
+        let mut task = first.clone();
+        let mut state = self.state_of(site, &task, mark, age, is_done).await?;
+        if let Some(TaskState::Continued(next)) = &state {
+            // only a power-on does
+            work = work.or(Some(Work::PowerOn));
+            if let Some(next) = next.clone() {
+                state = self.state_of(site, &next, mark, age, is_done).await?;
+                task = next;
+            }
         }
         match state {
             Some(TaskState::Running) => {
                 if work != Some(Work::Mark) {
-                    record.status.task_ref = Some(task.id().to_owned());
+                    // what goes on with it is found by it again
+                    record.status.task_ref = Some(first.id().to_owned());
                 }
                 let is_shown = site.vcenter.state().tasks.get(&task).is_some();
                 let look = match age {
@@ -91,6 +89,12 @@ impl Fleet {
             }
             Some(TaskState::Success) => {
                 finish(site, turn, record, work);
+                Ok(None)
+            }
+            // Nothing tells the end of it but the inventory, some time later.
+            Some(TaskState::Continued(_)) => {
+                finish(site, turn, record, None);
+                turn.slot.known().done = work.map(|work| (work, Instant::now()));
                 Ok(None)
             }
             // vCenter does not know it any more: what it did is seen in the inventory.
@@ -115,6 +119,31 @@ impl Fleet {
         }
     }
 
+    /// How far a task of this age is. `is_done` is whether the inventory shows what it does. `None` if vCenter knows no such task.
+    async fn state_of(
+        &self,
+        site: &Site,
+        task: &MoRef,
+        mark: &Mark,
+        age: Option<Duration>,
+        is_done: bool,
+    ) -> Result<Option<TaskState>> {
+        let seen = site.vcenter.wait_for_task(task, &mark.uid).map(|task| task.state);
+        let is_young = |limit| age.is_some_and(|age| age < limit);
+        let state = match seen {
+            Some(ended) if ended != TaskState::Running => Some(ended),
+            _ if is_done && !is_young(MAX_LAST_MOMENT) => Some(TaskState::Success),
+            // It was begun just now, or the tasks are being listed.
+            None if is_young(UNSEEN_RETRY) => Some(TaskState::Running),
+            Some(_) if is_young(RUNNING_RETRY) => Some(TaskState::Running),
+            _ => self.task(site, task).await?.map(|task| task.state),
+        };
+        if state != Some(TaskState::Running) {
+            site.vcenter.stop_waiting_for_task(task);
+        }
+        Ok(state)
+    }
+
     /// What becomes of work that has failed.
     async fn failed(
         &self,
@@ -126,6 +155,9 @@ impl Fleet {
         fault: &TaskFault,
     ) -> Result<Option<Wait>> {
         self.forget_facts();
+        if self.gives_up_drs(site, turn, mark, work, fault).await? {
+            return Ok(None);
+        }
         if &*fault.kind == "DuplicateName" && site.find(turn.uid).await?.is_empty() {
             let what = format!(
                 "virtual machine {:?} in the same folder of vCenter {:?}",

@@ -21,10 +21,7 @@ use crate::{
         status::NetworkStatus,
     },
     provider_id::format_provider_id,
-    vim::{
-        Call, CallError,
-        machines::{PowerOnVm, UpgradeVm},
-    },
+    vim::{Call, CallError, machines::UpgradeVm},
     vm::{VirtualMachine, VmPower},
 };
 
@@ -115,8 +112,7 @@ impl Fleet {
         if let Some(wait) = self.join_group(site, vm, request).await? {
             return Ok(wait);
         }
-        let call = PowerOnVm { host: None }.of(&vm.moref);
-        let begun = self.work(site, turn, Work::PowerOn, call, &request.mark, record).await?;
+        let begun = self.power_on(site, turn, vm, &request.mark, record).await?;
         Ok(begun.unwrap_or_else(starting))
     }
 
@@ -130,10 +126,24 @@ impl Fleet {
         mark: &Mark,
         record: &mut MachineRecord,
     ) -> Result<Option<Wait>> {
+        let begun = self.try_work(site, turn, work, call, mark, record).await;
+        begun.map_err(|error| site.vcenter.error_of(&error))
+    }
+
+    /// The same, with the error of the call.
+    pub(super) async fn try_work(
+        &self,
+        site: &Arc<Site>,
+        turn: &Turn,
+        work: Work,
+        call: Call,
+        mark: &Mark,
+        record: &mut MachineRecord,
+    ) -> Result<Option<Wait>, CallError> {
         let task = match self.begin(site, turn, work, call).await {
             Ok(task) => task,
             Err(CallError::Fault { kind, .. }) if work.is_done_by(&kind) => return Ok(None),
-            Err(error) => return Err(site.vcenter.error_of(&error)),
+            Err(error) => return Err(error),
         };
         record.status.task_ref = Some(task.id().to_owned());
         site.vcenter.wait_for_task(&task, &mark.uid);

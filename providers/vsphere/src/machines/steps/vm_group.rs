@@ -129,7 +129,7 @@ async fn under_way(
                 }
             }
             // what vCenter does not know any more is seen in the group
-            Some(TaskState::Success) | None => board.ended(false),
+            Some(TaskState::Success | TaskState::Continued(_)) | None => board.ended(false),
         }
     }
     Ok(board.uncertain_for().map(|left| {
