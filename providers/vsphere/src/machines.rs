@@ -5,7 +5,7 @@
 //!   steps ──> site (calls, inventory, tasks) ──> vCenter
 //!     ├─────> open_sites, identities (sessions with credentials that clusters name)
 //!     ├─────> places, template (what the words of a spec mean)
-//!     └─────> clone, guest, addresses, power (rules)
+//!     └─────> clone, guest, naming, addresses, power (rules)
 //! ```
 
 mod addresses;
@@ -18,6 +18,7 @@ mod guest;
 mod identities;
 mod invalid;
 mod kinds;
+mod naming;
 mod open_sites;
 mod places;
 mod pools;

@@ -67,7 +67,8 @@ fn planned_with(
     policy: Option<&str>,
 ) -> Result<Clone> {
     plan(&Wanted {
-        mark: &Mark::machine(UID, "default", "prod", "node-1"),
+        mark: &Mark::machine(UID, "default", "prod", "worker-1"),
+        name: "node-1",
         uid: Uuid::parse_str(UID).expect("a UUID"),
         spec,
         place: Place {

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use cloudprovider::{
     ErrorKind, Result,
-    machines::{Mark, Wait},
+    machines::{MachineRequest, Wait},
 };
 use tokio::time::Instant;
 
@@ -12,7 +12,9 @@ use super::{MachineRecord, machine_of};
 use crate::{
     machines::{
         fleet::{Fleet, Turn, Work, task_of},
+        naming::vm_name_or_own,
         site::Site,
+        spec::VSphereMachineSpec,
     },
     moref::MoRef,
     tasks::{TaskFault, TaskState},
@@ -29,11 +31,11 @@ impl Fleet {
     ///
     /// # Errors
     /// Why the work has failed.
-    pub(super) async fn outstanding(
+    pub(super) async fn outstanding<C>(
         &self,
         site: &Arc<Site>,
         turn: &Turn,
-        mark: &Mark,
+        request: &MachineRequest<VSphereMachineSpec, C>,
         record: &mut MachineRecord,
     ) -> Result<Option<Wait>> {
         let begun = {
@@ -50,7 +52,7 @@ impl Fleet {
                 _ => return Ok(None),
             },
         };
-        let seen = site.vcenter.wait_for_task(&task, &mark.uid);
+        let seen = site.vcenter.wait_for_task(&task, &request.mark.uid);
         let state = match seen {
             Some(task) => Some(task.state),
             // It was begun just now, or the tasks are being listed.
@@ -60,7 +62,7 @@ impl Fleet {
         let is_shown = site.vcenter.state().tasks.get(&task).is_some();
         match state {
             Some(TaskState::Running) => {
-                if work != Some(Work::Mark) {
+                if !work.is_some_and(Work::is_quiet) {
                     record.status.task_ref = Some(task.id().to_owned());
                 }
                 let look = if is_shown { RUNNING_RETRY } else { UNSEEN_RETRY };
@@ -81,35 +83,35 @@ impl Fleet {
                 finish(site, turn, record, work);
                 Ok(None)
             }
-            Some(TaskState::Failed(fault)) if work == Some(Work::Mark) && is_outdated(&fault.kind) => {
+            Some(TaskState::Failed(fault))
+                if work.is_some_and(Work::is_quiet) && is_outdated(&fault.kind) =>
+            {
                 finish(site, turn, record, None);
                 Ok(None)
             }
             Some(TaskState::Failed(fault)) => {
                 finish(site, turn, record, None);
-                self.failed(site, turn, mark, work, &task, &fault).await
+                self.failed(site, turn, request, work, &task, &fault).await
             }
         }
     }
 
     /// What becomes of work that has failed.
-    async fn failed(
+    async fn failed<C>(
         &self,
         site: &Site,
         turn: &Turn,
-        mark: &Mark,
+        request: &MachineRequest<VSphereMachineSpec, C>,
         work: Option<Work>,
         task: &MoRef,
         fault: &TaskFault,
     ) -> Result<Option<Wait>> {
         self.forget_facts();
+        let name = vm_name_or_own(request);
         if &*fault.kind == "DuplicateName" && site.find(turn.uid).await?.is_empty() {
-            let what = format!(
-                "virtual machine {:?} in the same folder of vCenter {:?}",
-                mark.name(),
-                site.vcenter.name()
-            );
-            return Err(mark.conflict(what, None));
+            let what =
+                format!("virtual machine {name:?} in the same folder of vCenter {:?}", site.vcenter.name());
+            return Err(request.mark.conflict(what, None));
         }
         if &*fault.kind == "DuplicateName" {
             // an earlier call has made it
@@ -123,7 +125,7 @@ impl Fleet {
             return Ok(None);
         }
         let what = work.map_or("work", Work::words);
-        let words = format!("the {what} of {:?} has failed ({}): {fault}", mark.name(), task.id());
+        let words = format!("the {what} of {name:?} has failed ({}): {fault}", task.id());
         let kind = match &*fault.kind {
             "NoPermission" => ErrorKind::PermissionDenied,
             _ => ErrorKind::Unavailable,

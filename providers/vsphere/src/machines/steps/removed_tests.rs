@@ -22,7 +22,7 @@ use crate::{
     endpoint::Endpoint,
     instances::Rules,
     inventory::Changes,
-    machines::{OpenSites, Outside, Removed},
+    machines::{OpenSites, Outside, Removed, guest::shape},
     mark::{self, MARK_PATH},
     moref::MoRef,
     session::{Credentials, Session},
@@ -179,6 +179,17 @@ impl Rig {
             .with_provider_id(provider_id);
         self.fleet.ensure_machine(&request, &mut self.record).await
     }
+
+    /// This process has made the machine, so it knows what its guest was told.
+    async fn has_made_it(&self) {
+        let guest = shape(&machine_spec().clone.network);
+        let uid = Uuid::parse_str(UID).expect("a UUID");
+        let note = |turn: Turn| async move {
+            turn.slot.known().guest = Some(guest);
+            Ok(())
+        };
+        self.fleet.one_step(uid, note).await.expect("no other step");
+    }
 }
 
 fn cluster_spec() -> VSphereClusterSpec {
@@ -303,6 +314,7 @@ async fn a_task_that_misses_something_may_mean_the_machine() {
 #[tokio::test(start_paused = true)]
 async fn a_machine_that_was_powered_on_is_waited_for() {
     let mut rig = rig().await;
+    rig.has_made_it().await;
     rig.tell(&machine(), UpdateKind::Modify, &[("runtime.powerState", text("val", "poweredOff"))]);
     rig.begins("PowerOnVM_Task", "task-1");
     rig.ensure(None).await.expect("begun");
@@ -323,6 +335,7 @@ async fn a_machine_that_was_powered_on_is_waited_for() {
 async fn a_machine_that_leaves_before_its_power_on_is_looked_at_again() {
     for provider_id in [None, Some(format!("vsphere://{BIOS_UUID}"))] {
         let mut rig = rig().await;
+        rig.has_made_it().await;
         rig.tell(&machine(), UpdateKind::Modify, &[("runtime.powerState", text("val", "poweredOff"))]);
         rig.transport.fault("PowerOnVM_Task", "ManagedObjectNotFound");
         for _ in 0..3 {
