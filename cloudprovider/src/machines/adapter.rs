@@ -121,6 +121,7 @@ fn machine_request<M: Machines, C>(
     let spec = read("spec", &request.spec, OF_THE_MACHINE)?;
     Ok(MachineRequest::new(request.mark.clone(), spec, cluster)
         .with_object_uid(request.object_uid.clone())
+        .with_machine_name(request.machine_name.clone())
         .with_provider_id(request.provider_id.clone())
         .provisioned(request.is_provisioned)
         .with_node(request.has_node)

@@ -5,7 +5,7 @@
 //!   steps ──> site (calls, inventory, tasks) ──> vCenter
 //!     ├─────> open_sites, identities (sessions with credentials that clusters name)
 //!     ├─────> places, template (what the words of a spec mean)
-//!     └─────> clone, guest, addresses, power, drs, storage_drs (rules)
+//!     └─────> clone, guest, naming, addresses, power, drs, storage_drs (rules)
 //! ```
 
 mod addresses;
@@ -19,6 +19,7 @@ mod guest;
 mod identities;
 mod invalid;
 mod kinds;
+mod naming;
 mod open_sites;
 mod places;
 mod pools;

@@ -109,7 +109,7 @@ pub fn next_write(
             patch["metadata"]["labels"] = labels.into();
         }
         if !has_spec {
-            patch["spec"] = wanted.spec.clone();
+            patch["spec"] = without_nulls_in_lists(&wanted.spec);
         }
         return Ok(Some(Write::Change(guarded(&found.metadata, patch))));
     }
@@ -261,6 +261,18 @@ fn without_nulls(value: &Value) -> Value {
             let fields = fields.iter().filter(|(_, value)| !value.is_null());
             Value::Object(fields.map(|(field, value)| (field.clone(), without_nulls(value))).collect())
         }
+        Value::Array(items) => items.iter().map(without_nulls).collect(),
+        other => other.clone(),
+    }
+}
+
+/// A merge patch removes what is null, but takes the items of a list as they are.
+fn without_nulls_in_lists(patch: &Value) -> Value {
+    match patch {
+        Value::Object(fields) => {
+            fields.iter().map(|(field, value)| (field.clone(), without_nulls_in_lists(value))).collect()
+        }
+        list @ Value::Array(_) => without_nulls(list),
         other => other.clone(),
     }
 }

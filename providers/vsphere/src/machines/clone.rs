@@ -53,6 +53,8 @@ pub(crate) struct Place {
 /// What a machine is made from.
 pub(crate) struct Wanted<'a> {
     pub(crate) mark: &'a Mark,
+    /// The name of the machine, and of its guest.
+    pub(crate) name: &'a str,
     pub(crate) uid: Uuid,
     pub(crate) spec: &'a VirtualMachineCloneSpec,
     pub(crate) place: Place,
@@ -125,7 +127,7 @@ pub(crate) fn macs(uid: Uuid, spec: &VirtualMachineCloneSpec) -> Result<Vec<[u8;
 /// [`ErrorKind::InvalidInput`](cloudprovider::ErrorKind::InvalidInput) for what cannot be made of this template, with the name of the field; those of the
 /// [`Catalog`].
 pub(crate) fn plan(wanted: &Wanted<'_>) -> Result<Clone> {
-    let Wanted { mark, uid, spec, place, template, .. } = wanted;
+    let Wanted { name, uid, spec, place, template, .. } = wanted;
     let (mode, snapshot, notice) = mode(spec, template)?;
     let is_linked = mode == CloneMode::LinkedClone;
     let macs = macs(*uid, spec)?;
@@ -185,7 +187,7 @@ pub(crate) fn plan(wanted: &Wanted<'_>) -> Result<Clone> {
         power_on: false,
         snapshot: snapshot.clone(),
     };
-    let call = CloneVm { folder: place.folder.clone(), name: mark.name().to_owned(), spec: clone };
+    let call = CloneVm { folder: place.folder.clone(), name: (*name).to_owned(), spec: clone };
     let hardware_version = hardware_version(spec)?
         .filter(|(_, number)| template.hardware_version >= Some(*number))
         .map(|(word, _)| word.to_owned());
@@ -249,7 +251,7 @@ fn mode(
 }
 
 fn extra_config(wanted: &Wanted<'_>, macs: &[[u8; 6]]) -> Result<Vec<OptionValue>> {
-    let Wanted { mark, spec, bootstrap: data, .. } = wanted;
+    let Wanted { mark, name, spec, bootstrap: data, .. } = wanted;
     let mut options = Vec::new();
     for (key, value) in &spec.custom_vmx_keys {
         if OWN_KEYS.iter().any(|own| key.starts_with(own)) {
@@ -260,7 +262,7 @@ fn extra_config(wanted: &Wanted<'_>, macs: &[[u8; 6]]) -> Result<Vec<OptionValue
     }
     options.push(OptionValue { key: MARK.to_owned(), value: Value::AnyString(mark::write(mark)) });
     options.extend(bootstrap(data)?);
-    options.extend(metadata(mark.name(), &spec.network, macs));
+    options.extend(metadata(name, &spec.network, macs));
     Ok(options)
 }
 

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use cloudprovider::{Error, ErrorKind, InstanceLookup, NodeIdentity, Result, StartContext, machines::Mark};
+use cloudprovider::{Error, ErrorKind, InstanceLookup, NodeIdentity, Result, StartContext};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
@@ -58,6 +58,8 @@ pub(crate) enum Work {
     Clone,
     /// The mark is written on a machine that another program has made.
     Mark,
+    /// What its guest reads is written again.
+    Guest,
     Upgrade,
     PowerOn,
     PowerOff,
@@ -69,7 +71,7 @@ impl Work {
     /// Whether a fault of this type says that the work is done already.
     pub(crate) fn is_done_by(self, fault: &str) -> bool {
         match self {
-            Self::Clone | Self::Mark => false,
+            Self::Clone | Self::Mark | Self::Guest => false,
             Self::Upgrade => fault == "AlreadyUpgraded",
             Self::PowerOn | Self::PowerOff => fault == "InvalidPowerState",
             Self::Detach | Self::Destroy => fault == "ManagedObjectNotFound",
@@ -83,8 +85,13 @@ impl Work {
             Self::PowerOn => Some(Change::PoweredOn),
             Self::PowerOff => Some(Change::PoweredOff),
             Self::Destroy => Some(Change::Destroyed),
-            Self::Mark | Self::Upgrade | Self::Detach => None,
+            Self::Mark | Self::Guest | Self::Upgrade | Self::Detach => None,
         }
+    }
+
+    /// Whether it writes options of the machine and nothing else, which can be done again at any time.
+    pub(crate) fn is_quiet(self) -> bool {
+        matches!(self, Self::Mark | Self::Guest)
     }
 
     /// For people.
@@ -92,6 +99,7 @@ impl Work {
         match self {
             Self::Clone => "clone",
             Self::Mark => "taking over",
+            Self::Guest => "writing of the network configuration",
             Self::Upgrade => "hardware upgrade",
             Self::PowerOn => "power-on",
             Self::PowerOff => "power-off",
@@ -121,6 +129,8 @@ pub(crate) struct Known {
     site: Option<String>,
     /// Whether its tags are attached. It is forgotten once the machine is complete.
     pub(crate) is_tagged: bool,
+    /// The shape of the network configuration that its guest has. It is forgotten once the machine is complete.
+    pub(crate) guest: Option<u64>,
 }
 
 impl Known {
@@ -135,6 +145,7 @@ impl Known {
             && self.clones.is_empty()
             && self.taken_over.is_none()
             && !self.is_tagged
+            && self.guest.is_none()
     }
 
     /// What is still of interest of a machine that is gone: that vCenter has destroyed it, so that nobody has to ask again if the next
@@ -154,9 +165,9 @@ impl Known {
         self.site.as_deref().is_none_or(|name| name == site)
     }
 
-    /// Whether nothing runs but the writing of the mark, which stops nothing.
-    pub(crate) fn is_marking(&self) -> bool {
-        self.task.as_ref().is_some_and(|(work, ..)| *work == Work::Mark)
+    /// The work that runs, if it stops nothing.
+    pub(crate) fn quiet_work(&self) -> Option<Work> {
+        self.task.as_ref().map(|(work, ..)| *work).filter(|work| work.is_quiet())
     }
 
     /// Whether this work has just succeeded, so that the inventory may not show it yet.
@@ -368,10 +379,10 @@ impl Fleet {
         })
     }
 
-    /// What look-ups of the machine's Node say of it.
-    pub(crate) fn look_up(&self, site: &Site, bios_uuid: Uuid, mark: &Mark) -> Result<InstanceLookup> {
+    /// What look-ups of the Node say of a machine, which has this name.
+    pub(crate) fn look_up(&self, site: &Site, bios_uuid: Uuid, name: &str) -> Result<InstanceLookup> {
         let provider_id = Some(format_provider_id(bios_uuid).as_str().to_owned());
-        let node = NodeIdentity { name: mark.name().to_owned(), provider_id, ..NodeIdentity::default() };
+        let node = NodeIdentity { name: name.to_owned(), provider_id, ..NodeIdentity::default() };
         let (vcenter, families) = (&site.vcenter, &site.families);
         let site = NodeSite { vcenter, families, state: vcenter.state() };
         match View::new(vec![site], &self.rules).look_up(&node) {

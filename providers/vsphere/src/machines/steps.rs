@@ -13,8 +13,10 @@
 mod claims;
 mod cluster;
 mod companion;
+mod configuration;
 mod create;
 mod delete;
+mod edits;
 mod failure_domains;
 mod last_seen;
 mod login;
@@ -37,12 +39,13 @@ use cloudprovider::{
 };
 use uuid::Uuid;
 
-use self::{last_seen::confirm_left, login::Login};
+use self::{edits::Edit, last_seen::confirm_left, login::Login};
 use super::{
     clone::{cpus, memory_mib},
     fleet::{Fleet, Turn},
     invalid::invalid,
     kinds::{CLUSTER_IDENTITY_KIND, DEPLOYMENT_ZONE_KIND, KINDS},
+    naming::{is_windows, vm_name},
     pools::Addresses,
     site::Site,
     spec::{VSphereClusterSpec, VSphereMachineSpec},
@@ -72,10 +75,25 @@ impl Machines for Fleet {
         let uid = uid_of(&request.mark)?;
         // Without its failure domain it is not known what its `VSphereVM` would say.
         let request = &*self.placed(request, record).await?;
-        let answer = self.one_step(uid, |turn| self.ensure(turn, request, record)).await;
+        let mut guest = None;
+        let answer = {
+            let (record, guest) = (&mut *record, &mut guest);
+            self.one_step(uid, move |turn| async move {
+                let slot = Arc::clone(&turn.slot);
+                let answer = self.ensure(turn, request, record).await;
+                let mut known = slot.known();
+                *guest = known.guest;
+                if request.is_provisioned {
+                    known.guest = None;
+                }
+                drop(known);
+                answer
+            })
+            .await
+        };
         let is_there = request.provider_id.is_some() || self.has(&request.mark.uid);
         claims::want(request, record, &answer, is_there);
-        self.want_vm(request, record, &answer);
+        self.want_vm(request, record, &answer, guest);
         answer
     }
 
@@ -129,7 +147,8 @@ impl Machines for Fleet {
         if let Some(size) = clone.disk_gib.filter(|size| *size > 0) {
             capacity = capacity.with_resource("ephemeral-storage", format!("{size}Gi"));
         }
-        let node_info = NodeInfo { architecture: None, operating_system: Some("linux".to_owned()) };
+        let system = if is_windows(spec) { "windows" } else { "linux" };
+        let node_info = NodeInfo { architecture: None, operating_system: Some(system.to_owned()) };
         Ok(capacity.with_node_info(node_info))
     }
 
@@ -153,6 +172,7 @@ impl Fleet {
     ) -> Result<MachineReport> {
         if request.provider_id.is_none() {
             supported::check_machine(&request.spec)?;
+            vm_name(request)?;
         }
         note_ignored(record, supported::ignored(Some(&request.spec), &request.cluster.spec));
         let login = Login::of_machine(request);
@@ -161,13 +181,15 @@ impl Fleet {
         let addresses = claims::addresses(request, record, is_there)?;
         let with_addresses = claims::with_addresses(request, &addresses);
         let site = &self.site_for(&login).await?;
+        let known = turn.slot.known().guest;
+        let edit = Edit::of(request, &addresses, known);
         let request = with_addresses.as_ref().unwrap_or(request);
         site.vcenter.follow_tasks();
         site.check_live()?;
         if request.provider_id.is_none() {
             Self::take_over_task(&turn, request, record);
         }
-        let answer = self.ensure_on(site, &turn, request, record, &addresses).await;
+        let answer = self.ensure_on(site, &turn, request, record, (&addresses, edit)).await;
         match machine_of(site, &turn) {
             // It has left while the step had it in hand.
             Ok(Some(vm)) if answer.is_err() && site.removed.has(&vm.moref) => {
@@ -184,12 +206,12 @@ impl Fleet {
         turn: &Turn,
         request: &Request,
         record: &mut MachineRecord,
-        addresses: &Addresses,
+        (addresses, edit): (&Addresses, Edit),
     ) -> Result<MachineReport> {
-        if let Some(wait) = self.outstanding(site, turn, &request.mark, record).await? {
-            let is_marking = turn.slot.known().is_marking();
-            if let Some(vm) = machine_of(site, turn)?.filter(|_| is_marking) {
-                return self.report_taking_over(&vm, site, request, record);
+        if let Some(wait) = self.outstanding(site, turn, request, record).await? {
+            let quiet = turn.slot.known().quiet_work();
+            if let (Some(work), Some(vm)) = (quiet, machine_of(site, turn)?) {
+                return self.report_meanwhile(&vm, site, request, record, work);
             }
             // A machine that is being cloned may be seen already, and is not to be touched.
             return match (&request.provider_id, machine_of(site, turn)?) {
@@ -203,13 +225,13 @@ impl Fleet {
             if site.removed.has(&vm.moref) {
                 return self.report_removed(&vm, site, request, record);
             }
-            return self.present(site, turn, &vm, request, record).await;
+            return self.present(site, turn, &vm, request, record, edit).await;
         }
         if request.provider_id.is_none() {
             if let Some(wait) = claims::wait(request, addresses) {
                 return Ok(MachineReport::Creating(wait));
             }
-            return self.create(site, turn, request, record).await;
+            return self.create(site, turn, request, record, edit).await;
         }
         let here = std::slice::from_ref(site);
         if let Some(wait) =

@@ -13,7 +13,7 @@ use crate::{controller::*, placement, support::*, zones};
 
 /// The calls at which a process may be killed. A wait for changes is not one: it is under way all the time. Logging out is what a
 /// process does that is not killed.
-const NEVER: [&str; 4] =
+pub(crate) const NEVER: [&str; 4] =
     ["soap:WaitForUpdatesEx", "soap:Logout", "soap:CancelWaitForUpdates", "rest:DELETE*"];
 
 /// A machine whose life has every kind of call. It is in a failure domain with a VM group, and on a datastore cluster.
@@ -44,9 +44,9 @@ async fn life(vcsim: Arc<Vcsim>, written: Arc<Mutex<Object>>) {
 }
 
 /// Whether a process was killed at the call that the rule names, rather than coming to its end.
-fn is_killed(vcsim: &Arc<Vcsim>, written: &Arc<Mutex<Object>>) -> bool {
+pub(crate) fn is_killed(vcsim: &Vcsim, life: impl Future<Output = ()> + Send + 'static) -> bool {
     let runtime = Runtime::new().expect("a runtime");
-    let life = runtime.spawn(life(Arc::clone(vcsim), Arc::clone(written)));
+    let life = runtime.spawn(life);
     loop {
         let counts = vcsim.counts().expect("counts");
         if counts.keys().any(|name| name.starts_with("hit:")) {
@@ -72,7 +72,7 @@ fn kill_at_each(vcsim: &Arc<Vcsim>, is_after: bool) -> usize {
         vcsim.set_rules(&json!([rule])).expect("a rule");
         let before = object(vcsim, at);
         let written = Arc::new(Mutex::new(before.clone()));
-        let was_killed = is_killed(vcsim, &written);
+        let was_killed = is_killed(vcsim, life(Arc::clone(vcsim), Arc::clone(&written)));
         vcsim.set_rules(&json!([])).expect("no rule");
         let when = format!("killed {} call {at}", if is_after { "after" } else { "before" });
         if was_killed {

@@ -12,10 +12,12 @@
 mod conformance;
 mod controller;
 mod crashes;
+mod edits;
 mod faults;
 mod identities;
 mod lookups;
 mod machines;
+mod naming;
 mod placement;
 mod pools;
 mod relay;

@@ -76,7 +76,8 @@ pub(crate) fn planned_on(
     datastore: Option<MoRef>,
 ) -> Result<Clone> {
     plan(&Wanted {
-        mark: &Mark::machine(UID, "default", "prod", "node-1"),
+        mark: &Mark::machine(UID, "default", "prod", "worker-1"),
+        name: "node-1",
         uid: Uuid::parse_str(UID).expect("a UUID"),
         spec,
         place: Place {

@@ -3,15 +3,17 @@
 use std::{sync::Arc, time::Duration};
 
 use cloudprovider::{
-    Result,
-    machines::{BootstrapData, Condition, ConditionStatus, MachineReport, Wait},
+    Error, ErrorKind, Result,
+    machines::{BootstrapData, Condition, ConditionStatus, MachineReport, Mark, Wait},
 };
 
-use super::{MachineRecord, Request, conflict, outstanding::waiting};
+use super::{MachineRecord, Request, conflict, edits::Edit, outstanding::waiting};
 use crate::{
     machines::{
         clone::{Place, Wanted, plan},
         fleet::{Fleet, Turn, Work},
+        kinds::VM_KIND,
+        naming::{vm_name, vm_name_or_own},
         places::{Finder, Storage},
         site::Site,
         storage_drs,
@@ -27,6 +29,9 @@ const UNSEEN_RETRY: Duration = Duration::from_secs(5);
 /// asking it for the same again makes that longer.
 pub(super) const MAX_BEHIND: Duration = Duration::from_secs(30);
 
+/// How soon a step looks again whether a name is free that another machine has.
+const NAME_RETRY: Duration = Duration::from_secs(60);
+
 /// The condition that says that a machine was cloned in another way than the spec says.
 const CLONED_AS_WANTED: &str = "ClonedAsSpecified";
 
@@ -38,6 +43,7 @@ impl Fleet {
         turn: &Turn,
         request: &Request,
         record: &mut MachineRecord,
+        edit: Edit,
     ) -> Result<MachineReport> {
         let Some(bootstrap) = &request.bootstrap else {
             return Ok(MachineReport::Creating(Wait::bootstrap_data()));
@@ -45,16 +51,20 @@ impl Fleet {
         if turn.slot.known().has_just_done(Work::Clone, MAX_BEHIND) {
             return Ok(MachineReport::Creating(unseen(request)));
         }
+        let name = vm_name(request)?;
+        free_for(request, &name)?;
         let (folder, pool, datacenter, template) = places(site, request)?;
-        if let Some(other) = called(site, request.mark.name(), &folder) {
+        if let Some(other) = called(site, &name, &folder) {
             let mark = site.mark_of(&other).await?;
             return Err(conflict(site, &other, &request.mark, mark.as_ref()));
         }
         if !site.find(turn.uid).await?.is_empty() {
             return Ok(MachineReport::Creating(unseen(request)));
         }
-        self.clone_template(site, turn, request, record, bootstrap, (folder, pool, datacenter, template))
-            .await
+        let places = (folder, pool, datacenter, template);
+        let report = self.clone_template(site, turn, request, record, (&name, bootstrap), places).await?;
+        turn.slot.known().guest = edit.shape();
+        Ok(report)
     }
 
     async fn clone_template(
@@ -63,7 +73,7 @@ impl Fleet {
         turn: &Turn,
         request: &Request,
         record: &mut MachineRecord,
-        bootstrap: &BootstrapData,
+        (name, bootstrap): (&str, &BootstrapData),
         (folder, pool, datacenter, template): (MoRef, MoRef, MoRef, MoRef),
     ) -> Result<MachineReport> {
         let spec = &request.spec.clone;
@@ -85,6 +95,7 @@ impl Fleet {
         };
         let mut planned = plan(&Wanted {
             mark: &request.mark,
+            name,
             uid: turn.uid,
             spec,
             place: Place { folder, pool, datastore, policy: policy.as_ref().map(|policy| policy.id.clone()) },
@@ -138,6 +149,29 @@ fn places(site: &Site, request: &Request) -> Result<(MoRef, MoRef, MoRef, MoRef)
     Ok((folder, pool, datacenter, template))
 }
 
+/// Checks that no other machine has a `VSphereVM` of the name that a template gave. Its virtual machine may be in another folder.
+///
+/// # Errors
+/// [`ErrorKind::Conflict`] that names it.
+fn free_for(request: &Request, name: &str) -> Result<()> {
+    let Mark { namespace, .. } = &request.mark;
+    if name == request.mark.name() {
+        return Ok(());
+    }
+    // If the kind is not served, there is none.
+    let found = request.objects.get(&VM_KIND, Some(namespace), name).ok().flatten();
+    match found.filter(|found| !found.is_owned_by(&request.object_uid)) {
+        None => Ok(()),
+        Some(_) => {
+            let words = format!(
+                "VSphereVM {namespace}/{name} exists and is another machine's, and spec.naming.template or spec.os gives this \
+                 machine the same name"
+            );
+            Err(Error::new(ErrorKind::Conflict, words).with_retry_after(NAME_RETRY))
+        }
+    }
+}
+
 /// A machine with this name in a folder.
 fn called(site: &Site, name: &str, folder: &MoRef) -> Option<VirtualMachine> {
     let state = site.vcenter.state();
@@ -147,6 +181,6 @@ fn called(site: &Site, name: &str, folder: &MoRef) -> Option<VirtualMachine> {
 
 /// The wait for the inventory.
 fn unseen(request: &Request) -> Wait {
-    let words = format!("virtual machine {:?} was made and is being read", request.mark.name());
+    let words = format!("virtual machine {:?} was made and is being read", vm_name_or_own(request));
     Wait::task(words).with_reason("WaitingForClone").look_again_after(UNSEEN_RETRY).told_late()
 }

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use cloudprovider::{
     ErrorKind, Result,
-    machines::{Mark, Wait},
+    machines::{MachineRequest, Wait},
 };
 use tokio::time::Instant;
 
@@ -12,7 +12,9 @@ use super::{MachineRecord, machine_of};
 use crate::{
     machines::{
         fleet::{Fleet, Turn, Work, task_of},
+        naming::vm_name_or_own,
         site::Site,
+        spec::VSphereMachineSpec,
     },
     moref::MoRef,
     tasks::{TaskFault, TaskState},
@@ -36,11 +38,11 @@ impl Fleet {
     ///
     /// # Errors
     /// Why the work has failed.
-    pub(super) async fn outstanding(
+    pub(super) async fn outstanding<C>(
         &self,
         site: &Arc<Site>,
         turn: &Turn,
-        mark: &Mark,
+        request: &MachineRequest<VSphereMachineSpec, C>,
         record: &mut MachineRecord,
     ) -> Result<Option<Wait>> {
         let begun = {
@@ -63,18 +65,18 @@ impl Fleet {
                 && change.is_shown(site.vcenter.state().inventory.with_instance_uuid(turn.uid))
         });
         let mut task = first.clone();
-        let mut state = self.state_of(site, &task, mark, age, is_done).await?;
+        let mut state = self.state_of(site, &task, &request.mark, age, is_done).await?;
         if let Some(TaskState::Continued(next)) = &state {
             // only a power-on does
             work = work.or(Some(Work::PowerOn));
             if let Some(next) = next.clone() {
-                state = self.state_of(site, &next, mark, age, is_done).await?;
+                state = self.state_of(site, &next, &request.mark, age, is_done).await?;
                 task = next;
             }
         }
         match state {
             Some(TaskState::Running) => {
-                if work != Some(Work::Mark) {
+                if !work.is_some_and(Work::is_quiet) {
                     // what goes on with it is found by it again
                     record.status.task_ref = Some(first.id().to_owned());
                 }
@@ -108,13 +110,15 @@ impl Fleet {
                 finish(site, turn, record, work);
                 Ok(None)
             }
-            Some(TaskState::Failed(fault)) if work == Some(Work::Mark) && is_outdated(&fault.kind) => {
+            Some(TaskState::Failed(fault))
+                if work.is_some_and(Work::is_quiet) && is_outdated(&fault.kind) =>
+            {
                 finish(site, turn, record, None);
                 Ok(None)
             }
             Some(TaskState::Failed(fault)) => {
                 finish(site, turn, record, None);
-                self.failed(site, turn, mark, work, &task, &fault).await
+                self.failed(site, turn, request, work, &task, &fault).await
             }
         }
     }
@@ -145,26 +149,24 @@ impl Fleet {
     }
 
     /// What becomes of work that has failed.
-    async fn failed(
+    async fn failed<C>(
         &self,
         site: &Site,
         turn: &Turn,
-        mark: &Mark,
+        request: &MachineRequest<VSphereMachineSpec, C>,
         work: Option<Work>,
         task: &MoRef,
         fault: &TaskFault,
     ) -> Result<Option<Wait>> {
         self.forget_facts();
-        if self.gives_up_drs(site, turn, mark, work, fault).await? {
+        if self.gives_up_drs(site, turn, &request.mark, work, fault).await? {
             return Ok(None);
         }
+        let name = vm_name_or_own(request);
         if &*fault.kind == "DuplicateName" && site.find(turn.uid).await?.is_empty() {
-            let what = format!(
-                "virtual machine {:?} in the same folder of vCenter {:?}",
-                mark.name(),
-                site.vcenter.name()
-            );
-            return Err(mark.conflict(what, None));
+            let what =
+                format!("virtual machine {name:?} in the same folder of vCenter {:?}", site.vcenter.name());
+            return Err(request.mark.conflict(what, None));
         }
         if &*fault.kind == "DuplicateName" {
             // an earlier call has made it
@@ -178,7 +180,7 @@ impl Fleet {
             return Ok(None);
         }
         let what = work.map_or("work", Work::words);
-        let words = format!("the {what} of {:?} has failed ({}): {fault}", mark.name(), task.id());
+        let words = format!("the {what} of {name:?} has failed ({}): {fault}", task.id());
         let kind = match &*fault.kind {
             "NoPermission" => ErrorKind::PermissionDenied,
             _ => ErrorKind::Unavailable,

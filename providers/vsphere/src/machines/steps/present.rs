@@ -10,6 +10,7 @@ use cloudprovider::{
 use super::{
     MachineRecord, Request, conflict,
     create::{MAX_BEHIND, UNSEEN_TASK_RETRY},
+    edits::Edit,
     outstanding::waiting,
 };
 use crate::{
@@ -40,6 +41,7 @@ impl Fleet {
         vm: &VirtualMachine,
         request: &Request,
         record: &mut MachineRecord,
+        edit: Edit,
     ) -> Result<MachineReport> {
         let mark = site.mark_of(vm).await?;
         if mark.is_none()
@@ -51,6 +53,9 @@ impl Fleet {
             return Err(conflict(site, vm, &request.mark, mark.as_ref()));
         }
         self.attach_tags(site, turn, vm, request).await?;
+        if let Some(report) = self.pass_on(site, turn, vm, request, record, edit).await? {
+            return Ok(report);
+        }
         // Whoever powers off a machine that was complete once had a reason.
         if vm.power != VmPower::On && !request.is_provisioned {
             if turn.slot.known().has_just_done(Work::PowerOn, MAX_BEHIND) {
@@ -189,7 +194,7 @@ impl Fleet {
             let words = format!("it does not tell the UUID of {:?} ({})", vm.name, vm.moref.id());
             return Err(site.vcenter.error(ErrorKind::Unavailable, &words));
         };
-        let mut instance = match self.look_up(site, bios_uuid, &request.mark)? {
+        let mut instance = match self.look_up(site, bios_uuid, &vm.name)? {
             InstanceLookup::Present(instance) => *instance,
             InstanceLookup::Unknown(error) => return Err(error),
             InstanceLookup::Absent => {

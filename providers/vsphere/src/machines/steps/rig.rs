@@ -18,7 +18,7 @@ use crate::{
     endpoint::Endpoint,
     instances::Rules,
     inventory::Changes,
-    machines::{OpenSites, Outside, Removed},
+    machines::{OpenSites, Outside, Removed, guest::shape},
     mark::{self, MARK_PATH},
     moref::MoRef,
     session::{Credentials, Session},
@@ -176,6 +176,17 @@ impl Rig {
         let request = MachineRequest::new(mark(), machine_spec(), ClusterContext::new(cluster_spec()))
             .with_provider_id(provider_id);
         self.fleet.ensure_machine(&request, &mut self.record).await
+    }
+
+    /// This process has made the machine, so it knows what its guest was told.
+    pub(crate) async fn has_made_it(&self) {
+        let guest = shape(&machine_spec().clone.network);
+        let uid = Uuid::parse_str(UID).expect("a UUID");
+        let note = |turn: Turn| async move {
+            turn.slot.known().guest = Some(guest);
+            Ok(())
+        };
+        self.fleet.one_step(uid, note).await.expect("no other step");
     }
 }
 
