@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use cloudprovider::{
     Error, ErrorKind, InstanceChange,
-    testing::{FAKE_REGION, FakeInstance, Operation},
+    testing::{self, FAKE_REGION, FakeInstance, Operation},
 };
 use futures::FutureExt;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
@@ -30,6 +30,7 @@ pub(super) fn trials() -> Vec<Trial> {
     let both: &[(&str, Scenario)] = &[
         ("machines::the_status_of_an_object_is_told_and_kept", |api| told(api).boxed_local()),
         ("machines::an_object_that_another_program_told", |api| taken_over(api).boxed_local()),
+        ("machines::objects_that_end_without_a_deletion_are_forgotten", |api| forgotten(api).boxed_local()),
     ];
     let dry = on(Target::Sandbox, "machines::a_dry_run_tells_nothing", |api| dry_run(api).boxed_local());
     let killed =
@@ -114,6 +115,39 @@ async fn taken_over(api: &Api) -> anyhow::Result<()> {
     regions(&world).delete("west", &DeleteParams::default()).await?;
     let gone = || async { Ok(regions(&world).get_opt("west").await?.is_none().then_some(())) };
     eventually(SOON, "it is gone", gone).await?;
+    daemon.stop().await
+}
+
+/// Somebody removes finalizers by force, so that no step towards gone is made.
+async fn forgotten(api: &Api) -> anyhow::Result<()> {
+    let (world, daemon) = World::with_cluster(api).await?;
+    add(&world, json!({})).await?;
+    becomes(&world, "it is told", |one| !condition(one, "Ready").is_null()).await?;
+    world.add_machine("worker-1").await?;
+    let machine = world.is_up("worker-1").await?;
+    let cluster = world.get(&world.kind("Cluster"), world.cluster).await?;
+    let uid = |object: &Value| object["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+    let region = region(&world).await?;
+    let is_forgotten = |object: &Value| world.cloud.has_forgotten(&uid(object));
+    let all = [&machine, &cluster, &region];
+    ensure!(!all.iter().any(|one| is_forgotten(one)), "all of them are there");
+    let things = world.cloud.objects();
+
+    regions(&world).delete("west", &DeleteParams::default()).await?;
+    for operation in [Operation::DeleteMachine, Operation::DeleteCluster] {
+        let away = Error::new(ErrorKind::Unavailable, "away");
+        world.cloud.fail(operation, testing::Fault::Error(away));
+    }
+    for (what, name) in [("Machine", "worker-1"), ("Cluster", world.cluster)] {
+        let kind = world.kind(what);
+        world.delete(&kind, name).await?;
+        let by_force = json!({"metadata": {"finalizers": null}});
+        world.change(&kind, name, by_force).await?;
+        world.vanishes(&kind, name).await?;
+    }
+    let forgotten = || async { Ok(all.iter().all(|one| is_forgotten(one)).then_some(())) };
+    eventually(SOON, "they are forgotten", forgotten).await?;
+    ensure!(world.cloud.objects() == things, "{:?}", world.cloud.objects());
     daemon.stop().await
 }
 

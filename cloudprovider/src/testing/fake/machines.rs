@@ -145,6 +145,11 @@ impl FakeCloud {
         self.lock().machines.things.remove(name);
     }
 
+    /// Whether its providers were told that there is no object with this identity any more.
+    pub fn has_forgotten(&self, uid: &str) -> bool {
+        self.lock().machines.forgotten.contains(uid)
+    }
+
     /// What the machine with this mark's UID was given.
     pub fn bootstrap_of(&self, uid: &str) -> Option<BootstrapData> {
         self.lock().machines.bootstrap.get(uid).cloned()

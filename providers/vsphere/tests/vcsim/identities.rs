@@ -198,6 +198,40 @@ async fn there_is_one_session_for_each_user_and_nobody_uses_that_of_another() {
     assert_eq!(vcsim.sessions().expect("sessions").0, 0, "logged out");
 }
 
+/// The object of a cluster is gone without a deletion, and so is the identity that another one names.
+#[tokio::test]
+async fn a_session_that_nothing_names_any_more_is_ended() {
+    use cloudprovider::CloudProvider as _;
+    let Some(vcsim) = simulator(&VcsimOptions::default()) else { return };
+    let secrets = Secrets::default();
+    let running = Running::start_with("vcenter: {}", secrets.clone()).await;
+    let machines = running.provider.machines().expect("machines");
+    secrets.set("default/a", vcsim.user(), vcsim.password());
+    secrets.set("kube-system/b", vcsim.user(), vcsim.password());
+    let [by_secret, mut by_identity] = ["a", "b"].map(|name| cluster(&vcsim, name));
+    ready(&running, &by_secret).await;
+    machines.forget("4d3c2b1a-0000-4000-8000-cccc00000000");
+    sessions(&vcsim, 1).await;
+    machines.forget(&by_secret.mark.uid);
+    sessions(&vcsim, 0).await;
+
+    by_identity.spec["identityRef"]["kind"] = "VSphereClusterIdentity".into();
+    let kind = take_over::kind_called(&running, "VSphereClusterIdentity");
+    let spec = |allowed: Value| json!({"secretName": "b", "allowedNamespaces": allowed});
+    let with = |spec: Value| Objects::of([(kind, FurtherObject::new("b").with_spec(spec))]);
+    for (objects, expected) in
+        [(with(spec(Value::Null)), ErrorKind::PermissionDenied), (Objects::default(), ErrorKind::NotFound)]
+    {
+        by_identity = by_identity.with_objects(with(spec(json!({}))));
+        ready(&running, &by_identity).await;
+        sessions(&vcsim, 1).await;
+        by_identity = by_identity.with_objects(objects);
+        fails(&running, &by_identity, expected).await;
+        sessions(&vcsim, 0).await;
+    }
+    running.stop().await;
+}
+
 #[tokio::test]
 async fn other_credentials_in_a_secret_are_used_at_once() {
     let Some(vcsim) = simulator(&VcsimOptions::default()) else { return };

@@ -1,10 +1,6 @@
 //! The loop that asks the provider and writes what it says.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use cloudprovider::{
     InstanceChange,
@@ -96,6 +92,10 @@ impl Teller {
         let Some(store) = self.further.all().get(number) else { return };
         for key in keys {
             if store.kind.is_told {
+                // Otherwise what our last write gave would count for a while.
+                if store.cache.get(&key).is_none() {
+                    store.ended(&key);
+                }
                 memories.entry((number, key.clone())).or_default();
             }
             self.note(memories, &News::Object(&store.kind, &key));
@@ -116,16 +116,19 @@ impl Teller {
     async fn work(&self, memories: &mut Memories) {
         let now = Instant::now();
         let is_due = |memory: &Memory| memory.due.is_some_and(|due| due <= now);
-        let due: BTreeSet<(ObjectKey, u32)> = memories
+        let due: BTreeMap<ObjectKey, Memory> = memories
             .iter()
             .filter(|(_, memory)| is_due(memory))
-            .map(|(key, memory)| (key.clone(), memory.failures))
+            .map(|(key, memory)| (key.clone(), memory.clone()))
             .collect();
-        let work = stream::iter(due).map(|(own, failures)| async move {
+        let work = stream::iter(due).map(|(own, before)| async move {
             let after = match self.further.all().get(own.0) {
-                Some(store) => self.work_on(store, &own.1, failures).await,
+                Some(store) => self.work_on(store, &own.1, before.failures).await,
                 None => None,
             };
+            if !before.uid.is_empty() && after.as_ref().is_none_or(|after| after.uid != before.uid) {
+                self.shared.cloud.forget_object(&before.uid);
+            }
             (own, after)
         });
         let done: Vec<_> = work.buffer_unordered(MAX_AT_ONCE).collect().await;
@@ -214,7 +217,8 @@ impl Teller {
                 store.wrote(written, begun);
                 Some(rest)
             }
-            Some(Err(WriteError::Gone)) => None,
+            // The watch tells of its end.
+            Some(Err(WriteError::Gone)) => again(failures, STOPPED_FOR, rest),
             Some(Err(error)) => {
                 tracing::warn!(kind, name, %error, "what the provider says is not written");
                 let failures = failures.saturating_add(1);

@@ -90,6 +90,8 @@ enum Wrong {
     MovesEndpoints,
     /// The endpoint stays when the cluster is gone.
     LeavesEndpoints,
+    /// With its object, the disk of a machine goes.
+    DeletesWhatIsForgotten,
 }
 
 /// What the providers of one cloud share.
@@ -330,6 +332,17 @@ impl DynMachines for Broken {
         self.part().look_at(request).await
     }
 
+    fn forget(&self, uid: &str) {
+        if self.wrong == Wrong::DeletesWhatIsForgotten {
+            let of_it = format!(" of {uid}");
+            let disks = self.cloud.objects().into_iter().filter(|line| line.starts_with("disk/"));
+            for disk in disks.filter_map(|line| line.strip_suffix(&of_it).map(str::to_owned)) {
+                self.cloud.remove_object(&disk);
+            }
+        }
+        self.part().forget(uid);
+    }
+
     async fn capacity(&self, spec: &Value) -> Result<Capacity> {
         let capacity = self.part().capacity(spec).await?;
         Ok(match self.wrong {
@@ -437,6 +450,7 @@ pub(super) fn broken() -> Vec<(&'static str, Subject)> {
         of("machines/deleted", Wrong::NeedsTheCluster),
         of("machines/never-made", Wrong::DeletesOnce),
         of("machines/deleted-early", Wrong::IgnoresTasks),
+        of("machines/forgotten", Wrong::DeletesWhatIsForgotten),
         of("machines/foreign", Wrong::AdoptsByName),
         of("machines/foreign", Wrong::DeletesByName),
         of("machines/foreign", Wrong::HidesWhatIsForeign),
