@@ -232,6 +232,45 @@ async fn a_session_that_nothing_names_any_more_is_ended() {
     running.stop().await;
 }
 
+/// vCenter locks an account after a few refused passwords, whoever has tried them.
+#[tokio::test]
+async fn guesses_for_a_user_share_a_few_tries_and_stop_nobody() {
+    let Some(vcsim) = simulator(&VcsimOptions::default()) else { return };
+    let secrets = Secrets::default();
+    let running = Running::start_with(&config(&[&vcsim]), secrets.clone()).await;
+    running.eventually(&node(0), "present", |answer| present(answer).is_some()).await;
+    let user = "tenant@vsphere.local";
+    vcsim.set_credentials(user, "hunter2").expect("another user");
+    let right = cluster(&vcsim, "a");
+    secrets.set("default/a", user, "hunter2");
+    ready(&running, &right).await;
+    vcsim.reset_counts().expect("reset");
+    for (namespace, expected) in [("red", 2), ("green", 3), ("blue", 3)] {
+        let mut guesser = cluster(&vcsim, "b");
+        guesser.mark.namespace = namespace.to_owned();
+        for number in 0..5 {
+            secrets.set(&format!("{namespace}/b"), user, &format!("guess-{number}"));
+            let guess = format!("guess-{number} of {namespace}");
+            until(&running, &guesser, &guess, |error| {
+                error.is_some_and(|error| error.kind() == ErrorKind::Unauthenticated)
+            })
+            .await;
+            // the Secret is read a moment later
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        let words = fails(&running, &guesser, ErrorKind::Unauthenticated).await;
+        assert!(words.contains("too many other passwords") && !words.contains("guess-"), "{words}");
+        assert_eq!(calls(&vcsim).get("soap:Login"), Some(&expected), "{namespace}");
+        ready(&running, &right).await;
+    }
+
+    // The password that vCenter has accepted needs no try.
+    secrets.set("default/c", user, "hunter2");
+    ready(&running, &cluster(&vcsim, "c")).await;
+    assert_eq!(calls(&vcsim).get("soap:Login"), Some(&3));
+    running.stop().await;
+}
+
 #[tokio::test]
 async fn other_credentials_in_a_secret_are_used_at_once() {
     let Some(vcsim) = simulator(&VcsimOptions::default()) else { return };
