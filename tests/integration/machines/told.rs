@@ -38,7 +38,10 @@ pub(super) fn trials() -> Vec<Trial> {
     let refused = on(Target::Sandbox, "machines::a_status_that_is_refused_is_told_later", |api| {
         refused(api).boxed_local()
     });
-    both.iter().flat_map(|(name, scenario)| on_both(name, *scenario)).chain([dry, killed, refused]).collect()
+    let hangs =
+        on(Target::Sandbox, "machines::a_look_that_hangs_holds_up_no_other", |api| hangs(api).boxed_local());
+    let own = [dry, killed, refused, hangs];
+    both.iter().flat_map(|(name, scenario)| on_both(name, *scenario)).chain(own).collect()
 }
 
 fn regions(world: &World<'_>) -> kube::Api<DynamicObject> {
@@ -198,4 +201,36 @@ async fn refused(api: &Api) -> anyhow::Result<()> {
         daemon.stop().await?;
     }
     Ok(())
+}
+
+/// While a look at one object hangs, others are looked at, and this one not a second time.
+async fn hangs(api: &Api) -> anyhow::Result<()> {
+    let world = World::new(api).await?;
+    world.cloud.fail_next(Operation::LookAt, testing::Fault::Hang);
+    let daemon = world.start(&[])?;
+    add(&world, json!({})).await?;
+    let asked = |times: usize| {
+        let cloud = &world.cloud;
+        move || async move { Ok((cloud.count(Operation::LookAt) == times).then_some(())) }
+    };
+    eventually(SOON, "it is looked at", asked(1)).await?;
+    let east = json!({
+        "apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "FakeRegion",
+        "metadata": {"name": "east"}, "spec": {"flavors": []},
+    });
+    regions(&world).create(&PostParams::default(), &serde_json::from_value(east)?).await?;
+    let told = || async {
+        let found = serde_json::to_value(regions(&world).get("east").await?)?;
+        Ok(is_ready(&found).then_some(()))
+    };
+    eventually(Duration::from_secs(20), "the other one is told", told).await?;
+    change(&world, json!({"spec": {"flavors": ["small"]}})).await?;
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    // The second one of the other object found its own write.
+    ensure!(world.cloud.count(Operation::LookAt) == 3, "{}", world.cloud.count(Operation::LookAt));
+    let message = |one: &Value| condition(one, "Ready")["message"].as_str().unwrap_or_default().to_owned();
+    let late = || async { Ok(Some(region(&world).await?).filter(|one| message(one).contains("small"))) };
+    eventually(LIFE, "it is told what it says now", late).await?;
+    regions(&world).delete("east", &DeleteParams::default()).await?;
+    daemon.stop().await
 }

@@ -6,7 +6,7 @@ use cloudprovider::{
     InstanceChange,
     machines::{LookRequest, Objects},
 };
-use futures::{StreamExt as _, stream};
+use futures::{StreamExt as _, stream::FuturesUnordered};
 use jiff::Timestamp;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -24,8 +24,8 @@ use crate::{
     writes::WriteError,
 };
 
-/// How many objects are worked on at the same time. There are few of them.
-const MAX_AT_ONCE: usize = 16;
+/// How many objects are worked on at the same time. There are few of them, and those of a cloud that hangs wait for a minute.
+const MAX_AT_ONCE: usize = 64;
 
 /// The kind of these objects in the metrics.
 const TOLD: &str = "told";
@@ -44,7 +44,17 @@ pub(in crate::controllers::machine) struct Teller {
 /// The number of the kind, and the key of the object.
 type ObjectKey = (usize, String);
 
-type Memories = BTreeMap<ObjectKey, Memory>;
+/// An object, from the moment that something is known of it.
+#[derive(Debug, Default)]
+struct Entry {
+    memory: Memory,
+    /// Whether it is worked on. That is done once at a time.
+    is_at_work: bool,
+    /// Whether something that concerns it happened meanwhile.
+    is_woken: bool,
+}
+
+type Entries = BTreeMap<ObjectKey, Entry>;
 
 impl Teller {
     /// Works until `stop` is cancelled.
@@ -56,14 +66,16 @@ impl Teller {
         let mut news = self.further.news();
         let all = self.further.all();
         let mut changes: Vec<Changes> = all.iter().map(|store| store.cache.subscribe()).collect();
-        let mut memories = Memories::new();
+        let mut entries = Entries::new();
         for (number, store) in all.iter().enumerate() {
             let keys: Vec<String> = store.cache.read().keys().cloned().collect();
-            self.changed(&mut memories, number, keys);
+            self.changed(&mut entries, number, keys);
         }
+        let mut at_work = FuturesUnordered::new();
         while !stop.is_cancelled() {
-            self.work(&mut memories).await;
-            let due = memories.values().filter_map(|memory| memory.due).min();
+            let room = MAX_AT_ONCE.saturating_sub(at_work.len());
+            let (ready, due) = self.take_due(&mut entries, room);
+            at_work.extend(ready.into_iter().map(|(own, before)| self.work_on(own, before)));
             let is_due = async {
                 match due {
                     Some(due) => sleep_until(due).await,
@@ -72,23 +84,25 @@ impl Teller {
             };
             tokio::select! {
                 () = stop.cancelled() => {}
-                (number, keys) = Changes::next_of(&mut changes) => self.changed(&mut memories, number, keys),
-                Ok(()) = news.changed() => self.note(&mut memories, &News::All),
+                Some((own, after)) = at_work.next() => self.ended(&mut entries, &own, after),
+                (number, keys) = Changes::next_of(&mut changes) => self.changed(&mut entries, number, keys),
+                Ok(()) = news.changed() => self.note(&mut entries, &News::All),
                 Some(change) = pushed.next() => match change {
-                    InstanceChange::Resync => self.note(&mut memories, &News::All),
+                    InstanceChange::Resync => self.note(&mut entries, &News::All),
                     InstanceChange::Changed(refs) => {
                         for uid in refs.iter().filter_map(|one| one.machine.as_deref()) {
-                            self.note(&mut memories, &News::Uid(uid));
+                            self.note(&mut entries, &News::Uid(uid));
                         }
                     }
                 },
                 () = is_due => {}
             }
         }
+        while at_work.next().await.is_some() {}
     }
 
     /// Objects of a kind appeared, changed or vanished.
-    fn changed(&self, memories: &mut Memories, number: usize, keys: impl IntoIterator<Item = String>) {
+    fn changed(&self, entries: &mut Entries, number: usize, keys: impl IntoIterator<Item = String>) {
         let Some(store) = self.further.all().get(number) else { return };
         for key in keys {
             if store.kind.is_told {
@@ -96,52 +110,83 @@ impl Teller {
                 if store.cache.get(&key).is_none() {
                     store.ended(&key);
                 }
-                memories.entry((number, key.clone())).or_default();
+                entries.entry((number, key.clone())).or_default();
             }
-            self.note(memories, &News::Object(&store.kind, &key));
+            self.note(entries, &News::Object(&store.kind, &key));
         }
     }
 
     /// Looks again at those that this concerns.
-    fn note(&self, memories: &mut Memories, news: &News<'_>) {
-        for ((number, key), memory) in memories {
+    fn note(&self, entries: &mut Entries, news: &News<'_>) {
+        for ((number, key), entry) in entries {
             let Some(store) = self.further.all().get(*number) else { continue };
-            if memory.is_concerned((&store.kind, key), news) {
-                memory.due = Some(Instant::now());
+            if entry.memory.is_concerned((&store.kind, key), news) {
+                entry.memory.due = Some(Instant::now());
+                entry.is_woken = entry.is_at_work;
             }
         }
     }
 
-    /// Works on all objects for which something is due.
-    async fn work(&self, memories: &mut Memories) {
+    /// Takes objects for which something is due, as many as there is room for. Gives when something is due for another one. If there
+    /// is no room, that is looked at when there is.
+    fn take_due(&self, entries: &mut Entries, room: usize) -> (Vec<(ObjectKey, Memory)>, Option<Instant>) {
         let now = Instant::now();
-        let is_due = |memory: &Memory| memory.due.is_some_and(|due| due <= now);
-        let due: BTreeMap<ObjectKey, Memory> = memories
-            .iter()
-            .filter(|(_, memory)| is_due(memory))
-            .map(|(key, memory)| (key.clone(), memory.clone()))
-            .collect();
-        let work = stream::iter(due).map(|(own, before)| async move {
-            let after = match self.further.all().get(own.0) {
-                Some(store) => self.work_on(store, &own.1, before.failures).await,
-                None => None,
-            };
-            if !before.uid.is_empty() && after.as_ref().is_none_or(|after| after.uid != before.uid) {
-                self.shared.cloud.forget_object(&before.uid);
-            }
-            (own, after)
-        });
-        let done: Vec<_> = work.buffer_unordered(MAX_AT_ONCE).collect().await;
-        for (own, after) in done {
-            match after {
-                Some(memory) => drop(memories.insert(own, memory)),
-                None => drop(memories.remove(&own)),
+        let mut ready = Vec::new();
+        let mut later: Option<Instant> = None;
+        for (own, entry) in entries.iter_mut().filter(|(_, entry)| !entry.is_at_work) {
+            match entry.memory.due {
+                Some(due) if due <= now && ready.len() < room => {
+                    entry.is_at_work = true;
+                    ready.push((own.clone(), entry.memory.clone()));
+                    // The cloud may tell of it before the first look has ended.
+                    let found = self.further.all().get(own.0).and_then(|store| store.get(&own.1));
+                    if let Some(uid) = found.and_then(|found| found.metadata.uid.clone()) {
+                        entry.memory.uid = uid;
+                    }
+                }
+                Some(due) if due > now => later = Some(later.map_or(due, |later| later.min(due))),
+                _ => {}
             }
         }
+        (ready, later)
+    }
+
+    /// The work on an object has ended.
+    fn ended(&self, entries: &mut Entries, own: &ObjectKey, after: Option<Memory>) {
+        let Some(entry) = entries.get_mut(own) else { return };
+        let is_woken = entry.is_woken;
+        let Some(mut memory) = after else {
+            // There may be another one of its name by now.
+            if is_woken {
+                *entry = Entry {
+                    memory: Memory { due: Some(Instant::now()), ..Memory::default() },
+                    ..Entry::default()
+                };
+            } else {
+                entries.remove(own);
+            }
+            return;
+        };
+        // What it read for the first time may have changed before it was known to be read.
+        if is_woken || self.further.look_again(&memory.reads) != memory.reads {
+            memory.due = Some(Instant::now());
+        }
+        *entry = Entry { memory, ..Entry::default() };
     }
 
     /// Does what is due for an object. `None`: there is no such object.
-    async fn work_on(&self, store: &FurtherStore, key: &str, failures: u32) -> Option<Memory> {
+    async fn work_on(&self, own: ObjectKey, before: Memory) -> (ObjectKey, Option<Memory>) {
+        let after = match self.further.all().get(own.0) {
+            Some(store) => self.work_in(store, &own.1, before.failures).await,
+            None => None,
+        };
+        if !before.uid.is_empty() && after.as_ref().is_none_or(|after| after.uid != before.uid) {
+            self.shared.cloud.forget_object(&before.uid);
+        }
+        (own, after)
+    }
+
+    async fn work_in(&self, store: &FurtherStore, key: &str, failures: u32) -> Option<Memory> {
         let Some(found) = store.get(key) else {
             store.vanished(key);
             return None;
