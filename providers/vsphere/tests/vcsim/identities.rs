@@ -9,7 +9,8 @@ use std::{
 use cloudprovider::{
     Error, ErrorKind, SecretName, SecretSource, SecretStream, SecretVersion,
     machines::{
-        ClusterReport, ClusterRequest, Deletion, FurtherObject, MachineReport, Mark, Objects, Record,
+        ClusterReport, ClusterRequest, Deletion, FurtherObject, LookRequest, MachineReport, Mark, Objects,
+        Record,
     },
 };
 use futures::{StreamExt as _, stream};
@@ -17,7 +18,7 @@ use serde_json::{Value, json};
 use test_env::{Vcsim, VcsimOptions};
 use tokio::sync::watch;
 
-use crate::{controller::*, support::*, take_over};
+use crate::{controller::*, support::*, take_over, zones};
 
 /// User and password, unless there is no such Secret.
 type Content = watch::Sender<Option<(String, String)>>;
@@ -377,6 +378,45 @@ async fn a_machine_goes_without_the_object_of_its_cluster() {
     );
     assert_eq!(names(&vcsim), [machine(0)]);
     sessions(&vcsim, 0).await;
+    running.stop().await;
+}
+
+/// Without a vCenter in the configuration, a zone is looked at with the session of a cluster, and says so if there is none.
+#[tokio::test]
+async fn a_zone_is_looked_at_with_the_credentials_of_a_cluster() {
+    use cloudprovider::CloudProvider as _;
+    let Some(vcsim) = simulator(&VcsimOptions::default()) else { return };
+    zones::tag(&vcsim, 1);
+    let secrets = Secrets::default();
+    let running = Running::start_with("vcenter: {}", secrets.clone()).await;
+    let machines = running.provider.machines().expect("machines");
+    let objects = zones::objects(&vcsim, &[("a", zones::domain(0))]);
+    let kind = take_over::kind_called(&running, "VSphereDeploymentZone");
+    let look = async || {
+        let object = objects.get(&kind, None, "a").expect("an answer").expect("a zone");
+        let request = LookRequest::new(kind, object).with_objects(objects.clone());
+        machines.look_at(&request).await.expect("told")
+    };
+    let told = look().await;
+    assert_eq!(
+        (told.status["ready"].as_bool(), &*told.conditions[1].reason),
+        (Some(false), "VCenterUnreachable")
+    );
+    let words = &*told.conditions[0].message;
+    assert!(words.contains("no VSphereCluster with spec.identityRef has a session"), "{words}");
+    assert!(told.look_again_after.is_some(), "a session may begin");
+
+    // One whose password is wrong opens nothing.
+    let a = cluster(&vcsim, "a");
+    secrets.set("default/a", vcsim.user(), "wrong");
+    fails(&running, &a, ErrorKind::Unauthenticated).await;
+    assert_eq!(look().await.status["ready"], false);
+    secrets.set("default/a", vcsim.user(), vcsim.password());
+    ready(&running, &a).await;
+    let told = look().await;
+    assert_eq!(told.status["ready"], true, "{told:?}");
+    delete(&running, &a).await;
+    assert_eq!(look().await.status["ready"], false);
     running.stop().await;
 }
 

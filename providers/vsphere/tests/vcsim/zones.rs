@@ -32,7 +32,7 @@ fn kind(name: &str) -> FurtherKind {
 }
 
 /// The spec of a failure domain that is one of the clusters.
-fn domain(number: usize) -> Value {
+pub(crate) fn domain(number: usize) -> Value {
     json!({
         "region": {"name": "region-1", "type": "Datacenter", "tagCategory": "k8s-region"},
         "zone": {"name": format!("zone-{number}"), "type": "ComputeCluster", "tagCategory": "k8s-zone"},
