@@ -23,6 +23,9 @@ use crate::{
     trial::{Scenario, on, on_both},
 };
 
+/// The finalizer of a failure domain.
+const HELD: &str = "fakeregion.infrastructure.cluster.x-k8s.io";
+
 /// Longer than anything here takes.
 const LIFE: Duration = Duration::from_secs(90);
 
@@ -30,6 +33,7 @@ pub(super) fn trials() -> Vec<Trial> {
     let both: &[(&str, Scenario)] = &[
         ("machines::the_status_of_an_object_is_told_and_kept", |api| told(api).boxed_local()),
         ("machines::an_object_that_another_program_told", |api| taken_over(api).boxed_local()),
+        ("machines::a_failure_domain_stays_while_machines_are_in_it", |api| in_use(api).boxed_local()),
         ("machines::objects_that_end_without_a_deletion_are_forgotten", |api| forgotten(api).boxed_local()),
     ];
     let dry = on(Target::Sandbox, "machines::a_dry_run_tells_nothing", |api| dry_run(api).boxed_local());
@@ -104,7 +108,6 @@ async fn told(api: &Api) -> anyhow::Result<()> {
     ensure!(is_ready(&region(&world).await?), "it was told");
     change(&world, json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": null}}})).await?;
     becomes(&world, "it is told again", |one| reason(one) == "FlavorMissing").await?;
-    ensure!(region(&world).await?["metadata"]["finalizers"].is_null(), "it needs no finalizer");
     daemon.stop().await
 }
 
@@ -114,8 +117,37 @@ async fn taken_over(api: &Api) -> anyhow::Result<()> {
     add(&world, json!({"finalizers": ["fakeregion.example.org"]})).await?;
     let daemon = world.start(&[])?;
     let kept = becomes(&world, "it is told", |one| !condition(one, "Ready").is_null()).await?;
-    ensure!(kept["metadata"]["finalizers"] == json!(["fakeregion.example.org"]), "{kept}");
+    ensure!(kept["metadata"]["finalizers"] == json!(["fakeregion.example.org", HELD]), "{kept}");
     regions(&world).delete("west", &DeleteParams::default()).await?;
+    let gone = || async { Ok(regions(&world).get_opt("west").await?.is_none().then_some(())) };
+    eventually(SOON, "it is gone", gone).await?;
+    daemon.stop().await
+}
+
+/// A failure domain that is deleted goes with its last machine, also if the daemon was away meanwhile.
+async fn in_use(api: &Api) -> anyhow::Result<()> {
+    let (world, daemon) = World::with_cluster(api).await?;
+    add(&world, json!({})).await?;
+    becomes(&world, "it is held", |one| one["metadata"]["finalizers"] == json!([HELD])).await?;
+    for name in ["one", "two"] {
+        world.add_machine_without_data(name).await?;
+        world.change("Machine", name, json!({"spec": {"failureDomain": "west"}})).await?;
+    }
+    regions(&world).delete("west", &DeleteParams::default()).await?;
+    let names = |one: &Value, names: &str| {
+        let ready = condition(one, "Ready");
+        ready["reason"] == "InUse" && ready["message"].as_str().is_some_and(|words| words.ends_with(names))
+    };
+    let both = "Machine default/one, Machine default/two";
+    becomes(&world, "it says who is in it", |one| names(one, both)).await?;
+    world.pause().await;
+    world.change("Machine", "one", json!({"spec": {"failureDomain": "east"}})).await?;
+    becomes(&world, "it says who is left", |one| names(one, ": Machine default/two")).await?;
+    daemon.stop().await?;
+    world.delete("Machine", "two").await?;
+    world.vanishes("Machine", "two").await?;
+    ensure!(region(&world).await?["metadata"]["finalizers"] == json!([HELD]), "nobody has removed it");
+    let daemon = world.start(&[])?;
     let gone = || async { Ok(regions(&world).get_opt("west").await?.is_none().then_some(())) };
     eventually(SOON, "it is gone", gone).await?;
     daemon.stop().await

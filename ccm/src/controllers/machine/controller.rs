@@ -36,7 +36,7 @@ use super::{
     plan::{Due, Inputs, Memory, Next},
     store::Stores,
     subject::{Subject, SubjectKind},
-    told::Teller,
+    told::{Machines, Teller},
     view::View,
     watch::{Known, Watches},
     work::{Ended, Shared},
@@ -183,6 +183,8 @@ impl MachineController {
         let teller = Teller {
             shared: Arc::clone(&self.shared),
             further: self.stores.further.clone(),
+            machines: Machines { core: self.stores.core_machines.clone(), own: self.stores.machines.clone() },
+            is_in_namespace: self.options.namespace.is_some(),
             sync_period: self.options.sync_period,
         };
         watches.spawn(teller.run(stop.clone()));

@@ -1,6 +1,10 @@
 //! The loop that asks the provider and writes what it says.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use cloudprovider::{
     InstanceChange,
@@ -11,14 +15,17 @@ use jiff::Timestamp;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::decision::{Memory, News, Next, next, write_of};
+use super::decision::{Memory, News, Next, next, users_of, write_of};
 use crate::{
-    cache::Changes,
+    cache::{Cache, Changes},
     controllers::machine::{
         companions::Write,
         further::{Further, FurtherStore, Kept, Reader},
+        object::InfraObject,
         outcome::{RETRIES, due_after_error},
         plan::Due,
+        store::Core,
+        surroundings::Machine,
         work::Shared,
     },
     writes::WriteError,
@@ -33,10 +40,31 @@ const TOLD: &str = "told";
 /// How long nothing is done about an object since the term has ended. It may be renewed.
 const STOPPED_FOR: Duration = Duration::from_secs(1);
 
+/// The machines that are seen.
+pub(in crate::controllers::machine) struct Machines {
+    /// Those of Cluster API.
+    pub(in crate::controllers::machine) core: Cache<Core<Machine>>,
+    /// Those of the provider.
+    pub(in crate::controllers::machine) own: Cache<InfraObject>,
+}
+
+/// Who is in a failure domain.
+enum Users {
+    /// These.
+    Known(BTreeSet<String>),
+    /// Not all machines have arrived.
+    NotYetKnown,
+    /// Not all of them are seen, or nothing is written.
+    NotSeen,
+}
+
 /// Says what the statuses of objects of the [told](cloudprovider::machines::FurtherKind::told) kinds are.
 pub(in crate::controllers::machine) struct Teller {
     pub(in crate::controllers::machine) shared: Arc<Shared>,
     pub(in crate::controllers::machine) further: Further,
+    pub(in crate::controllers::machine) machines: Machines,
+    /// `--namespace`: machines of other ones are not seen.
+    pub(in crate::controllers::machine) is_in_namespace: bool,
     /// How often an object is looked at to which nothing happens.
     pub(in crate::controllers::machine) sync_period: Duration,
 }
@@ -71,6 +99,8 @@ impl Teller {
             let keys: Vec<String> = store.cache.read().keys().cloned().collect();
             self.changed(&mut entries, number, keys);
         }
+        let mut core_machines = self.machines.core.subscribe();
+        let mut own_machines = self.machines.own.subscribe();
         let mut at_work = FuturesUnordered::new();
         while !stop.is_cancelled() {
             let room = MAX_AT_ONCE.saturating_sub(at_work.len());
@@ -86,6 +116,8 @@ impl Teller {
                 () = stop.cancelled() => {}
                 Some((own, after)) = at_work.next() => self.ended(&mut entries, &own, after),
                 (number, keys) = Changes::next_of(&mut changes) => self.changed(&mut entries, number, keys),
+                _ = core_machines.next() => self.note(&mut entries, &News::Machines),
+                _ = own_machines.next() => self.note(&mut entries, &News::Machines),
                 Ok(()) = news.changed() => self.note(&mut entries, &News::All),
                 Some(change) = pushed.next() => match change {
                     InstanceChange::Resync => self.note(&mut entries, &News::All),
@@ -192,12 +224,39 @@ impl Teller {
             return None;
         };
         let uid = found.metadata.uid.clone().unwrap_or_default();
-        let rest = Memory { uid, due: Some(Instant::now() + self.sync_period), ..Memory::default() };
-        match next(&store.kind, &found, self.shared.ignores(&found.as_infra())) {
+        let mut rest = Memory { uid, due: Some(Instant::now() + self.sync_period), ..Memory::default() };
+        let users = match self.users_of(store, &found) {
+            Users::NotYetKnown => {
+                return Some(Memory { due: Some(Instant::now() + STOPPED_FOR), failures, ..rest });
+            }
+            Users::Known(users) => {
+                rest.is_held = found.object.is_deleting && !users.is_empty();
+                Some(users)
+            }
+            Users::NotSeen => None,
+        };
+        let is_ignored = self.shared.ignores(&found.as_infra());
+        match next(&store.kind, &found, is_ignored, users.as_ref(), Timestamp::now()) {
             Next::Rest => Some(rest),
             Next::Write(write) => self.write(store, &found, &write, rest, failures).await,
             Next::Look => self.look(store, &found, rest, failures).await,
         }
+    }
+
+    /// Who is in the failure domain that an object is. It matters when it is deleted.
+    fn users_of(&self, store: &FurtherStore, found: &Kept) -> Users {
+        if store.kind.failure_domain.is_none() || self.is_in_namespace || self.shared.dry_run {
+            return Users::NotSeen;
+        }
+        if !found.object.is_deleting {
+            return Users::Known(BTreeSet::new());
+        }
+        let Machines { core, own } = &self.machines;
+        if !core.is_synced() || !own.is_synced() {
+            return Users::NotYetKnown;
+        }
+        let kind = self.shared.kinds.machine.kind;
+        Users::Known(users_of(&found.object.name, &core.all(), &own.all(), kind))
     }
 
     async fn look(
