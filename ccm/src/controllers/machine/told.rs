@@ -4,6 +4,7 @@
 //! domains have a finalizer, while Machines are in them.
 
 mod decision;
+pub mod states;
 mod teller;
 
 pub use self::decision::{Memory, News, Next, next, users_of, write_of};
