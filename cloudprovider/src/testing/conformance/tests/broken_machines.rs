@@ -90,8 +90,6 @@ enum Wrong {
     MovesEndpoints,
     /// The endpoint stays when the cluster is gone.
     LeavesEndpoints,
-    /// With its object, the disk of a machine goes.
-    DeletesWhatIsForgotten,
 }
 
 /// What the providers of one cloud share.
@@ -333,13 +331,6 @@ impl DynMachines for Broken {
     }
 
     fn forget(&self, uid: &str) {
-        if self.wrong == Wrong::DeletesWhatIsForgotten {
-            let of_it = format!(" of {uid}");
-            let disks = self.cloud.objects().into_iter().filter(|line| line.starts_with("disk/"));
-            for disk in disks.filter_map(|line| line.strip_suffix(&of_it).map(str::to_owned)) {
-                self.cloud.remove_object(&disk);
-            }
-        }
         self.part().forget(uid);
     }
 
@@ -450,7 +441,6 @@ pub(super) fn broken() -> Vec<(&'static str, Subject)> {
         of("machines/deleted", Wrong::NeedsTheCluster),
         of("machines/never-made", Wrong::DeletesOnce),
         of("machines/deleted-early", Wrong::IgnoresTasks),
-        of("machines/forgotten", Wrong::DeletesWhatIsForgotten),
         of("machines/foreign", Wrong::AdoptsByName),
         of("machines/foreign", Wrong::DeletesByName),
         of("machines/foreign", Wrong::HidesWhatIsForeign),
