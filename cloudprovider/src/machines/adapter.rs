@@ -95,6 +95,10 @@ impl<M: Machines> DynMachines for M {
     async fn look_at(&self, request: &LookRequest) -> Result<Told> {
         Machines::look_at(self, request).await
     }
+
+    fn forget(&self, uid: &str) {
+        Machines::forget(self, uid);
+    }
 }
 
 fn read_cluster<C: DeserializeOwned>(spec: &Value) -> Result<C> {

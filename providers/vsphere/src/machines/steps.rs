@@ -161,6 +161,10 @@ impl Machines for Fleet {
         }
         Err(Error::new(ErrorKind::Internal, format!("nothing is said about {}", request.kind.kind)))
     }
+
+    fn forget(&self, uid: &str) {
+        self.open.release(uid);
+    }
 }
 
 impl Fleet {

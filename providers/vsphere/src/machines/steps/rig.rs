@@ -64,7 +64,7 @@ pub(crate) async fn rig() -> Rig {
             insecure: false,
         },
         datacenters: Vec::new(),
-        access: Arc::new(|| Ok(Credentials { user: "ccm".to_owned(), password: "hunter2".into() }.into())),
+        access: Arc::new(|| Ok(Credentials::new("ccm", "hunter2").into())),
         asks_who_it_is: false,
         tag_refresh: None,
     };
