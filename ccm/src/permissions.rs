@@ -139,7 +139,7 @@ fn needed_for_further(flags: &Flags, kind: &FurtherKind) -> Vec<Permission> {
         needed.push(of_kind("status", "patch"));
     } else if kind.is_told {
         needed.push(of_kind("status", "patch"));
-        if !kind.left_finalizers.is_empty() {
+        if !kind.left_finalizers.is_empty() || kind.failure_domain.is_some() {
             needed.push(of_kind("", "patch"));
         }
     }

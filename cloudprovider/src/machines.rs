@@ -113,6 +113,7 @@
 //! |---|---|
 //! | `spec.providerID` equals the Node's byte for byte | [`PresentMachine::instance`] |
 //! | `status.initialization.provisioned`, never back | [`MachineReport::Present`] without a wait, kept by the controller |
+//! | the infrastructure may be named after its Machine | [`MachineRequest::machine_name`]; [`Mark::name`] is the name of its own object |
 //! | `status.addresses` | [`InstanceMetadata::addresses`](crate::InstanceMetadata::addresses) |
 //! | `status.failureDomain` obeys the Machine's | [`MachineRequest::failure_domain`], [`PresentMachine::failure_domain`] |
 //! | `status.conditions` | [`Wait::reason`], the errors, [`Record::conditions`] for conditions of the provider's own |

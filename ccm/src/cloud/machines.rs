@@ -90,6 +90,12 @@ impl Cloud {
         let call = async |current: Arc<Started>| machines_of(&current)?.look_at(request).await;
         self.guarded("look_at", CALL_TIMEOUT, call).await
     }
+
+    /// There is no object with this identity any more.
+    pub fn forget_object(&self, uid: &str) {
+        let provider = self.provider();
+        caught(|| provider.machines().map(|machines| machines.forget(uid)));
+    }
 }
 
 fn machines_of(current: &Started) -> Result<&dyn DynMachines> {

@@ -15,7 +15,10 @@ use super::tools::{self, Output};
 use crate::{
     cloud::{self, Cloud},
     cloud_config::{CloudConfig, Reading},
-    controllers::{machine, route::ClusterCidrs},
+    controllers::{
+        machine::{self, told::states::all_states},
+        route::ClusterCidrs,
+    },
     daemon,
     flags::{Flags, MACHINE_CONTROLLER, ROUTE_CONTROLLER},
     nodes::{self, Node},
@@ -204,9 +207,33 @@ async fn check_kinds(flags: &Flags, client: &Client, kinds: &Kinds, report: &mut
         Ok(Ok(version)) => {
             let (machine, cluster) = (kinds.machine.kind, kinds.cluster.kind);
             report.works(MACHINES, format!("{machine}, {cluster} and Cluster API's {version} are served"));
+            check_told(client, kinds, namespace, report).await;
         }
         Ok(Err(missing)) => report.failed(MACHINES, missing),
         Err(_) => report.failed(MACHINES, format!("the API server did not answer within {ANSWER_WITHIN:?}")),
+    }
+}
+
+/// Whether the objects beside machines about which the machine controller says something are ready.
+async fn check_told(client: &Client, kinds: &Kinds, namespace: Option<&str>, report: &mut Report) {
+    let states = match tokio::time::timeout(ANSWER_WITHIN, all_states(client, kinds, namespace)).await {
+        Ok(Ok(states)) => states,
+        Ok(Err(why)) => return report.warning(MACHINES, why),
+        Err(_) => {
+            return report
+                .warning(MACHINES, format!("the API server did not answer within {ANSWER_WITHIN:?}"));
+        }
+    };
+    let mut ready = BTreeMap::<&str, usize>::new();
+    for state in &states {
+        if state.flaw.is_some() {
+            report.warning(MACHINES, state.to_string());
+        } else {
+            *ready.entry(state.kind).or_default() += 1;
+        }
+    }
+    for (kind, count) in ready {
+        report.works(MACHINES, format!("{kind}: {count} ready"));
     }
 }
 

@@ -95,6 +95,10 @@ impl<M: Machines> DynMachines for M {
     async fn look_at(&self, request: &LookRequest) -> Result<Told> {
         Machines::look_at(self, request).await
     }
+
+    fn forget(&self, uid: &str) {
+        Machines::forget(self, uid);
+    }
 }
 
 fn read_cluster<C: DeserializeOwned>(spec: &Value) -> Result<C> {
@@ -121,6 +125,7 @@ fn machine_request<M: Machines, C>(
     let spec = read("spec", &request.spec, OF_THE_MACHINE)?;
     Ok(MachineRequest::new(request.mark.clone(), spec, cluster)
         .with_object_uid(request.object_uid.clone())
+        .with_machine_name(request.machine_name.clone())
         .with_provider_id(request.provider_id.clone())
         .provisioned(request.is_provisioned)
         .with_node(request.has_node)

@@ -114,6 +114,9 @@ pub struct FurtherKind {
     pub left_finalizers: &'static [&'static str],
     /// A finalizer of the objects that steps want. They stay until nothing is left of the step's object, whoever deletes them.
     pub held_by: Option<&'static str>,
+    /// Told objects are failure domains with their names, and have this finalizer. One that is deleted stays while Machines are in it.
+    /// Another program may have the same finalizer for the same.
+    pub failure_domain: Option<&'static str>,
 }
 
 impl FurtherKind {
@@ -129,6 +132,7 @@ impl FurtherKind {
             is_told: false,
             left_finalizers: &[],
             held_by: None,
+            failure_domain: None,
         }
     }
 
@@ -164,6 +168,14 @@ impl FurtherKind {
     #[must_use]
     pub const fn held_by(mut self, finalizer: &'static str) -> Self {
         self.held_by = Some(finalizer);
+        self
+    }
+
+    /// The objects, which are [told](Self::told), are failure domains with their names, and this finalizer keeps them while Machines are in
+    /// them.
+    #[must_use]
+    pub const fn failure_domains(mut self, finalizer: &'static str) -> Self {
+        self.failure_domain = Some(finalizer);
         self
     }
 }

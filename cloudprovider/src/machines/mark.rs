@@ -22,8 +22,8 @@ pub struct Mark {
     pub namespace: String,
     /// The name of the Cluster.
     pub cluster: String,
-    /// The name of the machine's object, which is also the name of its Node. `None` for what belongs to the
-    /// cluster as a whole.
+    /// The name of the machine's object, which is also the name of its Node unless the provider names that otherwise. `None` for
+    /// what belongs to the cluster as a whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<String>,
 }

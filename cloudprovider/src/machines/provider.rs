@@ -106,6 +106,14 @@ pub trait Machines: fmt::Debug + Send + Sync {
         let words = format!("nothing is said about objects of the kind {}", request.kind.kind);
         Err(Error::new(ErrorKind::Internal, words))
     }
+
+    /// There is no object any more with this identity: the [`Mark::uid`](super::Mark::uid) of a machine or a cluster, or the UID
+    /// of an object whose kind is [told](super::FurtherKind::told). Somebody may have removed its finalizer by force, so there need
+    /// not have been a step towards gone. It is also called after the last one, and for objects that the provider does not know.
+    ///
+    /// What this process keeps for the object ends, such as a session that is opened with its credentials. Nothing is changed
+    /// in the cloud. It does not block.
+    fn forget(&self, _uid: &str) {}
 }
 
 /// [`Machines`] with JSON in the place of the types, as the daemon holds providers of any kind. Not for
@@ -159,4 +167,7 @@ pub trait DynMachines: fmt::Debug + Send + Sync {
 
     /// See [`Machines::look_at`].
     async fn look_at(&self, request: &LookRequest) -> Result<Told>;
+
+    /// See [`Machines::forget`].
+    fn forget(&self, uid: &str);
 }

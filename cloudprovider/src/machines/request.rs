@@ -11,6 +11,9 @@ pub struct MachineRequest<S, C> {
     pub mark: Mark,
     /// The UID that the object has now. Unlike that of the mark it changes when the object moves. What the object owns names it.
     pub object_uid: String,
+    /// The name of its Machine, Cluster API's own object. Mostly it is the [name](Mark::name) of the mark too; an object that
+    /// somebody made by hand may have another one. It does not change.
+    pub machine_name: String,
     /// The spec, without `providerID`.
     pub spec: S,
     /// The cluster that the machine belongs to.
@@ -72,6 +75,7 @@ impl<S, C> MachineRequest<S, C> {
     pub fn new(mark: Mark, spec: S, cluster: ClusterContext<C>) -> Self {
         Self {
             object_uid: mark.uid.clone(),
+            machine_name: mark.name().to_owned(),
             mark,
             spec,
             cluster,
@@ -90,6 +94,13 @@ impl<S, C> MachineRequest<S, C> {
     #[must_use]
     pub fn with_object_uid(mut self, uid: impl Into<String>) -> Self {
         self.object_uid = uid.into();
+        self
+    }
+
+    /// Sets the name of the Machine. Without it, it is that of the mark.
+    #[must_use]
+    pub fn with_machine_name(mut self, name: impl Into<String>) -> Self {
+        self.machine_name = name.into();
         self
     }
 

@@ -18,7 +18,7 @@ pub struct Wanted {
     /// Labels that it has. Others stay. The label with the name of the Cluster comes by itself.
     pub labels: BTreeMap<String, String>,
     /// Fields that its spec has. A null removes a field, and those that are not here stay as they are, also in objects
-    /// inside. Lists are written whole.
+    /// inside. Lists are written whole, if an item lacks something or has a field that is null here.
     pub spec: Value,
     /// Its whole status, without conditions. `None` leaves the status to somebody else.
     pub status: Option<Value>,

@@ -5,8 +5,11 @@
 //! password, with the same message, while the account is locked, while its identity source is unavailable,
 //! and while vCenter starts.
 //!
-//! All entries of the configuration with the same server share this state, since a lock applies to the
-//! account and not to an entry.
+//! All entries of the configuration with the same server share this state, and so do the Secrets that clusters name for it, since a lock
+//! applies to the account. Passwords of Secrets that vCenter has not accepted share a few tries ([`budget`]).
+
+mod budget;
+mod pauses;
 
 use std::{
     collections::HashMap,
@@ -18,18 +21,15 @@ use std::{
 use secrecy::{ExposeSecret, SecretString};
 use tokio::{sync::MutexGuard, time::Instant};
 
+use self::{
+    budget::Budget,
+    pauses::{FIRST_PAUSE, LONGEST_PAUSE},
+};
 use crate::{login::Credentials, vim::CallError};
-
-/// The pause after the first refusal of a password. It doubles with each further refusal. vCenter unlocks an
-/// account after five minutes by default.
-const FIRST_PAUSE: Duration = Duration::from_secs(600);
 
 /// The first pause where REST refuses a password that SOAP accepts: the password is good, and the fault may
 /// be brief.
 const FIRST_PAUSE_OF_GOOD: Duration = Duration::from_secs(60);
-
-/// The longest pause.
-const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
 
 /// How many refused passwords of a user are remembered. Each entry of the configuration may have another one.
 const REMEMBERED: usize = 32;
@@ -51,6 +51,8 @@ pub(crate) struct Logins {
     refused: Vec<Refusal>,
     /// Passwords that REST refuses and SOAP accepts.
     refused_by_rest: Vec<Refusal>,
+    /// How many others may be tried.
+    budget: Budget,
 }
 
 /// A password that was refused.
@@ -79,9 +81,17 @@ impl Logins {
     /// Whether SOAP may try these credentials now.
     ///
     /// # Errors
-    /// [`CallError::Refused`] where they were refused recently.
+    /// [`CallError::Refused`] where they were refused recently, and [`CallError::Held`] where too many others of Secrets were.
     pub(crate) fn check(&self, credentials: &Credentials) -> Result<(), CallError> {
-        check(&self.refused, credentials)
+        check(&self.refused, credentials)?;
+        match &credentials.namespace {
+            Some(namespace)
+                if !self.has_accepted(credentials) && !self.budget.allows(namespace, Instant::now()) =>
+            {
+                Err(CallError::Held { user: credentials.user.as_str().into() })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Whether REST may try these credentials now.
@@ -102,6 +112,7 @@ impl Logins {
     pub(crate) fn accept(&mut self, credentials: &Credentials) {
         self.refused.retain(|refusal| !is_same(&refusal.password, &credentials.password));
         self.accepted = Some(credentials.password.clone());
+        self.budget.accept(credentials.namespace.as_deref());
     }
 
     /// Notes that REST accepted these credentials.
@@ -112,6 +123,7 @@ impl Logins {
     /// Notes that SOAP refused these credentials.
     pub(crate) fn refuse(&mut self, credentials: &Credentials) -> CallError {
         self.accepted.take_if(|accepted| is_same(accepted, &credentials.password));
+        self.budget.refuse(credentials.namespace.as_deref(), Instant::now());
         refuse(&mut self.refused, credentials, FIRST_PAUSE)
     }
 
@@ -121,6 +133,7 @@ impl Logins {
         if self.accepted.as_ref().is_some_and(|accepted| is_same(accepted, &credentials.password)) {
             refuse(&mut self.refused_by_rest, credentials, FIRST_PAUSE_OF_GOOD)
         } else {
+            self.budget.refuse(credentials.namespace.as_deref(), Instant::now());
             refuse(&mut self.refused, credentials, FIRST_PAUSE)
         }
     }
@@ -167,7 +180,7 @@ mod tests {
     use super::*;
 
     fn credentials(password: &str) -> Credentials {
-        Credentials { user: "ccm".to_owned(), password: password.into() }
+        Credentials::new("ccm", password)
     }
 
     /// How often these credentials are refused within a time, if each try is made as soon as it is allowed.
@@ -216,5 +229,40 @@ mod tests {
         assert!(!format!("{logins:?}").contains("two"));
         assert!(Arc::ptr_eq(&account, &accounts.of("ccm@VSPHERE.local")));
         assert!(!Arc::ptr_eq(&account, &accounts.of("other")));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn guesses_of_secrets_end_and_a_good_password_goes_on() {
+        let accounts = Accounts::default();
+        let account = accounts.of("ccm");
+        let mut logins = account.logins().await;
+        let good = credentials("good").of_namespace("team");
+        logins.check(&good).expect("there was no refusal yet");
+        logins.accept(&good);
+        let mut asked = 0;
+        for namespace in ["guesser", "another"] {
+            for number in 0..100 {
+                let guess = credentials(&format!("guess-{number}-{namespace}")).of_namespace(namespace);
+                match logins.check(&guess) {
+                    Ok(()) => {
+                        asked += 1;
+                        logins.refuse(&guess);
+                    }
+                    Err(error) => {
+                        assert_eq!(error, CallError::Held { user: "ccm".into() });
+                        assert!(!error.to_string().contains("guess-"), "{error}");
+                    }
+                }
+            }
+        }
+        assert_eq!(asked, 3);
+        logins.check(&good).expect("it is the one that vCenter accepts");
+        logins.check(&credentials("good").of_namespace("other-team")).expect("so it is in another Secret");
+        logins.check(&credentials("new")).expect("the configuration is not held up");
+        let changed = credentials("changed").of_namespace("team");
+        assert!(logins.check(&changed).is_err(), "another one has to wait for its turn");
+        tokio::time::advance(Duration::from_secs(300)).await;
+        logins.check(&changed).expect("it comes before those that were refused");
+        assert!(logins.check(&credentials("guess").of_namespace("another")).is_err());
     }
 }

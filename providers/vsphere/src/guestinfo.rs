@@ -51,6 +51,13 @@ pub(crate) fn static_addresses(metadata: &str, encoding: &str) -> Result<Vec<IpA
     Ok(addresses)
 }
 
+/// The instance ID in `metadata`, by which cloud-init tells whether it is on a new machine. `None` if there is none, or nothing can be
+/// read. The encodings are those of [`static_addresses`].
+pub(crate) fn instance_id(metadata: &str, encoding: &str) -> Option<String> {
+    let root = Node::parse(&decode(metadata, encoding).ok()?).ok()?;
+    root.get("instance-id")?.text().filter(|id| !id.is_empty()).map(str::to_owned)
+}
+
 /// An address such as `10.0.0.5/24`, or a mapping with that as its only key: netplan's form for an address
 /// with options.
 fn address(node: &Node) -> Option<IpAddr> {
@@ -145,6 +152,21 @@ mod tests {
     }
 
     #[test]
+    fn the_instance_id_of_every_encoding() {
+        let plain = plain();
+        for (metadata, encoding) in [
+            (plain.clone(), ""),
+            (base64(plain.as_bytes()), "base64"),
+            (base64(&gzip(&plain)), "gzip+base64"),
+        ] {
+            assert_eq!(instance_id(&metadata, encoding).as_deref(), Some("node-1"), "{encoding}");
+        }
+        for (metadata, encoding) in [("instance-id: ''", ""), ("a: b", ""), ("%", "base64"), ("'", "")] {
+            assert_eq!(instance_id(metadata, encoding), None, "{metadata}");
+        }
+    }
+
+    #[test]
     fn what_says_nothing_is_no_fault() {
         for text in [
             "",
@@ -178,6 +200,7 @@ mod tests {
         fn nothing_panics(text in "(?s).{0,100}", encoding in "|base64|gzip\\+base64|.{0,5}") {
             let _ = static_addresses(&text, &encoding);
             let _ = static_addresses(&base64(text.as_bytes()), &encoding);
+            let _ = instance_id(&text, &encoding);
         }
     }
 }

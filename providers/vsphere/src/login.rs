@@ -11,6 +11,21 @@ pub(crate) struct Credentials {
     pub(crate) user: String,
     /// The password.
     pub(crate) password: SecretString,
+    /// The namespace whose Secret names them. `None`: the configuration does.
+    pub(crate) namespace: Option<Box<str>>,
+}
+
+impl Credentials {
+    /// Those that the configuration names.
+    pub(crate) fn new(user: impl Into<String>, password: impl Into<SecretString>) -> Self {
+        Self { user: user.into(), password: password.into(), namespace: None }
+    }
+
+    /// The same, in a Secret of this namespace.
+    #[must_use]
+    pub(crate) fn of_namespace(self, namespace: &str) -> Self {
+        Self { namespace: Some(namespace.into()), ..self }
+    }
 }
 
 impl fmt::Debug for Credentials {

@@ -5,13 +5,14 @@
 //!   steps ──> site (calls, inventory, tasks) ──> vCenter
 //!     ├─────> open_sites, identities (sessions with credentials that clusters name)
 //!     ├─────> places, template (what the words of a spec mean)
-//!     └─────> clone, guest, addresses, power (rules)
+//!     └─────> clone, guest, naming, addresses, power, drs, storage_drs (rules)
 //! ```
 
 mod addresses;
 mod cached;
 mod clone;
 mod conversion;
+mod drs;
 mod fleet;
 mod groups;
 mod guest;
@@ -19,6 +20,7 @@ mod identities;
 mod invalid;
 mod kinds;
 mod modules;
+mod naming;
 mod open_sites;
 mod places;
 mod pools;
@@ -30,6 +32,7 @@ mod spec;
 mod status;
 mod steps;
 mod storage;
+mod storage_drs;
 mod supported;
 mod takeover;
 mod template;

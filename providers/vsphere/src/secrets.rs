@@ -159,10 +159,12 @@ impl CredentialStore {
 
     fn access(&self, method: LoginMethod) -> Result<Access, String> {
         match method {
-            LoginMethod::Password { user, password } => Ok(Access::Password(Credentials { user, password })),
+            LoginMethod::Password { user, password } => {
+                Ok(Access::Password(Credentials::new(user, password)))
+            }
             LoginMethod::SharedSession { url, token, user } => Ok(Access::Shared {
                 manager: SessionManager::new(url, token, self.ca_files.clone()),
-                for_rest: user.map(|(user, password)| Credentials { user, password }),
+                for_rest: user.map(|(user, password)| Credentials::new(user, password)),
             }),
             LoginMethod::Certificate => Err(format!(
                 "a certificate in place of a user is not supported (server {:?}); give a user and a password",

@@ -146,6 +146,7 @@ pub(crate) struct ServiceContent {
     pub(crate) session_manager: MoRef,
     pub(crate) search_index: Option<MoRef>,
     pub(crate) task_manager: Option<MoRef>,
+    pub(crate) storage_resource_manager: Option<MoRef>,
     /// The version of the API, such as `8.0.3.0`; empty if vCenter was not asked.
     pub(crate) api_version: String,
     /// The instance UUID of the vCenter, if it was asked.
@@ -162,6 +163,7 @@ impl ServiceContent {
             session_manager: MoRef::new("SessionManager", "SessionManager"),
             search_index: Some(MoRef::new("SearchIndex", "SearchIndex")),
             task_manager: Some(MoRef::new("TaskManager", "TaskManager")),
+            storage_resource_manager: Some(MoRef::new("StorageResourceManager", "StorageResourceManager")),
             api_version: String::new(),
             instance_uuid: None,
         }
@@ -410,6 +412,7 @@ impl Session {
             session_manager: part("sessionManager")?,
             search_index: content.moref_of("searchIndex"),
             task_manager: content.moref_of("taskManager"),
+            storage_resource_manager: content.moref_of("storageResourceManager"),
             api_version: about("apiVersion").unwrap_or_default(),
             instance_uuid: about("instanceUuid"),
         })

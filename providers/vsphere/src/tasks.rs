@@ -1,5 +1,8 @@
 //! The tasks of one vCenter, as its task manager shows them: those that run, and those that ended lately.
 
+mod power_on;
+mod state;
+
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},
     time::Duration,
@@ -7,6 +10,7 @@ use std::{
 
 use tokio::time::Instant;
 
+pub(crate) use self::state::{TaskFault, TaskState};
 use crate::{
     moref::MoRef,
     vim::{
@@ -20,10 +24,11 @@ use crate::{
 pub(crate) const TASK: &str = "Task";
 
 /// The properties that are read of a task. Not its progress, which changes often.
-pub(crate) const TASK_PATHS: [&str; 4] = ["info.state", "info.error", "info.entity", "info.descriptionId"];
+pub(crate) const TASK_PATHS: [&str; 5] =
+    ["info.state", "info.error", "info.result", "info.entity", "info.descriptionId"];
 
 /// The properties of a task that are watched: what code asks of tasks that have ended.
-const WATCHED_PATHS: [&str; 2] = ["info.state", "info.error"];
+const WATCHED_PATHS: [&str; 3] = ["info.state", "info.error", "info.result"];
 
 /// How many tasks that have ended are kept. vCenter shows the last 200.
 const MAX_ENDED: usize = 4096;
@@ -59,38 +64,6 @@ fn selected(manager: &MoRef, path_set: Vec<&'static str>) -> PropertyFilterSpec 
     }
 }
 
-/// How far a task is.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum TaskState {
-    /// It is queued or runs.
-    #[default]
-    Running,
-    /// It succeeded.
-    Success,
-    /// It failed.
-    Failed(TaskFault),
-}
-
-/// Why a task failed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct TaskFault {
-    /// The `xsi:type` of the fault, such as `NoDiskSpace`. Code decides by it.
-    pub(crate) kind: Box<str>,
-    /// vCenter's words, shortened.
-    pub(crate) message: Box<str>,
-}
-
-impl std::fmt::Display for TaskFault {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match (&*self.kind, &*self.message) {
-            ("", "") => f.write_str("an unknown fault"),
-            (kind, "") => f.write_str(kind),
-            ("", message) => f.write_str(message),
-            (kind, message) => write!(f, "{kind} ({message})"),
-        }
-    }
-}
-
 /// A task.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Task {
@@ -99,6 +72,8 @@ pub(crate) struct Task {
     pub(crate) entity: Option<MoRef>,
     /// What it does, such as `VirtualMachine.clone`. Not known of a task that is watched.
     pub(crate) description: Box<str>,
+    /// How far its work is once the task has succeeded, if its result says more than that.
+    result: Option<Box<TaskState>>,
 }
 
 impl Task {
@@ -114,11 +89,15 @@ impl Task {
                     "queued" | "running" => self.state = TaskState::Running,
                     _ => {}
                 },
-                ("info.error", Some(value)) => self.state = TaskState::Failed(fault(value)),
+                ("info.error", Some(value)) => self.state = TaskState::Failed(TaskFault::read(value)),
+                ("info.result", value) => self.result = value.and_then(power_on::read).map(Box::new),
                 ("info.entity", value) => self.entity = value.and_then(Element::moref),
                 ("info.descriptionId", Some(value)) => self.description = value.text.clone(),
                 _ => {}
             }
+        }
+        if let (TaskState::Success, Some(result)) = (&self.state, &self.result) {
+            self.state = (**result).clone();
         }
     }
 
@@ -131,15 +110,6 @@ impl Task {
     pub(crate) fn has_ended(&self) -> bool {
         self.state != TaskState::Running
     }
-}
-
-/// Reads a `LocalizedMethodFault`.
-fn fault(value: &Element) -> TaskFault {
-    /// Longer words are cut.
-    const MAX_CHARS: usize = 300;
-    let kind = value.child("fault").and_then(|fault| fault.kind.as_deref()).unwrap_or_default();
-    let words = value.text_of("localizedMessage").unwrap_or_default();
-    TaskFault { kind: kind.into(), message: words.chars().take(MAX_CHARS).collect::<String>().into() }
 }
 
 /// All of them, and which objects of the API wait for which.

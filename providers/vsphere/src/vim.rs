@@ -11,6 +11,7 @@ pub(crate) mod machines;
 pub(crate) mod objects;
 pub(crate) mod policies;
 pub(crate) mod property_collector;
+pub(crate) mod storage_drs;
 
 use std::{fmt, time::Duration};
 
@@ -146,6 +147,15 @@ pub(crate) enum CallError {
         /// The user.
         user: Box<str>,
     },
+    /// vCenter is not asked about this password, since others in Secrets were refused for the same user.
+    #[error(
+        "too many other passwords of user {user:?} were refused, so vCenter is not asked about this one yet; it is tried by \
+             itself later, so that the account is not locked"
+    )]
+    Held {
+        /// The user.
+        user: Box<str>,
+    },
     /// A session manager gives no ticket, or its ticket or session is not accepted.
     #[error("{manager}: {reason}")]
     NotShared {
@@ -188,8 +198,10 @@ impl CallError {
 
     /// Whether only new credentials may help, and not waiting.
     pub(crate) fn is_refused(&self) -> bool {
-        matches!(self, Self::Refused { .. } | Self::NoCredentials(_) | Self::Misconfigured(_))
-            || self.is_fault("InvalidLogin")
+        matches!(
+            self,
+            Self::Refused { .. } | Self::Held { .. } | Self::NoCredentials(_) | Self::Misconfigured(_)
+        ) || self.is_fault("InvalidLogin")
     }
 
     /// Whether other credentials, if there are some, may be accepted at once.
@@ -201,9 +213,10 @@ impl CallError {
 
     fn kind(&self) -> ErrorKind {
         match self {
-            Self::Refused { .. } | Self::NoCredentials(_) | Self::NotShared { is_denied: true, .. } => {
-                ErrorKind::Unauthenticated
-            }
+            Self::Refused { .. }
+            | Self::Held { .. }
+            | Self::NoCredentials(_)
+            | Self::NotShared { is_denied: true, .. } => ErrorKind::Unauthenticated,
             Self::Fault { kind, .. } => match &**kind {
                 "InvalidLogin" | "NotAuthenticated" | "PasswordExpired" => ErrorKind::Unauthenticated,
                 "NoPermission" => ErrorKind::PermissionDenied,

@@ -27,6 +27,10 @@ pub struct VcsimOptions {
     pub clusters: u32,
     /// Hosts in each cluster, `DC0_C0_H0`, ...
     pub hosts: u32,
+    /// Datastores in each datacenter, `LocalDS_0`, ...
+    pub datastores: u32,
+    /// Datastore clusters in each datacenter, `DC0_POD0`, ... They share all datastores but the first.
+    pub pods: u32,
     /// Machines in each cluster, all powered on.
     pub machines: u32,
     /// Whether machine N has the guest of a Node: host name `node-N`, BIOS UUID `5a3c0de0-0000-4000-8000-`
@@ -59,6 +63,8 @@ impl Default for VcsimOptions {
             datacenters: 1,
             clusters: 1,
             hosts: 2,
+            datastores: 1,
+            pods: 0,
             machines: 4,
             nodes: true,
             first_node: 0,
@@ -310,6 +316,15 @@ impl Vcsim {
         self.post("fail-task", &json!({"method": method, "fault": fault})).map(drop)
     }
 
+    /// Switches DRS of a cluster (`ClusterComputeResource`), or Storage DRS of a datastore cluster (`StoragePod`), on or off. Both are on
+    /// at first.
+    ///
+    /// # Errors
+    /// If there is no such object.
+    pub fn set_drs(&self, kind: &str, name: &str, is_enabled: bool) -> Result<()> {
+        self.post("drs", &json!({"kind": kind, "name": name, "enabled": is_enabled})).map(drop)
+    }
+
     /// Makes a group of machines in a cluster, a group of these of its hosts, and the rule that ties them.
     ///
     /// # Errors
@@ -425,6 +440,8 @@ fn spawn(
         .arg(format!("-dc={}", options.datacenters))
         .arg(format!("-cluster={}", options.clusters))
         .arg(format!("-host={}", options.hosts))
+        .arg(format!("-ds={}", options.datastores))
+        .arg(format!("-pod={}", options.pods))
         .arg(format!("-vm={}", options.machines))
         // the simulator creates a folder for each datastore
         .env("TMPDIR", scratch.path());

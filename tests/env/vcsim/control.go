@@ -86,6 +86,7 @@ func (w *world) register(mux *http.ServeMux) {
 	handle(mux, "POST /fail-task", func(wanted struct{ Method, Fault string }) (any, error) {
 		return nil, w.failNext(wanted.Method, wanted.Fault)
 	})
+	handle(mux, "POST /drs", func(wanted drs) (any, error) { return nil, w.switchDRS(wanted) })
 	handle(mux, "POST /group", func(wanted group) (any, error) { return nil, w.tie(wanted) })
 	handle(mux, "GET /groups", func(struct{}) (any, error) { return w.groups(), nil })
 	handle(mux, "GET /modules", func(struct{}) (any, error) { return w.front.modules.list(), nil })

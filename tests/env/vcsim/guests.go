@@ -35,22 +35,25 @@ type metadata struct {
 
 // called is told of each call. A machine that was powered on boots its guest.
 func (w *world) called(name string, body []byte) {
-	if w.boots && name == "soap:PowerOnVM_Task" {
-		if machine, err := w.machine(this(body)); err == nil {
-			go w.boot(machine)
-		}
+	// the argument with the machine
+	argument := map[string]string{"soap:PowerOnVM_Task": "_this", "soap:PowerOnMultiVM_Task": "vm"}[name]
+	if !w.boots || argument == "" {
+		return
+	}
+	if machine, err := w.machine(reference(body, argument)); err == nil {
+		go w.boot(machine)
 	}
 }
 
-// this is the object whose method a call is.
-func this(body []byte) string {
+// reference is the first object that a call names in this argument; "_this" is the one whose method it is.
+func reference(body []byte, argument string) string {
 	decoder := xml.NewDecoder(bytes.NewReader(body))
 	for {
 		token, err := decoder.Token()
 		if err != nil {
 			return ""
 		}
-		if start, ok := token.(xml.StartElement); ok && start.Name.Local == "_this" {
+		if start, ok := token.(xml.StartElement); ok && start.Name.Local == argument {
 			var id string
 			_ = decoder.DecodeElement(&id, &start)
 			return id
@@ -142,6 +145,7 @@ var faults = map[string]func() types.BaseMethodFault{
 	"NoPermission": func() types.BaseMethodFault {
 		return &types.NoPermission{PrivilegeId: "VirtualMachine.Provisioning.Clone"}
 	},
+	"NotSupported":   func() types.BaseMethodFault { return &types.NotSupported{} },
 	"InvalidState":   func() types.BaseMethodFault { return &types.InvalidState{} },
 	"TaskInProgress": func() types.BaseMethodFault { return &types.TaskInProgress{} },
 	"DuplicateName":  func() types.BaseMethodFault { return &types.DuplicateName{Name: "worker"} },
@@ -172,7 +176,7 @@ func (w *world) instead(answer http.ResponseWriter, name string, body []byte) bo
 	}
 	w.failing[method] = waiting[1:]
 	w.mutex.Unlock()
-	of, err := w.target(this(body))
+	of, err := w.target(reference(body, "_this"))
 	if err != nil {
 		return false
 	}
@@ -183,12 +187,15 @@ func (w *world) instead(answer http.ResponseWriter, name string, body []byte) bo
 	return true
 }
 
-// target is what a task works on: a machine or a cluster.
-func (w *world) target(reference string) (mo.Reference, error) {
-	if machine, err := w.machine(reference); err == nil {
+// target is what a task works on: a machine, a datacenter or a cluster.
+func (w *world) target(id string) (mo.Reference, error) {
+	if machine, err := w.machine(id); err == nil {
 		return machine, nil
 	}
-	return w.entity("ClusterComputeResource", reference)
+	if datacenter, err := w.entity("Datacenter", id); err == nil {
+		return datacenter, nil
+	}
+	return w.entity("ClusterComputeResource", id)
 }
 
 // answerTask answers a call of a method with the task that it began.

@@ -44,6 +44,8 @@ func main() {
 	flag.IntVar(&model.Cluster, "cluster", 1, "clusters per datacenter")
 	flag.IntVar(&model.ClusterHost, "host", 2, "hosts per cluster")
 	flag.IntVar(&model.Machine, "vm", 4, "machines per cluster")
+	flag.IntVar(&model.Datastore, "ds", 1, "datastores per datacenter")
+	flag.IntVar(&model.Pod, "pod", 0, "datastore clusters per datacenter; they share all datastores but the first")
 	flag.IntVar(&model.Folder, "folder", 0, "folders above each datacenter and inside")
 	flag.Parse()
 	if err := delayTasks(*delays); err != nil {
@@ -61,6 +63,7 @@ func main() {
 		about.InstanceUuid = *instance
 	}
 	makePatient(model)
+	recommendForClones(model)
 	service.RegisterEndpoints = true
 	service.Listen = &url.URL{Host: *listen, User: url.UserPassword(*user, *password)}
 	if *certificate != "" {
@@ -78,6 +81,9 @@ func main() {
 		}
 	}
 	world.addOthers(*others)
+	if err := world.fillPods(); err != nil {
+		log.Fatal(err)
+	}
 
 	server := service.NewServer()
 	front := newFront(server.Config.Handler, *modern, *quote)

@@ -1,12 +1,17 @@
 //! Which objects the controller works on, and what it does where kinds are missing.
 
 use anyhow::{Context, ensure};
-use ccm::{cloud::machine_kinds_of, controllers::machine::explain::explain, daemon::Parts};
+use ccm::{
+    cloud::machine_kinds_of,
+    controllers::machine::{explain::explain, told::states::all_states},
+    daemon::Parts,
+};
 use cloudprovider::{
     Error, ErrorKind,
-    testing::{Fault, Operation},
+    testing::{FAKE_REGION, Fault, Operation},
 };
 use futures::FutureExt;
+use kube::api::PostParams;
 use libtest_mimic::Trial;
 use serde_json::{Value, json};
 
@@ -152,6 +157,27 @@ async fn explained(api: &Api) -> anyhow::Result<()> {
     let daemon = world.start(&[])?;
     world.is_up("one").await?;
     waits("look at it in the cloud").await?;
+
+    // Its failure domain, and one that its cluster names.
+    let uses = async || {
+        let plan =
+            explain(&api.client, &kinds, None, (NAMESPACE, "one")).await.map_err(anyhow::Error::msg)?;
+        anyhow::Ok(plan.map(|plan| plan.uses).unwrap_or_default())
+    };
+    ensure!(uses().await?.is_empty());
+    world.change("Machine", "one", json!({"spec": {"failureDomain": "west"}})).await?;
+    ensure!(uses().await? == ["FakeRegion west: not ready: there is no such object"], "{:?}", uses().await?);
+    let region = json!({
+        "apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "FakeRegion",
+        "metadata": {"name": "west"}, "spec": {"flavors": ["large"]},
+    });
+    let regions = core::further_objects(&api.client, &FAKE_REGION);
+    regions.create(&PostParams::default(), &serde_json::from_value(region)?).await?;
+    let words = "FakeRegion west: not ready: FlavorMissing: there is no FakeFlavor large";
+    let told = || async { Ok((uses().await? == [words]).then_some(())) };
+    eventually(SOON, "it is told", told).await?;
+    let all = all_states(&api.client, &kinds, None).await.map_err(anyhow::Error::msg)?;
+    ensure!(all.iter().map(ToString::to_string).collect::<Vec<_>>() == [words], "{all:?}");
     daemon.stop().await
 }
 

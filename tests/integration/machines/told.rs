@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use cloudprovider::{
     Error, ErrorKind, InstanceChange,
-    testing::{FAKE_REGION, FakeInstance, Operation},
+    testing::{self, FAKE_REGION, FakeInstance, Operation},
 };
 use futures::FutureExt;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
@@ -23,6 +23,9 @@ use crate::{
     trial::{Scenario, on, on_both},
 };
 
+/// The finalizer of a failure domain.
+const HELD: &str = "fakeregion.infrastructure.cluster.x-k8s.io";
+
 /// Longer than anything here takes.
 const LIFE: Duration = Duration::from_secs(90);
 
@@ -30,6 +33,8 @@ pub(super) fn trials() -> Vec<Trial> {
     let both: &[(&str, Scenario)] = &[
         ("machines::the_status_of_an_object_is_told_and_kept", |api| told(api).boxed_local()),
         ("machines::an_object_that_another_program_told", |api| taken_over(api).boxed_local()),
+        ("machines::a_failure_domain_stays_while_machines_are_in_it", |api| in_use(api).boxed_local()),
+        ("machines::objects_that_end_without_a_deletion_are_forgotten", |api| forgotten(api).boxed_local()),
     ];
     let dry = on(Target::Sandbox, "machines::a_dry_run_tells_nothing", |api| dry_run(api).boxed_local());
     let killed =
@@ -37,7 +42,10 @@ pub(super) fn trials() -> Vec<Trial> {
     let refused = on(Target::Sandbox, "machines::a_status_that_is_refused_is_told_later", |api| {
         refused(api).boxed_local()
     });
-    both.iter().flat_map(|(name, scenario)| on_both(name, *scenario)).chain([dry, killed, refused]).collect()
+    let hangs =
+        on(Target::Sandbox, "machines::a_look_that_hangs_holds_up_no_other", |api| hangs(api).boxed_local());
+    let own = [dry, killed, refused, hangs];
+    both.iter().flat_map(|(name, scenario)| on_both(name, *scenario)).chain(own).collect()
 }
 
 fn regions(world: &World<'_>) -> kube::Api<DynamicObject> {
@@ -100,7 +108,6 @@ async fn told(api: &Api) -> anyhow::Result<()> {
     ensure!(is_ready(&region(&world).await?), "it was told");
     change(&world, json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": null}}})).await?;
     becomes(&world, "it is told again", |one| reason(one) == "FlavorMissing").await?;
-    ensure!(region(&world).await?["metadata"]["finalizers"].is_null(), "it needs no finalizer");
     daemon.stop().await
 }
 
@@ -110,10 +117,72 @@ async fn taken_over(api: &Api) -> anyhow::Result<()> {
     add(&world, json!({"finalizers": ["fakeregion.example.org"]})).await?;
     let daemon = world.start(&[])?;
     let kept = becomes(&world, "it is told", |one| !condition(one, "Ready").is_null()).await?;
-    ensure!(kept["metadata"]["finalizers"] == json!(["fakeregion.example.org"]), "{kept}");
+    ensure!(kept["metadata"]["finalizers"] == json!(["fakeregion.example.org", HELD]), "{kept}");
     regions(&world).delete("west", &DeleteParams::default()).await?;
     let gone = || async { Ok(regions(&world).get_opt("west").await?.is_none().then_some(())) };
     eventually(SOON, "it is gone", gone).await?;
+    daemon.stop().await
+}
+
+/// A failure domain that is deleted goes with its last machine, also if the daemon was away meanwhile.
+async fn in_use(api: &Api) -> anyhow::Result<()> {
+    let (world, daemon) = World::with_cluster(api).await?;
+    add(&world, json!({})).await?;
+    becomes(&world, "it is held", |one| one["metadata"]["finalizers"] == json!([HELD])).await?;
+    for name in ["one", "two"] {
+        world.add_machine_without_data(name).await?;
+        world.change("Machine", name, json!({"spec": {"failureDomain": "west"}})).await?;
+    }
+    regions(&world).delete("west", &DeleteParams::default()).await?;
+    let names = |one: &Value, names: &str| {
+        let ready = condition(one, "Ready");
+        ready["reason"] == "InUse" && ready["message"].as_str().is_some_and(|words| words.ends_with(names))
+    };
+    let both = "Machine default/one, Machine default/two";
+    becomes(&world, "it says who is in it", |one| names(one, both)).await?;
+    world.pause().await;
+    world.change("Machine", "one", json!({"spec": {"failureDomain": "east"}})).await?;
+    becomes(&world, "it says who is left", |one| names(one, ": Machine default/two")).await?;
+    daemon.stop().await?;
+    world.delete("Machine", "two").await?;
+    world.vanishes("Machine", "two").await?;
+    ensure!(region(&world).await?["metadata"]["finalizers"] == json!([HELD]), "nobody has removed it");
+    let daemon = world.start(&[])?;
+    let gone = || async { Ok(regions(&world).get_opt("west").await?.is_none().then_some(())) };
+    eventually(SOON, "it is gone", gone).await?;
+    daemon.stop().await
+}
+
+/// Somebody removes finalizers by force, so that no step towards gone is made.
+async fn forgotten(api: &Api) -> anyhow::Result<()> {
+    let (world, daemon) = World::with_cluster(api).await?;
+    add(&world, json!({})).await?;
+    becomes(&world, "it is told", |one| !condition(one, "Ready").is_null()).await?;
+    world.add_machine("worker-1").await?;
+    let machine = world.is_up("worker-1").await?;
+    let cluster = world.get(&world.kind("Cluster"), world.cluster).await?;
+    let uid = |object: &Value| object["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+    let region = region(&world).await?;
+    let is_forgotten = |object: &Value| world.cloud.has_forgotten(&uid(object));
+    let all = [&machine, &cluster, &region];
+    ensure!(!all.iter().any(|one| is_forgotten(one)), "all of them are there");
+    let things = world.cloud.objects();
+
+    regions(&world).delete("west", &DeleteParams::default()).await?;
+    for operation in [Operation::DeleteMachine, Operation::DeleteCluster] {
+        let away = Error::new(ErrorKind::Unavailable, "away");
+        world.cloud.fail(operation, testing::Fault::Error(away));
+    }
+    for (what, name) in [("Machine", "worker-1"), ("Cluster", world.cluster)] {
+        let kind = world.kind(what);
+        world.delete(&kind, name).await?;
+        let by_force = json!({"metadata": {"finalizers": null}});
+        world.change(&kind, name, by_force).await?;
+        world.vanishes(&kind, name).await?;
+    }
+    let forgotten = || async { Ok(all.iter().all(|one| is_forgotten(one)).then_some(())) };
+    eventually(SOON, "they are forgotten", forgotten).await?;
+    ensure!(world.cloud.objects() == things, "{:?}", world.cloud.objects());
     daemon.stop().await
 }
 
@@ -164,4 +233,36 @@ async fn refused(api: &Api) -> anyhow::Result<()> {
         daemon.stop().await?;
     }
     Ok(())
+}
+
+/// While a look at one object hangs, others are looked at, and this one not a second time.
+async fn hangs(api: &Api) -> anyhow::Result<()> {
+    let world = World::new(api).await?;
+    world.cloud.fail_next(Operation::LookAt, testing::Fault::Hang);
+    let daemon = world.start(&[])?;
+    add(&world, json!({})).await?;
+    let asked = |times: usize| {
+        let cloud = &world.cloud;
+        move || async move { Ok((cloud.count(Operation::LookAt) == times).then_some(())) }
+    };
+    eventually(SOON, "it is looked at", asked(1)).await?;
+    let east = json!({
+        "apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "FakeRegion",
+        "metadata": {"name": "east"}, "spec": {"flavors": []},
+    });
+    regions(&world).create(&PostParams::default(), &serde_json::from_value(east)?).await?;
+    let told = || async {
+        let found = serde_json::to_value(regions(&world).get("east").await?)?;
+        Ok(is_ready(&found).then_some(()))
+    };
+    eventually(Duration::from_secs(20), "the other one is told", told).await?;
+    change(&world, json!({"spec": {"flavors": ["small"]}})).await?;
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    // The second one of the other object found its own write.
+    ensure!(world.cloud.count(Operation::LookAt) == 3, "{}", world.cloud.count(Operation::LookAt));
+    let message = |one: &Value| condition(one, "Ready")["message"].as_str().unwrap_or_default().to_owned();
+    let late = || async { Ok(Some(region(&world).await?).filter(|one| message(one).contains("small"))) };
+    eventually(LIFE, "it is told what it says now", late).await?;
+    regions(&world).delete("east", &DeleteParams::default()).await?;
+    daemon.stop().await
 }

@@ -104,6 +104,7 @@ impl MachineExplanation {
             vec!["Finalizer:".to_owned(), if plan.finalizer { "there" } else { "not there" }.to_owned()],
         ];
         rows.extend(plan.companions.iter().map(|one| vec!["Object:".to_owned(), one.clone()]));
+        rows.extend(plan.uses.iter().map(|one| vec!["Uses:".to_owned(), one.clone()]));
         rows.extend(plan.conditions.iter().map(|one| vec!["Condition:".to_owned(), one.clone()]));
         let mut text = table(&rows);
         let _ = writeln!(text, "\nA daemon with these flags would:\n- {}", plan.next);
@@ -130,6 +131,7 @@ mod tests {
             identity: None,
             finalizer: false,
             companions: Vec::new(),
+            uses: Vec::new(),
             conditions: Vec::new(),
             next: String::new(),
         };

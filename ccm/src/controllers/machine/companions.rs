@@ -109,7 +109,7 @@ pub fn next_write(
             patch["metadata"]["labels"] = labels.into();
         }
         if !has_spec {
-            patch["spec"] = wanted.spec.clone();
+            patch["spec"] = without_nulls_in_lists(&wanted.spec);
         }
         return Ok(Some(Write::Change(guarded(&found.metadata, patch))));
     }
@@ -190,7 +190,11 @@ fn with_owner(owner: &Owner<'_>, found: &Kept) -> Value {
 
 /// The patch that sets the finalizer which holds an object, if that is missing.
 fn with_hold(kind: &FurtherKind, found: &Kept) -> Option<Value> {
-    let finalizer = kind.held_by?;
+    with_finalizer(kind.held_by?, found)
+}
+
+/// The change that adds a finalizer, unless it is there.
+pub(super) fn with_finalizer(finalizer: &str, found: &Kept) -> Option<Value> {
     let finalizers = found.metadata.finalizers.iter().flatten();
     let is_there = finalizers.clone().any(|one| one == finalizer);
     (!is_there).then(|| {
@@ -226,13 +230,13 @@ pub(super) fn status_with(
 }
 
 /// The patch that removes the finalizers of another program, if there are some.
-pub(super) fn without_left_finalizers(kind: &FurtherKind, found: &Kept) -> Option<Value> {
+fn without_left_finalizers(kind: &FurtherKind, found: &Kept) -> Option<Value> {
     without_finalizers(found, |finalizer| is_left(kind, finalizer))
         .map(|patch| guarded(&found.metadata, patch))
 }
 
 /// The patch that removes these finalizers, if there are some.
-fn without_finalizers(found: &Kept, goes: impl Fn(&str) -> bool) -> Option<Value> {
+pub(super) fn without_finalizers(found: &Kept, goes: impl Fn(&str) -> bool) -> Option<Value> {
     let finalizers = found.metadata.finalizers.as_ref()?;
     let others: Vec<_> = finalizers.iter().filter(|one| !goes(one)).collect();
     (others.len() < finalizers.len()).then(|| json!({"metadata": {"finalizers": others}}))
@@ -261,6 +265,18 @@ fn without_nulls(value: &Value) -> Value {
             let fields = fields.iter().filter(|(_, value)| !value.is_null());
             Value::Object(fields.map(|(field, value)| (field.clone(), without_nulls(value))).collect())
         }
+        Value::Array(items) => items.iter().map(without_nulls).collect(),
+        other => other.clone(),
+    }
+}
+
+/// A merge patch removes what is null, but takes the items of a list as they are.
+fn without_nulls_in_lists(patch: &Value) -> Value {
+    match patch {
+        Value::Object(fields) => {
+            fields.iter().map(|(field, value)| (field.clone(), without_nulls_in_lists(value))).collect()
+        }
+        list @ Value::Array(_) => without_nulls(list),
         other => other.clone(),
     }
 }

@@ -3,6 +3,7 @@
 
 mod finish;
 mod further;
+mod lost;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -35,7 +36,7 @@ use super::{
     plan::{Due, Inputs, Memory, Next},
     store::Stores,
     subject::{Subject, SubjectKind},
-    told::Teller,
+    told::{Machines, Teller},
     view::View,
     watch::{Known, Watches},
     work::{Ended, Shared},
@@ -96,6 +97,8 @@ pub struct MachineController {
     dirty: HashSet<Subject>,
     /// Objects at work of which the cloud said meanwhile that they changed.
     woken: HashSet<Subject>,
+    /// The identities that nothing has any more, by the objects at work that had them.
+    lost: HashMap<Subject, HashSet<String>>,
     phases: HashMap<Subject, Phase>,
     /// How many providers have taken over so far.
     provider: u64,
@@ -163,6 +166,7 @@ impl MachineController {
             tries: HashMap::new(),
             dirty: HashSet::new(),
             woken: HashSet::new(),
+            lost: HashMap::new(),
             phases: HashMap::new(),
             provider: 0,
             tasks: JoinSet::new(),
@@ -179,6 +183,8 @@ impl MachineController {
         let teller = Teller {
             shared: Arc::clone(&self.shared),
             further: self.stores.further.clone(),
+            machines: Machines { core: self.stores.core_machines.clone(), own: self.stores.machines.clone() },
+            is_in_namespace: self.options.namespace.is_some(),
             sync_period: self.options.sync_period,
         };
         watches.spawn(teller.run(stop.clone()));
@@ -269,14 +275,18 @@ impl MachineController {
     fn take_note(&mut self, kind: SubjectKind, keys: impl Iterator<Item = String>) -> HashSet<Subject> {
         let mut touched = HashSet::new();
         let store = match kind {
-            SubjectKind::Machine => &self.stores.machines,
-            SubjectKind::Cluster => &self.stores.clusters,
+            SubjectKind::Machine => self.stores.machines.clone(),
+            SubjectKind::Cluster => self.stores.clusters.clone(),
             SubjectKind::Template => return touched,
         };
         for key in keys {
             let object = store.get(&key);
             let subject = Subject::new(kind, key);
+            let identity = self.index.identity(&subject).map(str::to_owned);
             touched.extend(self.index.update(&subject, object.as_deref(), &self.shared.kinds));
+            if let Some(identity) = identity {
+                self.lost(&subject, identity);
+            }
             let phase = object.as_deref().map(Phase::of);
             let before = match phase {
                 Some(phase) => self.phases.insert(subject, phase),

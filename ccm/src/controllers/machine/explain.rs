@@ -18,6 +18,7 @@ use super::{
     plan::{Next, Scope},
     store::{Stores, WireCluster, WireInfra, WireMachine, key_of},
     subject::{Subject, SubjectKind},
+    told::states::{references, states_of},
     view::View,
     writer::ObjectWriter,
 };
@@ -40,6 +41,9 @@ pub struct MachinePlan {
     pub identity: Option<String>,
     /// Whether its finalizer is there.
     pub finalizer: bool,
+    /// The objects that it uses and about which the controller says something, such as its failure domain, each with its state.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub uses: Vec<String>,
     /// The conditions of its status: type, status, reason and message.
     pub conditions: Vec<String>,
     /// The objects that belong to it beside its own, each with its kind.
@@ -104,6 +108,7 @@ pub async fn explain(
         finalizer: object.has_finalizer(&finalizer(kinds, &kinds.machine)),
         conditions: conditions.into_iter().flatten().map(shown).collect(),
         companions: companions(client, kinds, object).await,
+        uses: uses(client, kinds, &view).await,
         next: words_of(&next, &view, &scope),
     }))
 }
@@ -128,6 +133,15 @@ async fn companions(client: &Client, kinds: &Kinds, object: &InfraObject) -> Vec
     }
     found.sort();
     found
+}
+
+/// The told objects that a machine uses, or why they are not known.
+async fn uses(client: &Client, kinds: &Kinds, view: &View) -> Vec<String> {
+    let references = references(kinds, view.failure_domain(), view.specs());
+    match states_of(client, kinds, &references, view.object.namespace()).await {
+        Ok(states) => states.iter().map(ToString::to_string).collect(),
+        Err(why) => vec![why],
+    }
 }
 
 /// A decision in words.

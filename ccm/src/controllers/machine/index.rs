@@ -125,6 +125,11 @@ impl Index {
         all(self.by_identity.get(uid))
     }
 
+    /// The identity of this object.
+    pub fn identity(&self, subject: &Subject) -> Option<&str> {
+        self.entries.get(subject).map(|entry| entry.identity.as_str())
+    }
+
     /// The infrastructure with this Cluster in its mark. `None` if there are several.
     pub fn infrastructure_of(&self, key: &str) -> Option<&Subject> {
         let is_marked = |one: &Subject| self.entries.get(one).is_some_and(|entry| entry.marked == key);

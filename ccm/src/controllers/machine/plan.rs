@@ -257,7 +257,9 @@ impl MachineSituation<'_> {
         };
         let cluster = ClusterContext::new(spec).with_control_plane_endpoint(endpoint);
         let bootstrap = self.bootstrap.data().filter(|_| needs_bootstrap(object)).cloned();
+        let machine = object.core_owner("Machine").map_or(object.name(), |owner| &owner.name);
         MachineRequest::new(object.machine_mark(scope.kinds), object.spec.clone(), cluster)
+            .with_machine_name(machine)
             .with_object_uid(object.metadata.uid.as_deref().unwrap_or_default())
             .with_provider_id(object.provider_id().map(str::to_owned))
             .provisioned(object.is_provisioned())

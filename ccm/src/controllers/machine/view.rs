@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use cloudprovider::machines::Kinds;
+use serde_json::Value;
 
 use super::{
     dependents::CompanionKey,
@@ -109,6 +110,18 @@ impl View {
     pub(super) fn with_companions(mut self, companions: BTreeSet<CompanionKey>) -> Self {
         self.companions = companions;
         self
+    }
+
+    /// The failure domain that it asks for, or its Machine.
+    pub(super) fn failure_domain(&self) -> Option<&str> {
+        let asked = self.machine.as_ref().and_then(|machine| machine.failure_domain.as_deref());
+        asked.or_else(|| self.object.spec["failureDomain"].as_str())
+    }
+
+    /// What it says itself, and what the infrastructure of its Cluster says.
+    pub(super) fn specs(&self) -> impl Iterator<Item = &Value> {
+        let cluster = self.infra_cluster.as_ref().map(|cluster| &cluster.spec);
+        std::iter::once(&self.object.spec).chain(cluster)
     }
 
     /// The bootstrap data before anybody has read them.

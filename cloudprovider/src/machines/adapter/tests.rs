@@ -154,6 +154,7 @@ async fn everything_of_a_request_arrives_except_what_is_secret() {
     let mark = Mark::machine("u", "default", "prod", "one");
     let spec = json!({"vcpus": 2, "providerID": "my:///1"});
     let request = MachineRequest::new(mark, spec, cluster)
+        .with_machine_name("one-a")
         .with_provider_id("my:///1".to_owned())
         .provisioned(true)
         .with_node(true)
@@ -165,7 +166,7 @@ async fn everything_of_a_request_arrives_except_what_is_secret() {
     let seen = cloud.seen.lock().expect("no panic").remove(0);
     let expected = "MachineRequest { \
          mark: Mark { uid: \"u\", namespace: \"default\", cluster: \"prod\", machine: Some(\"one\") }, object_uid: \"u\", \
-         spec: MachineSpec { cpus: 2, disks: [] }, \
+         machine_name: \"one-a\", spec: MachineSpec { cpus: 2, disks: [] }, \
          cluster: ClusterContext { spec: Some(ClusterSpec { pool: \"fast\" }), \
          control_plane_endpoint: Some(ControlPlaneEndpoint { host: \"10.0.0.9\", port: 6443 }) }, \
          provider_id: Some(\"my:///1\"), is_provisioned: true, has_node: true, failure_domain: Some(\"rack-a\"), \

@@ -70,6 +70,11 @@ pub(super) const CHECKS: &[Check] = &[
         look: |run| deletion::deleted_early(run).boxed(),
     },
     Check {
+        name: "forgotten",
+        says: "That an object is gone changes nothing in the cloud, and its machine is found again if the object comes back.",
+        look: |run| deletion::forgotten(run).boxed(),
+    },
+    Check {
         name: "foreign",
         says: "A machine of this name that nobody made for us is an error that names it, and is left alone.",
         look: |run| others::foreign(run).boxed(),

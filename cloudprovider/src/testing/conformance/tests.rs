@@ -91,6 +91,7 @@ async fn what_was_not_checked_is_told_with_the_reason() {
             "machines/deleted: machines, which the provider has not",
             "machines/never-made: machines, which the provider has not",
             "machines/deleted-early: machines, which the provider has not",
+            "machines/forgotten: machines, which the provider has not",
             "machines/foreign: machines, which the provider has not",
             "machines/marks: machines, which the provider has not",
             "machines/vanished: machines, which the provider has not",

@@ -1,7 +1,7 @@
 //! What machines of the fake cloud consist of, and the work that is under way.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     time::Duration,
 };
 
@@ -35,6 +35,8 @@ pub(super) struct MachineParts {
     pub(super) failures: VecDeque<Error>,
     /// How many changes the cloud still makes before the daemon seems to die. `Some(0)`: it is dead.
     pub(super) changes_until_crash: Option<usize>,
+    /// The identities of objects that are gone, as the provider was told.
+    pub(super) forgotten: BTreeSet<String>,
 }
 
 /// Work that takes time.

@@ -401,6 +401,10 @@ impl Machines for FakeProvider {
         let machines = self.cloud.lock().instances.len();
         Ok(Told::new(json!({"ready": missing.is_empty(), "machines": machines}), [ready]))
     }
+
+    fn forget(&self, uid: &str) {
+        self.cloud.lock().machines.forgotten.insert(uid.to_owned());
+    }
 }
 
 #[cfg(test)]

@@ -29,11 +29,12 @@ pub const FAKE_GUEST: FurtherKind = FurtherKind::new(GROUP, "v1alpha1", Kind::ne
     .with_left_finalizers(&["fakeguest.example.org"]);
 
 /// A region of the fake cloud: `spec` has `flavors`, the names of the [flavors](FAKE_FLAVOR) that it is to have. The fake cloud
-/// says in its status whether they exist, and how many machines it has.
+/// says in its status whether they exist, and how many machines it has. It is the failure domain of its name.
 pub const FAKE_REGION: FurtherKind =
     FurtherKind::new(GROUP, "v1alpha1", Kind::new("FakeRegion", "fakeregions"))
         .cluster_scoped()
         .told()
+        .failure_domains("fakeregion.infrastructure.cluster.x-k8s.io")
         .with_left_finalizers(&["fakeregion.example.org"]);
 
 /// The spec of a machine of the fake cloud.
@@ -143,6 +144,11 @@ impl FakeCloud {
     /// Removes a disk or an endpoint behind the provider's back.
     pub fn remove_object(&self, name: &str) {
         self.lock().machines.things.remove(name);
+    }
+
+    /// Whether its providers were told that there is no object with this identity any more.
+    pub fn has_forgotten(&self, uid: &str) -> bool {
+        self.lock().machines.forgotten.contains(uid)
     }
 
     /// What the machine with this mark's UID was given.

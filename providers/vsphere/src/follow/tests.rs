@@ -29,7 +29,7 @@ pub(super) fn rig(datacenters: &[&str]) -> Rig {
         insecure: true,
     };
     let http = HttpClient::new(&endpoint).expect("a client");
-    let credentials = || Ok(Credentials { user: "ccm".to_owned(), password: "hunter2".into() }.into());
+    let credentials = || Ok(Credentials::new("ccm", "hunter2").into());
     let settings = Settings {
         name: "vc".to_owned(),
         endpoint,

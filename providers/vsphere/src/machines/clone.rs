@@ -44,7 +44,7 @@ const DEFAULT_MEMORY_MIB: u64 = 2048;
 pub(crate) struct Place {
     pub(crate) folder: MoRef,
     pub(crate) pool: MoRef,
-    /// `None` for that of the template.
+    /// `None` for that of the template, or one that is known later.
     pub(crate) datastore: Option<MoRef>,
     /// The ID of the storage policy for its files and disks.
     pub(crate) policy: Option<String>,
@@ -53,6 +53,8 @@ pub(crate) struct Place {
 /// What a machine is made from.
 pub(crate) struct Wanted<'a> {
     pub(crate) mark: &'a Mark,
+    /// The name of the machine, and of its guest.
+    pub(crate) name: &'a str,
     pub(crate) uid: Uuid,
     pub(crate) spec: &'a VirtualMachineCloneSpec,
     pub(crate) place: Place,
@@ -125,7 +127,7 @@ pub(crate) fn macs(uid: Uuid, spec: &VirtualMachineCloneSpec) -> Result<Vec<[u8;
 /// [`ErrorKind::InvalidInput`](cloudprovider::ErrorKind::InvalidInput) for what cannot be made of this template, with the name of the field; those of the
 /// [`Catalog`].
 pub(crate) fn plan(wanted: &Wanted<'_>) -> Result<Clone> {
-    let Wanted { mark, uid, spec, place, template, .. } = wanted;
+    let Wanted { name, uid, spec, place, template, .. } = wanted;
     let (mode, snapshot, notice) = mode(spec, template)?;
     let is_linked = mode == CloneMode::LinkedClone;
     let macs = macs(*uid, spec)?;
@@ -166,29 +168,18 @@ pub(crate) fn plan(wanted: &Wanted<'_>) -> Result<Clone> {
     };
     let disk_move_type =
         if is_linked { "createNewChildDiskBacking" } else { "moveAllDiskBackingsAndConsolidate" };
-    // without a policy of their own, the disks would keep that of the template
-    let disk = match &place.datastore {
-        Some(datastore) if !profile.is_empty() => template
-            .disks
-            .iter()
-            .map(|disk| DiskLocator {
-                disk_id: disk.key,
-                datastore: datastore.clone(),
-                disk_move_type: Some(disk_move_type),
-                profile: profile.clone(),
-            })
-            .collect(),
-        _ => Vec::new(),
-    };
-    let location = RelocateSpec {
+    let mut location = RelocateSpec {
         folder: Some(place.folder.clone()),
-        datastore: place.datastore.clone(),
+        datastore: None,
         disk_move_type: Some(disk_move_type),
         pool: Some(place.pool.clone()),
         host: None,
-        disk,
+        disk: Vec::new(),
         profile,
     };
+    if let Some(datastore) = &place.datastore {
+        put_on(&mut location, datastore, template);
+    }
     let clone = CloneSpec {
         location,
         template: false,
@@ -196,11 +187,33 @@ pub(crate) fn plan(wanted: &Wanted<'_>) -> Result<Clone> {
         power_on: false,
         snapshot: snapshot.clone(),
     };
-    let call = CloneVm { folder: place.folder.clone(), name: mark.name().to_owned(), spec: clone };
+    let call = CloneVm { folder: place.folder.clone(), name: (*name).to_owned(), spec: clone };
     let hardware_version = hardware_version(spec)?
         .filter(|(_, number)| template.hardware_version >= Some(*number))
         .map(|(word, _)| word.to_owned());
     Ok(Clone { call, mode, snapshot, hardware_version, notice })
+}
+
+impl Clone {
+    /// Puts the machine on a datastore that was not known yet.
+    pub(crate) fn put_on(&mut self, datastore: &MoRef, template: &TemplateFacts) {
+        put_on(&mut self.call.spec.location, datastore, template);
+    }
+}
+
+fn put_on(location: &mut RelocateSpec, datastore: &MoRef, template: &TemplateFacts) {
+    location.datastore = Some(datastore.clone());
+    if location.profile.is_empty() {
+        return;
+    }
+    // without a policy of their own, the disks would keep that of the template
+    let disks = template.disks.iter().map(|disk| DiskLocator {
+        disk_id: disk.key,
+        datastore: datastore.clone(),
+        disk_move_type: location.disk_move_type,
+        profile: location.profile.clone(),
+    });
+    location.disk = disks.collect();
 }
 
 /// How the template is cloned: in full, or linked to a snapshot if it has one.
@@ -238,7 +251,7 @@ fn mode(
 }
 
 fn extra_config(wanted: &Wanted<'_>, macs: &[[u8; 6]]) -> Result<Vec<OptionValue>> {
-    let Wanted { mark, spec, bootstrap: data, .. } = wanted;
+    let Wanted { mark, name, spec, bootstrap: data, .. } = wanted;
     let mut options = Vec::new();
     for (key, value) in &spec.custom_vmx_keys {
         if OWN_KEYS.iter().any(|own| key.starts_with(own)) {
@@ -249,9 +262,9 @@ fn extra_config(wanted: &Wanted<'_>, macs: &[[u8; 6]]) -> Result<Vec<OptionValue
     }
     options.push(OptionValue { key: MARK.to_owned(), value: Value::AnyString(mark::write(mark)) });
     options.extend(bootstrap(data)?);
-    options.extend(metadata(mark.name(), &spec.network, macs));
+    options.extend(metadata(name, &spec.network, macs));
     Ok(options)
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

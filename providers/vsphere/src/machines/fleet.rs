@@ -7,17 +7,18 @@ use std::{
     time::Duration,
 };
 
-use cloudprovider::{Error, ErrorKind, InstanceLookup, NodeIdentity, Result, StartContext, machines::Mark};
+use cloudprovider::{Error, ErrorKind, InstanceLookup, NodeIdentity, Result, StartContext};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use super::{
     cached::Cached,
+    drs::Drs,
     groups::{self, Boards, ClusterGroups},
     modules::{Board, Joining},
     open_sites::OpenSites,
-    places::{Catalog, catalog_selection, switches, switches_selection},
+    places::{Catalog, Finder, catalog_selection, switches, switches_selection},
     site::Site,
     storage::{StoragePolicy, read_policy},
     template::{self, TemplateFacts},
@@ -37,7 +38,7 @@ use crate::{
 /// How long a step waits for the end of a call that an earlier step of the same machine has left behind.
 const MAX_WAIT_FOR_CALL: Duration = Duration::from_secs(20);
 
-/// How long networks, datastores and templates are known without being read again.
+/// How long networks, datastores, templates and clusters are known without being read again.
 const FACTS_LAST: Duration = Duration::from_secs(60);
 
 /// How long an answer about the recent tasks is good for. A step asks for a task five seconds after its begin at the earliest, so
@@ -109,6 +110,8 @@ pub(crate) struct Fleet {
     policies: Cached<(String, String, MoRef), StoragePolicy>,
     /// By vCenter.
     recent_tasks: Cached<String, HashMap<MoRef, Task>>,
+    /// By vCenter and cluster of hosts.
+    pub(super) clusters: Cached<(String, MoRef), Drs>,
     /// What was found out about zones, by vCenter and what the zone says.
     pub(super) zones: Cached<(String, String), Checked>,
     /// What is done with machines beside what their objects say.
@@ -141,6 +144,7 @@ impl Fleet {
             templates: Cached::new(FACTS_LAST),
             policies: Cached::new(FACTS_LAST),
             recent_tasks: Cached::new(TASKS_LAST),
+            clusters: Cached::new(FACTS_LAST),
             zones: Cached::new(FACTS_LAST),
             options,
             boards: Boards::default(),
@@ -264,10 +268,10 @@ impl Fleet {
         })
     }
 
-    /// What look-ups of the machine's Node say of it.
-    pub(crate) fn look_up(&self, site: &Site, bios_uuid: Uuid, mark: &Mark) -> Result<InstanceLookup> {
+    /// What look-ups of the Node say of a machine, which has this name.
+    pub(crate) fn look_up(&self, site: &Site, bios_uuid: Uuid, name: &str) -> Result<InstanceLookup> {
         let provider_id = Some(format_provider_id(bios_uuid).as_str().to_owned());
-        let node = NodeIdentity { name: mark.name().to_owned(), provider_id, ..NodeIdentity::default() };
+        let node = NodeIdentity { name: name.to_owned(), provider_id, ..NodeIdentity::default() };
         let (vcenter, families) = (&site.vcenter, &site.families);
         let site = NodeSite { vcenter, families, state: vcenter.state() };
         match View::new(vec![site], &self.rules).look_up(&node) {
@@ -277,13 +281,14 @@ impl Fleet {
         }
     }
 
-    /// The networks and datastores of a datacenter.
+    /// The networks, datastores and datastore clusters of a datacenter.
     ///
     /// # Errors
     /// Those of the calls.
     pub(crate) async fn catalog(&self, site: &Site, datacenter: &MoRef) -> Result<Arc<Catalog>> {
         let read = async {
-            let mut catalog = Catalog::default();
+            let pods = Finder::new(&site.vcenter.state().inventory, &[]).storage_pods(datacenter);
+            let mut catalog = Catalog::with_pods(pods);
             site.read(catalog_selection(datacenter), |updates| catalog.add(updates)).await?;
             let unread = catalog.switches();
             if !unread.is_empty() {
@@ -369,9 +374,10 @@ impl Fleet {
             .map_err(|error| Error::new(ErrorKind::Internal, format!("the call did not end: {error}")))
     }
 
-    /// Forgets what was read of templates, networks and datastores: vCenter refused what was made from it.
+    /// Forgets what was read of templates, networks, datastores and clusters: vCenter refused what was made from it.
     pub(crate) fn forget_facts(&self) {
         self.catalogs.clear();
+        self.clusters.clear();
         self.templates.clear();
         self.policies.clear();
     }

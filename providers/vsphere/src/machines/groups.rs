@@ -18,7 +18,9 @@ use crate::{
     },
 };
 
-const CONFIGURATION: &str = "configurationEx";
+/// The property with the configuration of a cluster. It is read as a whole: vCenter declares it as that of any compute resource,
+/// which has no such parts.
+pub(crate) const CONFIGURATION: &str = "configurationEx";
 
 /// The groups and rules of a cluster of hosts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,7 +46,7 @@ struct HostRule {
     host_group: String,
 }
 
-/// Selects the groups and rules of a cluster.
+/// Selects the configuration of a cluster, with its groups and rules.
 pub(crate) fn selection(cluster: &MoRef) -> PropertyFilterSpec {
     PropertyFilterSpec {
         prop_set: vec![PropertySpec {

@@ -12,9 +12,11 @@ mod bootstrap;
 mod encoding;
 mod mac;
 mod metadata;
+mod shape;
 
 pub(crate) use self::{
     bootstrap::{bootstrap, no_bootstrap},
     mac::{mac_of, written},
     metadata::{metadata, static_ips},
+    shape::shape,
 };

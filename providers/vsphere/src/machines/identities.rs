@@ -47,7 +47,7 @@ impl Identity {
     pub(crate) fn credentials(&self) -> Result<Credentials> {
         let name = &self.name;
         match &*lock(&self.content) {
-            Content::Known(credentials) => Ok(credentials.clone()),
+            Content::Known(credentials) => Ok(credentials.clone().of_namespace(&name.namespace)),
             Content::Unread => {
                 Err(Error::new(ErrorKind::Unavailable, format!("Secret {name} has not been read yet")))
             }
@@ -104,9 +104,7 @@ fn read(data: &SecretData) -> Content {
         if text.is_empty() { Err(Content::Without(key)) } else { Ok(text) }
     };
     match (text(USERNAME), text(PASSWORD)) {
-        (Ok(user), Ok(password)) => {
-            Content::Known(Credentials { user: user.to_owned(), password: SecretString::from(password) })
-        }
+        (Ok(user), Ok(password)) => Content::Known(Credentials::new(user, SecretString::from(password))),
         (Err(without), _) | (_, Err(without)) => without,
     }
 }

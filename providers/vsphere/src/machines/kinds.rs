@@ -50,12 +50,12 @@ pub(crate) const VM_KIND: FurtherKind =
         "vspherevm.infrastructure.cluster.x-k8s.io/ip-claim-protection",
     ]);
 
-/// `VSphereDeploymentZone`, which the steps read and whose status is told. Cluster API Provider vSphere leaves its finalizer on those
-/// that it has seen.
+/// `VSphereDeploymentZone`, which the steps read and whose status is told. It has the finalizer of Cluster API Provider vSphere, which
+/// is for the same.
 pub(crate) const DEPLOYMENT_ZONE_KIND: FurtherKind = FurtherKind::new(GROUP, "v1beta2", DEPLOYMENT_ZONE)
     .cluster_scoped()
     .told()
-    .with_left_finalizers(&["vspheredeploymentzone.infrastructure.cluster.x-k8s.io"]);
+    .failure_domains("vspheredeploymentzone.infrastructure.cluster.x-k8s.io");
 
 /// `VSphereFailureDomain`, which the steps read.
 pub(crate) const FAILURE_DOMAIN_KIND: FurtherKind =

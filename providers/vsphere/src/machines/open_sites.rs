@@ -91,6 +91,11 @@ impl Uses {
         self.named.values().any(|one| !self.was_admitted || self.is_admitted(one))
     }
 
+    /// Whether anybody uses the site with a password that was right.
+    fn has_admitted(&self) -> bool {
+        self.named.values().any(|one| self.is_admitted(one))
+    }
+
     /// The Secrets whose credentials the site logs in with: those that were right before, or all if none was.
     fn offered(&self) -> BTreeMap<SecretName, Arc<Identity>> {
         let all = || self.named.values().map(|one| (one.name.clone(), Arc::clone(one)));
@@ -151,6 +156,17 @@ impl OpenSites {
         let is_used = |uses: &Uses| uses.named.get(uid).is_some_and(|one| uses.is_admitted(one));
         let used = sites.iter().filter(|open| is_used(&lock(&open.uses)));
         used.map(|open| Arc::clone(&open.site)).collect()
+    }
+
+    /// The sites of this vCenter, or all, that somebody uses with a password that was right. In the order of their names.
+    pub(crate) fn called(&self, server: Option<&str>) -> Vec<Arc<Site>> {
+        let sites = lock(&self.sites);
+        let is_wanted = |open: &&Arc<OpenSite>| {
+            server.is_none_or(|server| open.site.is_called(server)) && lock(&open.uses).has_admitted()
+        };
+        let mut found: Vec<_> = sites.iter().filter(is_wanted).map(|open| Arc::clone(&open.site)).collect();
+        found.sort_by(|one, other| one.vcenter.name().cmp(other.vcenter.name()));
+        found
     }
 
     /// A number for a site, which no other one has.

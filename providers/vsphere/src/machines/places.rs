@@ -4,6 +4,6 @@ mod catalog;
 mod finder;
 
 pub(crate) use self::{
-    catalog::{Catalog, catalog_selection, switches, switches_selection},
+    catalog::{Catalog, Storage, catalog_selection, switches, switches_selection},
     finder::Finder,
 };

@@ -92,7 +92,11 @@ impl Site {
         self.call(call).await.map_err(|error| self.vcenter.error_of(&error))
     }
 
-    fn content(&self) -> Result<Arc<ServiceContent>> {
+    /// The references of vCenter's services.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`] while there is no session.
+    pub(crate) fn content(&self) -> Result<Arc<ServiceContent>> {
         let session = self.vcenter.session().clone();
         session
             .and_then(|session| session.content())

@@ -15,12 +15,15 @@ mod claims;
 mod cluster;
 mod cluster_modules;
 mod companion;
+mod configuration;
 mod create;
 mod delete;
+mod edits;
 mod failure_domains;
 mod last_seen;
 mod login;
 mod outstanding;
+mod power_on;
 mod present;
 mod request;
 mod take_over;
@@ -38,12 +41,13 @@ use cloudprovider::{
 };
 use uuid::Uuid;
 
-use self::{last_seen::confirm_left, login::Login};
+use self::{edits::Edit, last_seen::confirm_left, login::Login};
 use super::{
     clone::{cpus, memory_mib},
     fleet::{Fleet, Turn},
     invalid::invalid,
     kinds::{CLUSTER_IDENTITY_KIND, DEPLOYMENT_ZONE_KIND, KINDS},
+    naming::{is_windows, vm_name},
     pools::Addresses,
     site::Site,
     spec::{VSphereClusterSpec, VSphereMachineSpec},
@@ -74,10 +78,25 @@ impl Machines for Fleet {
         let uid = uid_of(&request.mark)?;
         // Without its failure domain it is not known what its `VSphereVM` would say.
         let request = &*self.placed(request, record).await?;
-        let answer = self.one_step(uid, |turn| self.ensure(turn, request, record)).await;
+        let mut guest = None;
+        let answer = {
+            let (record, guest) = (&mut *record, &mut guest);
+            self.one_step(uid, move |turn| async move {
+                let slot = Arc::clone(&turn.slot);
+                let answer = self.ensure(turn, request, record).await;
+                let mut known = slot.known();
+                *guest = known.guest;
+                if request.is_provisioned {
+                    known.guest = None;
+                }
+                drop(known);
+                answer
+            })
+            .await
+        };
         let is_there = request.provider_id.is_some() || self.has(&request.mark.uid);
         claims::want(request, record, &answer, is_there);
-        self.want_vm(request, record, &answer);
+        self.want_vm(request, record, &answer, guest);
         answer
     }
 
@@ -131,7 +150,8 @@ impl Machines for Fleet {
         if let Some(size) = clone.disk_gib.filter(|size| *size > 0) {
             capacity = capacity.with_resource("ephemeral-storage", format!("{size}Gi"));
         }
-        let node_info = NodeInfo { architecture: None, operating_system: Some("linux".to_owned()) };
+        let system = if is_windows(spec) { "windows" } else { "linux" };
+        let node_info = NodeInfo { architecture: None, operating_system: Some(system.to_owned()) };
         Ok(capacity.with_node_info(node_info))
     }
 
@@ -144,6 +164,10 @@ impl Machines for Fleet {
         }
         Err(Error::new(ErrorKind::Internal, format!("nothing is said about {}", request.kind.kind)))
     }
+
+    fn forget(&self, uid: &str) {
+        self.open.release(uid);
+    }
 }
 
 impl Fleet {
@@ -155,6 +179,7 @@ impl Fleet {
     ) -> Result<MachineReport> {
         if request.provider_id.is_none() {
             supported::check_machine(&request.spec)?;
+            vm_name(request)?;
         }
         note_ignored(record, supported::ignored(Some(&request.spec), &request.cluster.spec));
         let login = Login::of_machine(request);
@@ -163,13 +188,15 @@ impl Fleet {
         let addresses = claims::addresses(request, record, is_there)?;
         let with_addresses = claims::with_addresses(request, &addresses);
         let site = &self.site_for(&login).await?;
+        let known = turn.slot.known().guest;
+        let edit = Edit::of(request, &addresses, known);
         let request = with_addresses.as_ref().unwrap_or(request);
         site.vcenter.follow_tasks();
         site.check_live()?;
         if request.provider_id.is_none() {
             Self::take_over_task(&turn, request, record);
         }
-        let answer = self.ensure_on(site, &turn, request, record, &addresses).await;
+        let answer = self.ensure_on(site, &turn, request, record, (&addresses, edit)).await;
         match machine_of(site, &turn) {
             // It has left while the step had it in hand.
             Ok(Some(vm)) if answer.is_err() && site.removed.has(&vm.moref) => {
@@ -186,18 +213,16 @@ impl Fleet {
         turn: &Turn,
         request: &Request,
         record: &mut MachineRecord,
-        addresses: &Addresses,
+        (addresses, edit): (&Addresses, Edit),
     ) -> Result<MachineReport> {
-        if let Some(wait) = self.outstanding(site, turn, &request.mark, record).await? {
-            let (is_marking, is_removing) = {
-                let known = turn.slot.known();
-                (known.is_at(Work::Mark), known.is_at(Work::RemoveBootstrapData))
-            };
-            if let Some(vm) = machine_of(site, turn)?.filter(|_| is_marking) {
-                return self.report_taking_over(&vm, site, request, record);
-            }
-            if let Some(vm) = machine_of(site, turn)?.filter(|_| is_removing) {
-                return self.report_beside(&vm, site, request, record, wait.look_again_after);
+        if let Some(wait) = self.outstanding(site, turn, request, record).await? {
+            let quiet = turn.slot.known().quiet_work();
+            match (quiet, machine_of(site, turn)?) {
+                (Some(Work::RemoveBootstrapData), Some(vm)) => {
+                    return self.report_beside(&vm, site, request, record, wait.look_again_after);
+                }
+                (Some(work), Some(vm)) => return self.report_meanwhile(&vm, site, request, record, work),
+                _ => {}
             }
             // A machine that is being cloned may be seen already, and is not to be touched.
             return match (&request.provider_id, machine_of(site, turn)?) {
@@ -211,13 +236,13 @@ impl Fleet {
             if site.removed.has(&vm.moref) {
                 return self.report_removed(&vm, site, request, record);
             }
-            return self.present(site, turn, &vm, request, record).await;
+            return self.present(site, turn, &vm, request, record, edit).await;
         }
         if request.provider_id.is_none() {
             if let Some(wait) = claims::wait(request, addresses) {
                 return Ok(MachineReport::Creating(wait));
             }
-            return self.create(site, turn, request, record).await;
+            return self.create(site, turn, request, record, edit).await;
         }
         let here = std::slice::from_ref(site);
         if let Some(wait) =
@@ -351,3 +376,5 @@ fn uid_of(mark: &Mark) -> Result<Uuid> {
 
 #[cfg(test)]
 mod removed_tests;
+#[cfg(test)]
+mod rig;

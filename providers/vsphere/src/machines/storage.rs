@@ -32,6 +32,16 @@ pub(crate) struct StoragePolicy {
 }
 
 impl StoragePolicy {
+    /// What people call it.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether a machine of the resource pool may be on this datastore.
+    pub(crate) fn allows(&self, datastore: &MoRef) -> bool {
+        self.datastores.contains(datastore)
+    }
+
     /// The datastore for a machine: the one that its spec names, or else one of all, always the same one for the same
     /// machine.
     ///
@@ -39,7 +49,7 @@ impl StoragePolicy {
     /// [`ErrorKind::InvalidInput`] if the named one is not allowed, [`ErrorKind::NotFound`] if none is.
     pub(crate) fn datastore(&self, named: Option<&MoRef>, uid: Uuid) -> Result<MoRef> {
         if let Some(named) = named {
-            if self.datastores.contains(named) {
+            if self.allows(named) {
                 return Ok(named.clone());
             }
             return Err(invalid(format!(
@@ -172,15 +182,24 @@ fn compatible(answer: &Element, asked: &[MoRef]) -> Vec<MoRef> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::{
         testing::scripted::{node, text},
         vim::property_collector::UpdateKind,
     };
 
-    fn datastore(number: usize) -> MoRef {
+    pub(crate) fn datastore(number: usize) -> MoRef {
         MoRef::new("Datastore", &format!("datastore-{number}"))
+    }
+
+    /// A policy that allows these datastores.
+    pub(crate) fn policy(datastores: &[usize]) -> StoragePolicy {
+        StoragePolicy {
+            id: "p".to_owned(),
+            name: "gold".to_owned(),
+            datastores: datastores.iter().copied().map(datastore).collect(),
+        }
     }
 
     fn result(number: usize, is_wrong: bool) -> Element {
@@ -202,11 +221,6 @@ mod tests {
 
     #[test]
     fn one_of_them_is_chosen() {
-        let policy = |datastores: &[usize]| StoragePolicy {
-            id: "p".to_owned(),
-            name: "gold".to_owned(),
-            datastores: datastores.iter().copied().map(datastore).collect(),
-        };
         let uid = Uuid::from_u128;
         let chosen = |number| policy(&[4, 5, 6]).datastore(None, uid(number)).ok();
         assert_eq!((0..4).map(chosen).collect::<Vec<_>>(), [4, 5, 6, 4].map(|one| Some(datastore(one))));

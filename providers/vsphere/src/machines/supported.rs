@@ -5,9 +5,6 @@ use cloudprovider::{Error, ErrorKind, Result};
 use super::spec::{VSphereClusterSpec, VSphereMachineSpec};
 use crate::config::MachineOptions;
 
-/// The only template of names: the name of the machine itself.
-const OWN_NAME: [&str; 2] = ["{{ .machine.name }}", "{{.machine.name}}"];
-
 fn is_set(text: Option<&String>) -> bool {
     text.is_some_and(|text| !text.is_empty())
 }
@@ -25,23 +22,12 @@ pub(crate) fn check_machine(spec: &VSphereMachineSpec) -> Result<()> {
     if clone.template.is_empty() {
         return Err(Error::new(ErrorKind::InvalidInput, "spec.template: missing; name a template"));
     }
-    let naming = spec.naming.as_ref().and_then(|naming| naming.template.as_deref()).unwrap_or_default();
-    let checks: [(bool, &str, &str); 4] = [
+    let checks: [(bool, &str, &str); 2] = [
         (is_set(clone.crypto_key_id.as_ref()), "spec.cryptoKeyID", "encryption keys are not supported"),
         (
             is_set(clone.crypto_profile.as_ref()),
             "spec.cryptoProfile",
             "encryption profiles are not supported",
-        ),
-        (
-            !naming.is_empty() && !OWN_NAME.contains(&naming),
-            "spec.naming.template",
-            "a virtual machine always has the name of its Machine",
-        ),
-        (
-            clone.os.as_ref().is_some_and(|os| matches!(os, super::spec::OperatingSystem::Windows)),
-            "spec.os",
-            "Windows is not supported",
         ),
     ];
     for (is_wrong, field, why) in checks {
@@ -93,8 +79,6 @@ mod tests {
         for (more, field) in [
             (json!({"cryptoKeyID": "k"}), "spec.cryptoKeyID"),
             (json!({"cryptoProfile": "k"}), "spec.cryptoProfile"),
-            (json!({"naming": {"template": "x-{{ .machine.name }}"}}), "spec.naming.template"),
-            (json!({"os": "Windows"}), "spec.os"),
             (json!({"template": ""}), "spec.template"),
         ] {
             let error = check_machine(&machine(more)).expect_err(field);
@@ -120,8 +104,7 @@ mod tests {
             json!({}),
             json!({"storagePolicyName": "gold", "tagIDs": ["urn:1"], "pciDevices": [{"vGPUProfile": "p"}]}),
             json!({"storagePolicyName": "", "cryptoKeyID": "", "pciDevices": [], "os": "Linux", "failureDomain": "a"}),
-            json!({"naming": {"template": "{{ .machine.name }}"}}),
-            json!({"naming": {}}),
+            json!({"naming": {"template": "x-{{ .machine.name }}"}, "os": "Windows"}),
             json!({"network": {"devices": [{"networkName": "n", "addressesFromPools": [{"kind": "P", "name": "p"}]}]}}),
         ] {
             check_machine(&machine(more)).expect("supported");

@@ -25,6 +25,8 @@ pub(crate) enum Work {
     Clone,
     /// The mark is written on a machine that another program has made.
     Mark,
+    /// What its guest reads is written again.
+    Guest,
     /// The bootstrap data of a machine that is a Node are emptied.
     RemoveBootstrapData,
     Upgrade,
@@ -38,7 +40,7 @@ impl Work {
     /// Whether a fault of this type says that the work is done already.
     pub(crate) fn is_done_by(self, fault: &str) -> bool {
         match self {
-            Self::Clone | Self::Mark | Self::RemoveBootstrapData => false,
+            Self::Clone | Self::Mark | Self::Guest | Self::RemoveBootstrapData => false,
             Self::Upgrade => fault == "AlreadyUpgraded",
             Self::PowerOn | Self::PowerOff => fault == "InvalidPowerState",
             Self::Detach | Self::Destroy => fault == "ManagedObjectNotFound",
@@ -52,13 +54,13 @@ impl Work {
             Self::PowerOn => Some(Change::PoweredOn),
             Self::PowerOff => Some(Change::PoweredOff),
             Self::Destroy => Some(Change::Destroyed),
-            Self::Mark | Self::RemoveBootstrapData | Self::Upgrade | Self::Detach => None,
+            Self::Mark | Self::Guest | Self::RemoveBootstrapData | Self::Upgrade | Self::Detach => None,
         }
     }
 
     /// Whether a machine that is complete stays so meanwhile. The task is not in its status.
     pub(crate) fn stops_nothing(self) -> bool {
-        matches!(self, Self::Mark | Self::RemoveBootstrapData)
+        matches!(self, Self::Mark | Self::Guest | Self::RemoveBootstrapData)
     }
 
     /// For people.
@@ -66,6 +68,7 @@ impl Work {
         match self {
             Self::Clone => "clone",
             Self::Mark => "taking over",
+            Self::Guest => "writing of the network configuration",
             Self::RemoveBootstrapData => "removal of the bootstrap data",
             Self::Upgrade => "hardware upgrade",
             Self::PowerOn => "power-on",
@@ -90,12 +93,14 @@ pub(crate) struct Known {
     pub(crate) clones: HashMap<String, HashSet<MoRef>>,
     /// The task of another program that was waited for.
     pub(crate) taken_over: Option<String>,
-    /// What the work is done to that was begun last: the machine, or the template of a clone.
+    /// What the work is done to that was begun last: the machine, the template of a clone, or the datacenter of a power-on by DRS.
     pub(crate) target: Option<MoRef>,
     /// The vCenter that the work, or the uncertain clone, is of.
     pub(super) site: Option<String>,
     /// Whether its tags are attached. It is forgotten once the machine is complete.
     pub(crate) is_tagged: bool,
+    /// The shape of the network configuration that its guest has. It is forgotten once the machine is complete.
+    pub(crate) guest: Option<u64>,
     /// When its bootstrap data could not be removed.
     pub(crate) removal_failed: Option<Instant>,
 }
@@ -112,6 +117,7 @@ impl Known {
             && self.clones.is_empty()
             && self.taken_over.is_none()
             && !self.is_tagged
+            && self.guest.is_none()
             && self.removal_failed.is_none_or(|since| since.elapsed() >= REMOVAL_RETRY)
     }
 
@@ -132,9 +138,9 @@ impl Known {
         self.site.as_deref().is_none_or(|name| name == site)
     }
 
-    /// Whether this work runs.
-    pub(crate) fn is_at(&self, work: Work) -> bool {
-        self.task.as_ref().is_some_and(|(running, ..)| *running == work)
+    /// The work that runs, if it stops nothing.
+    pub(crate) fn quiet_work(&self) -> Option<Work> {
+        self.task.as_ref().map(|(work, ..)| *work).filter(|work| work.stops_nothing())
     }
 
     /// Whether this work has just succeeded, so that the inventory may not show it yet.

@@ -6,7 +6,7 @@ use super::*;
 use crate::{session_manager::tests::Manager, testing::scripted::Scripted};
 
 fn credentials(password: &str) -> Credentials {
-    Credentials { user: "user".to_owned(), password: password.into() }
+    Credentials::new("user", password)
 }
 
 fn session(transport: &Arc<Scripted>, password: &'static str) -> Session {
@@ -87,7 +87,7 @@ async fn the_next_credentials_serve_where_the_first_ones_are_refused() {
     let transport: Arc<dyn Transport> = Arc::<Scripted>::clone(&vcenter);
     let choices = |trouble: Option<&str>| {
         let way = |user: &str, origin: &str| {
-            let access = Access::Password(Credentials { user: user.to_owned(), password: "hunter2".into() });
+            let access = Access::Password(Credentials::new(user, "hunter2"));
             (access, Box::from(origin))
         };
         let accesses = vec![way("a", "the configuration"), way("b", "Secret n/s")];
@@ -263,7 +263,7 @@ fn sharing_beside_a_user(vcenter: &Arc<Scripted>, manager: SessionManager) -> Se
     let transport: Arc<dyn Transport> = Arc::<Scripted>::clone(vcenter);
     let access = move || {
         let shared = Access::Shared { manager: manager.clone(), for_rest: None };
-        let user = Access::Password(Credentials { user: "u".to_owned(), password: "hunter2".into() });
+        let user = Access::Password(Credentials::new("u", "hunter2"));
         let accesses = vec![(shared, "Secret n/s".into()), (user, "the configuration".into())];
         Ok(Choices { accesses, trouble: None })
     };

@@ -150,7 +150,7 @@ async fn a_session_is_opened_again_with_the_old_one_ended() {
     ];
     let server = Server::start(script).await;
     let transport: Arc<dyn Transport> = Arc::<SoapTransport>::clone(&server.transport);
-    let credentials = || Ok(Credentials { user: "ccm".to_owned(), password: "hunter2".into() }.into());
+    let credentials = || Ok(Credentials::new("ccm", "hunter2").into());
     let session = Session::new(transport, Arc::new(credentials), Arc::default(), false);
     session.open(0).await.expect("logged in");
     session.call(&now(), CALL_DEADLINE).await.expect("answered in the second session");

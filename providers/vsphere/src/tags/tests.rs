@@ -240,7 +240,7 @@ async fn a_cloned_session_that_rest_does_not_take_needs_a_user() {
         "that session is not tried again"
     );
 
-    let user = Credentials { user: "ccm".to_owned(), password: "hunter2".into() };
+    let user = Credentials::new("ccm", "hunter2");
     let (tags, ..) = beside_a_cloned_session(&server, &manager, Some(user)).await;
     tags.attached(&root()).await.expect("logged in");
     tags.attached(&root()).await.expect("logged in");

@@ -58,6 +58,31 @@ fn a_fault_is_told_with_its_type_and_words() {
 }
 
 #[test]
+fn a_result_may_name_the_task_that_goes_on() {
+    let attempted = node("attempted", vec![reference("task", &task(2))]);
+    let mut result = node("val", vec![attempted]);
+    result.kind = Some("ClusterPowerOnVmResult".into());
+    for steps in [
+        vec![vec![("info.result", result.clone()), ("info.state", state("success"))]],
+        vec![vec![("info.state", state("success"))], vec![("info.result", result.clone())]],
+        vec![vec![("info.result", result.clone())], vec![("info.state", state("success"))]],
+        // what is known already may be told again
+        vec![
+            vec![("info.state", state("success")), ("info.result", result)],
+            vec![("info.state", state("success"))],
+        ],
+    ] {
+        let mut tasks = Tasks::default();
+        for values in &steps {
+            apply(&mut tasks, 1, UpdateKind::Modify, values);
+        }
+        let found = tasks.get(&task(1)).expect("known");
+        assert_eq!(found.state, TaskState::Continued(Some(task(2))), "{steps:?}");
+        assert!(found.has_ended());
+    }
+}
+
+#[test]
 fn a_task_that_is_no_longer_shown_wakes_too() {
     let mut tasks = Tasks::default();
     tasks.wait(&task(1), "u-1");
@@ -109,5 +134,5 @@ fn the_tasks_of_the_manager_are_read_and_it_is_not() {
         assert!(wanted.prop_set[0].path_set.contains(&"info.error"));
     }
     // a watch that reports more is more work for the server with each change
-    assert_eq!(watched(&manager).prop_set[0].path_set, ["info.state", "info.error"]);
+    assert_eq!(watched(&manager).prop_set[0].path_set, ["info.state", "info.error", "info.result"]);
 }

@@ -63,5 +63,5 @@ fn is_complete(request: &str) -> bool {
 
 /// The way to log in to it.
 pub(crate) fn credentials() -> AccessSource {
-    Arc::new(|| Ok(Credentials { user: "ccm".to_owned(), password: "hunter2".into() }.into()))
+    Arc::new(|| Ok(Credentials::new("ccm", "hunter2").into()))
 }

@@ -130,3 +130,11 @@ macro_rules! method {
 }
 
 pub(crate) use {data_object, method};
+
+/// Whether these names are in this order among all names of a WSDL type.
+#[cfg(test)]
+pub(crate) fn in_order(names: &[&str], wsdl: &str) -> bool {
+    let all: Vec<_> = wsdl.split_whitespace().collect();
+    let places: Vec<_> = names.iter().map(|name| all.iter().position(|one| one == name)).collect();
+    places.iter().all(Option::is_some) && places.is_sorted()
+}

@@ -275,6 +275,15 @@ method! {
 }
 
 method! {
+    /// Starts machines of a datacenter, on the hosts that DRS chooses. The task only begins that: its result is a
+    /// `ClusterPowerOnVmResult`, which may name further tasks.
+    PowerOnMultiVm = "PowerOnMultiVM_Task" {
+        machines: Vec<MoRef> = "vm",
+        options: Vec<OptionValue> = "option",
+    }
+}
+
+method! {
     /// Stops a machine as if the power failed.
     PowerOffVm = "PowerOffVM_Task" {}
 }
@@ -292,13 +301,7 @@ method! {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Whether these names are in this order among all names of a WSDL type.
-    fn in_order(names: &[&str], wsdl: &str) -> bool {
-        let all: Vec<_> = wsdl.split_whitespace().collect();
-        let places: Vec<_> = names.iter().map(|name| all.iter().position(|one| one == name)).collect();
-        places.iter().all(Option::is_some) && places.is_sorted()
-    }
+    use crate::vim::encode::in_order;
 
     #[test]
     fn the_order_is_that_of_the_wsdl() {
@@ -363,6 +366,7 @@ mod tests {
             (ReconfigVm::ORDER, UpgradeVm::ORDER, PowerOnVm::ORDER),
             (&["spec"][..], &["version"][..], &["host"][..])
         );
+        assert_eq!(PowerOnMultiVm::ORDER, ["vm", "option"]);
         assert!(
             PowerOffVm::ORDER.is_empty() && ShutdownGuest::ORDER.is_empty() && DestroyVm::ORDER.is_empty()
         );

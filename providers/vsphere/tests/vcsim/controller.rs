@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use cloudprovider::{
     CloudProvider as _, DynMachines, ErrorKind, InstanceChange, InstanceStream,
     machines::{
@@ -226,4 +227,14 @@ pub(crate) fn calls(vcsim: &Vcsim) -> BTreeMap<String, u64> {
     let mut counts = vcsim.counts().expect("counts");
     counts.retain(|method, _| method != "soap:WaitForUpdatesEx");
     counts
+}
+
+/// What the guest of a machine reads of its name and its network.
+pub(crate) fn metadata(vcsim: &Vcsim, machine: &str) -> Value {
+    let found = vcsim.machine(machine).expect("a machine");
+    let options = found["config"]["extraConfig"].as_array().expect("options");
+    let option = options.iter().find(|one| one["key"] == "guestinfo.metadata").expect("metadata");
+    let value = &option["value"];
+    let text = value.as_str().or_else(|| value["_value"].as_str()).expect("a text");
+    serde_json::from_slice(&STANDARD.decode(text).expect("base64")).expect("JSON")
 }

@@ -9,7 +9,8 @@ use std::{
 use cloudprovider::{
     Error, ErrorKind, SecretName, SecretSource, SecretStream, SecretVersion,
     machines::{
-        ClusterReport, ClusterRequest, Deletion, FurtherObject, MachineReport, Mark, Objects, Record,
+        ClusterReport, ClusterRequest, Deletion, FurtherObject, LookRequest, MachineReport, Mark, Objects,
+        Record,
     },
 };
 use futures::{StreamExt as _, stream};
@@ -17,7 +18,7 @@ use serde_json::{Value, json};
 use test_env::{Vcsim, VcsimOptions};
 use tokio::sync::watch;
 
-use crate::{controller::*, support::*, take_over};
+use crate::{controller::*, support::*, take_over, zones};
 
 /// User and password, unless there is no such Secret.
 type Content = watch::Sender<Option<(String, String)>>;
@@ -198,6 +199,79 @@ async fn there_is_one_session_for_each_user_and_nobody_uses_that_of_another() {
     assert_eq!(vcsim.sessions().expect("sessions").0, 0, "logged out");
 }
 
+/// The object of a cluster is gone without a deletion, and so is the identity that another one names.
+#[tokio::test]
+async fn a_session_that_nothing_names_any_more_is_ended() {
+    use cloudprovider::CloudProvider as _;
+    let Some(vcsim) = simulator(&VcsimOptions::default()) else { return };
+    let secrets = Secrets::default();
+    let running = Running::start_with("vcenter: {}", secrets.clone()).await;
+    let machines = running.provider.machines().expect("machines");
+    secrets.set("default/a", vcsim.user(), vcsim.password());
+    secrets.set("kube-system/b", vcsim.user(), vcsim.password());
+    let [by_secret, mut by_identity] = ["a", "b"].map(|name| cluster(&vcsim, name));
+    ready(&running, &by_secret).await;
+    machines.forget("4d3c2b1a-0000-4000-8000-cccc00000000");
+    sessions(&vcsim, 1).await;
+    machines.forget(&by_secret.mark.uid);
+    sessions(&vcsim, 0).await;
+
+    by_identity.spec["identityRef"]["kind"] = "VSphereClusterIdentity".into();
+    let kind = take_over::kind_called(&running, "VSphereClusterIdentity");
+    let spec = |allowed: Value| json!({"secretName": "b", "allowedNamespaces": allowed});
+    let with = |spec: Value| Objects::of([(kind, FurtherObject::new("b").with_spec(spec))]);
+    for (objects, expected) in
+        [(with(spec(Value::Null)), ErrorKind::PermissionDenied), (Objects::default(), ErrorKind::NotFound)]
+    {
+        by_identity = by_identity.with_objects(with(spec(json!({}))));
+        ready(&running, &by_identity).await;
+        sessions(&vcsim, 1).await;
+        by_identity = by_identity.with_objects(objects);
+        fails(&running, &by_identity, expected).await;
+        sessions(&vcsim, 0).await;
+    }
+    running.stop().await;
+}
+
+/// vCenter locks an account after a few refused passwords, whoever has tried them.
+#[tokio::test]
+async fn guesses_for_a_user_share_a_few_tries_and_stop_nobody() {
+    let Some(vcsim) = simulator(&VcsimOptions::default()) else { return };
+    let secrets = Secrets::default();
+    let running = Running::start_with(&config(&[&vcsim]), secrets.clone()).await;
+    running.eventually(&node(0), "present", |answer| present(answer).is_some()).await;
+    let user = "tenant@vsphere.local";
+    vcsim.set_credentials(user, "hunter2").expect("another user");
+    let right = cluster(&vcsim, "a");
+    secrets.set("default/a", user, "hunter2");
+    ready(&running, &right).await;
+    vcsim.reset_counts().expect("reset");
+    for (namespace, expected) in [("red", 2), ("green", 3), ("blue", 3)] {
+        let mut guesser = cluster(&vcsim, "b");
+        guesser.mark.namespace = namespace.to_owned();
+        for number in 0..5 {
+            secrets.set(&format!("{namespace}/b"), user, &format!("guess-{number}"));
+            let guess = format!("guess-{number} of {namespace}");
+            until(&running, &guesser, &guess, |error| {
+                error.is_some_and(|error| error.kind() == ErrorKind::Unauthenticated)
+            })
+            .await;
+            // the Secret is read a moment later
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        let words = fails(&running, &guesser, ErrorKind::Unauthenticated).await;
+        assert!(words.contains("too many other passwords") && !words.contains("guess-"), "{words}");
+        assert_eq!(calls(&vcsim).get("soap:Login"), Some(&expected), "{namespace}");
+        ready(&running, &right).await;
+    }
+
+    // The password that vCenter has accepted needs no try.
+    secrets.set("default/c", user, "hunter2");
+    ready(&running, &cluster(&vcsim, "c")).await;
+    assert_eq!(calls(&vcsim).get("soap:Login"), Some(&3));
+    running.stop().await;
+}
+
 #[tokio::test]
 async fn other_credentials_in_a_secret_are_used_at_once() {
     let Some(vcsim) = simulator(&VcsimOptions::default()) else { return };
@@ -304,6 +378,45 @@ async fn a_machine_goes_without_the_object_of_its_cluster() {
     );
     assert_eq!(names(&vcsim), [machine(0)]);
     sessions(&vcsim, 0).await;
+    running.stop().await;
+}
+
+/// Without a vCenter in the configuration, a zone is looked at with the session of a cluster, and says so if there is none.
+#[tokio::test]
+async fn a_zone_is_looked_at_with_the_credentials_of_a_cluster() {
+    use cloudprovider::CloudProvider as _;
+    let Some(vcsim) = simulator(&VcsimOptions::default()) else { return };
+    zones::tag(&vcsim, 1);
+    let secrets = Secrets::default();
+    let running = Running::start_with("vcenter: {}", secrets.clone()).await;
+    let machines = running.provider.machines().expect("machines");
+    let objects = zones::objects(&vcsim, &[("a", zones::domain(0))]);
+    let kind = take_over::kind_called(&running, "VSphereDeploymentZone");
+    let look = async || {
+        let object = objects.get(&kind, None, "a").expect("an answer").expect("a zone");
+        let request = LookRequest::new(kind, object).with_objects(objects.clone());
+        machines.look_at(&request).await.expect("told")
+    };
+    let told = look().await;
+    assert_eq!(
+        (told.status["ready"].as_bool(), &*told.conditions[1].reason),
+        (Some(false), "VCenterUnreachable")
+    );
+    let words = &*told.conditions[0].message;
+    assert!(words.contains("no VSphereCluster with spec.identityRef has a session"), "{words}");
+    assert!(told.look_again_after.is_some(), "a session may begin");
+
+    // One whose password is wrong opens nothing.
+    let a = cluster(&vcsim, "a");
+    secrets.set("default/a", vcsim.user(), "wrong");
+    fails(&running, &a, ErrorKind::Unauthenticated).await;
+    assert_eq!(look().await.status["ready"], false);
+    secrets.set("default/a", vcsim.user(), vcsim.password());
+    ready(&running, &a).await;
+    let told = look().await;
+    assert_eq!(told.status["ready"], true, "{told:?}");
+    delete(&running, &a).await;
+    assert_eq!(look().await.status["ready"], false);
     running.stop().await;
 }
 

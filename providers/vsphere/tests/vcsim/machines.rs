@@ -17,7 +17,7 @@ async fn a_machine_takes_few_calls() {
     let Some(vcsim) = simulator(&factory_options()) else { return };
     let running = started(&vcsim).await;
     let mut controller = Controller::new(&running);
-    // the first machine finds out about the template, the networks and the tasks
+    // the first machine finds out about the template, the networks, the cluster and the tasks
     for number in 0..2 {
         vcsim.reset_counts().expect("reset");
         let mut object = Object::new(&vcsim, number, &json!({}));
@@ -29,7 +29,7 @@ async fn a_machine_takes_few_calls() {
         );
         let made = calls(&vcsim);
         let total: u64 = made.values().sum();
-        assert!(total <= if number == 0 { 8 } else { 3 }, "{made:?}");
+        assert!(total <= if number == 0 { 9 } else { 3 }, "{made:?}");
         assert_eq!(made["soap:CloneVM_Task"], 1);
 
         vcsim.reset_counts().expect("reset");
@@ -116,7 +116,7 @@ async fn what_a_spec_names_wrongly_is_told() {
         (
             json!({"datastore": "fast"}),
             ErrorKind::NotFound,
-            "spec.datastore: the datacenter has no datastore \"fast\"",
+            "spec.datastore: the datacenter has no datastore or datastore cluster \"fast\"",
         ),
         (
             json!({"server": "vc9.example.org"}),

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use cloudprovider::{
     ErrorKind,
-    machines::{Deletion, FurtherObject, MachineReport, Objects},
+    machines::{Deletion, FurtherKind, FurtherObject, MachineReport, Objects},
 };
 use serde_json::{Value, json};
 use test_env::Vcsim;
@@ -26,10 +26,15 @@ fn object(vcsim: &Vcsim, running: &Running, vm_uid: &str, spec: Value) -> Object
     object
 }
 
-pub(crate) fn kind(running: &Running) -> cloudprovider::machines::FurtherKind {
+pub(crate) fn kind(running: &Running) -> FurtherKind {
+    kind_called(running, "VSphereVM")
+}
+
+/// The further kind of this name.
+pub(crate) fn kind_called(running: &Running, name: &str) -> FurtherKind {
     use cloudprovider::CloudProvider as _;
     let kinds = running.provider.machines().expect("machines").kinds();
-    *kinds.further.iter().find(|kind| kind.kind == "VSphereVM").expect("a kind")
+    *kinds.further.iter().find(|kind| kind.kind == name).expect("a kind")
 }
 
 /// The virtual machine of `worker-1`, without a mark.

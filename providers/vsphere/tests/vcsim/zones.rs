@@ -349,3 +349,37 @@ async fn a_machine_is_not_started_outside_its_group() {
     controller.delete(&mut object).await;
     running.stop().await;
 }
+
+/// A zone is deleted after a machine was made in it, and before it has started.
+#[tokio::test]
+async fn a_machine_starts_with_its_zone_being_deleted_or_gone() {
+    let Some(vcsim) = simulator(&two_clusters()) else { return };
+    tag(&vcsim, 2);
+    make_groups(&vcsim);
+    let running = started(&vcsim).await;
+    let all = objects(&vcsim, &[("a", domain_with_group())]);
+    let of = |name: &str| {
+        let found = all.get(&kind(name), None, "a").expect("an answer").expect("an object");
+        (kind(name), (*found).clone())
+    };
+    let (zone_kind, zone) = of("VSphereDeploymentZone");
+    let going = Objects::of([(zone_kind, zone.deleting(true)), of("VSphereFailureDomain")]);
+    let mut controller = Controller::new(&running);
+    for (number, later, is_in_group) in [(1, going.clone(), true), (2, Objects::default(), false)] {
+        vcsim.fail_next_task("ReconfigureComputeResource_Task", "NoPermission").expect("a fault");
+        let mut object = in_zone(&vcsim, &all, number, "a");
+        loop {
+            match controller.step(&mut object).await {
+                Ok(report) => controller.wait(&object, report.wait()).await,
+                Err(error) => break assert_eq!(error.kind(), ErrorKind::PermissionDenied),
+            }
+        }
+        object.request.objects = later;
+        controller.make(&mut object).await;
+        let members = vcsim.vm_groups().expect("groups")["machines"].clone();
+        assert_eq!(members.contains(&format!("worker-{number}")), is_in_group, "{members:?}");
+    }
+    let error = controller.step(&mut in_zone(&vcsim, &going, 3, "a")).await.expect_err("nothing new");
+    assert!(error.report().contains("is being deleted, so nothing new is made in it"), "{}", error.report());
+    running.stop().await;
+}

@@ -93,7 +93,7 @@ impl World {
         println!("{} calls: {points:?}", points.len());
         let has = |wanted: &str| points.iter().any(|(_, method, _)| method == wanted);
         for method in
-            ["soap:CloneVM_Task", "soap:PowerOnVM_Task", "soap:PowerOffVM_Task", "soap:Destroy_Task"]
+            ["soap:CloneVM_Task", "soap:PowerOnMultiVM_Task", "soap:PowerOffVM_Task", "soap:Destroy_Task"]
         {
             ensure!(has(method), "no {method} among {points:?}");
         }

@@ -33,6 +33,9 @@ const V1BETA1: &str = "infrastructure.cluster.x-k8s.io/v1beta1";
 /// How many machines there are.
 const MACHINES: usize = 3;
 
+/// How the virtual machines are called, and their `VSphereVM`s: not like their Machines.
+const NAMING: &str = "{{ if .machine.name }}vm-{{ .machine.name | trunc -5 }}{{ end }}";
+
 /// What this daemon writes on an object that it works on.
 const IDENTITY: &str = "infrastructure.cluster.x-k8s.io/uid";
 
@@ -40,9 +43,10 @@ const IDENTITY: &str = "infrastructure.cluster.x-k8s.io/uid";
 const CAPVS_FINALIZER: &str = "vspherevm.infrastructure.cluster.x-k8s.io";
 
 /// What nobody may do to a machine that is handed over.
-const HARMFUL: [&str; 6] = [
+const HARMFUL: [&str; 7] = [
     "soap:CloneVM_Task",
     "soap:PowerOnVM_Task",
+    "soap:PowerOnMultiVM_Task",
     "soap:PowerOffVM_Task",
     "soap:ResetVM_Task",
     "soap:ShutdownGuest",
@@ -96,7 +100,9 @@ impl World {
         let mut cluster = self.datacenter.cluster();
         cluster["controlPlaneEndpoint"] = json!({"host": "127.0.0.1", "port": self.control_plane().port()});
         old.apply_cluster("prod", self.control_plane(), json!({"spec": cluster})).await?;
-        old.apply_template("small", &Datacenter::machine(2048)).await?;
+        let mut machine = Datacenter::machine(2048);
+        machine["namingStrategy"] = json!({"template": NAMING});
+        old.apply_template("small", &machine).await?;
         old.apply_workers("prod", "workers", MACHINES, "small").await?;
         self.ready(&old, MACHINES).await?;
         let made = self.seen(&old).await?;
@@ -214,7 +220,11 @@ impl World {
         };
         let machines = by_name(objects.list("Machine").await?);
         let infrastructure = by_name(objects.list("VSphereMachine").await?);
-        let vms = by_name(objects.list("VSphereVM").await?);
+        let by_owner = |one: Value| {
+            let owner = one["metadata"]["ownerReferences"][0]["name"].as_str().unwrap_or_default();
+            (owner.to_owned(), one)
+        };
+        let vms: BTreeMap<_, _> = objects.list("VSphereVM").await?.into_iter().map(by_owner).collect();
         let inventory = self.datacenter.vcsim.inventory()?;
         let mut seen = BTreeMap::new();
         for (name, machine) in machines {
@@ -225,6 +235,8 @@ impl World {
             let found =
                 inventory.iter().find(|one| provider_id.ends_with(one["uuid"].as_str().unwrap_or("-")));
             let seen_there = found.with_context(|| format!("{provider_id} is not in vCenter"))?.clone();
+            let given = format!("vm-{}", name.get(name.len().saturating_sub(5)..).unwrap_or(&name));
+            ensure!(self::name(&vm) == given && seen_there["name"] == given, "{given}: {vm} {seen_there}");
             let uids = [uid(&machine), uid(&infrastructure), uid(&vm)];
             seen.insert(name, Seen { uids, provider_id, vm: seen_there });
         }

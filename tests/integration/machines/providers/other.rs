@@ -100,6 +100,12 @@ impl DynMachines for Other {
         self.inner()?.identify_machine(request).await
     }
 
+    fn forget(&self, uid: &str) {
+        if let Ok(inner) = self.inner() {
+            inner.forget(uid);
+        }
+    }
+
     async fn ensure_cluster(
         &self,
         request: &ClusterRequest<Value>,

@@ -93,6 +93,18 @@ fn what_differs_is_written_to_this_very_version() {
 }
 
 #[test]
+fn a_field_goes_from_an_item_of_a_list() {
+    let mut wanted = wanted();
+    wanted.spec = json!({"nics": [{"name": "a", "mtu": null}], "notes": null});
+    let Some(Write::Change(patch)) = next(&OWNER, &wanted, Some(&kept(|_| {}))) else { panic!("a change") };
+    assert_eq!(patch["spec"], json!({"nics": [{"name": "a"}], "notes": null}));
+    let done = kept(|one| one["spec"] = json!({"nics": [{"name": "a"}]}));
+    assert_eq!(next(&OWNER, &wanted, Some(&done)), None);
+    let Some(Write::Create(body)) = next(&OWNER, &wanted, None) else { panic!("it is made") };
+    assert_eq!(body["spec"], json!({"nics": [{"name": "a"}]}));
+}
+
+#[test]
 fn a_status_is_written_whole_and_times_stay() {
     let ready = |reason: &'static str| Condition::new("Ready", ConditionStatus::False, reason);
     let with = |reason| wanted().with_status(json!({"host": "h1", "task": null}), [ready(reason)]);

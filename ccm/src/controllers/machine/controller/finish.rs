@@ -22,6 +22,9 @@ impl MachineController {
     pub(super) fn finish(&mut self, subject: &Subject, ended: Ended) {
         let name = subject.to_string();
         self.queue.done(&name);
+        for identity in self.lost.remove(subject).unwrap_or_default() {
+            self.lost(subject, identity);
+        }
         let Ended { version, memory, then } = ended;
         if let Some(version) = version {
             self.written.insert(subject.clone(), (version, Instant::now()));

@@ -69,3 +69,33 @@ pub(super) async fn deleted_early(run: &Run<'_>) -> Checked {
     }
     Ok(format!("after each of the first {STEPS_MADE} steps, with its status and without"))
 }
+
+pub(super) async fn forgotten(run: &Run<'_>) -> Checked {
+    let driver = Driver::start(run).await?;
+    let before = driver.things().await?;
+    let (mut kept, mut object) = (driver.object(), driver.object());
+    let uid = object.request.mark.uid.clone();
+    driver.finish(&mut kept).await?;
+    let with_one = driver.things().await?;
+    // One that nobody knows.
+    driver.part()?.forget(&uid);
+    take(&driver, &mut object, 1).await?;
+    driver.part()?.forget(&uid);
+    driver.finish(&mut object).await?;
+    let with_both = driver.things().await?;
+    for _ in 0..2 {
+        driver.part()?.forget(&uid);
+    }
+    // What is done late would be seen by now.
+    sleep(run.hooks.patience() / 4).await;
+    driver.has_only(&with_both, "after the object of a machine is gone").await?;
+    for one in [&mut kept, &mut object] {
+        driver.finish(one).await?;
+    }
+    driver.remove(&mut object).await?;
+    driver.part()?.forget(&uid);
+    driver.has_only(&with_one, "with one of two machines gone").await?;
+    driver.remove(&mut kept).await?;
+    driver.has_only(&before, "with both machines gone").await?;
+    Ok("before the first step, between steps, twice in a row, and after the deletion".to_owned())
+}

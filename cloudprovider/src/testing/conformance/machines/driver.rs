@@ -94,7 +94,10 @@ impl<'a> Driver<'a> {
 
     pub(super) fn object_with(&self, mark: Mark) -> Object {
         let cluster = ClusterContext::new(self.cases.cluster.clone());
+        // Cluster API calls the two alike, and somebody who makes them by hand may not.
+        let machine_name = format!("{}-m", mark.name());
         let request = MachineRequest::new(mark, self.cases.machine.clone(), cluster)
+            .with_machine_name(machine_name)
             .with_bootstrap(self.cases.bootstrap.clone());
         Object { request, record: Record::default() }
     }

@@ -330,6 +330,10 @@ impl DynMachines for Broken {
         self.part().look_at(request).await
     }
 
+    fn forget(&self, uid: &str) {
+        self.part().forget(uid);
+    }
+
     async fn capacity(&self, spec: &Value) -> Result<Capacity> {
         let capacity = self.part().capacity(spec).await?;
         Ok(match self.wrong {

@@ -15,7 +15,7 @@ use crate::{
 
 const UID: &str = "4d3c2b1a-0000-4000-8000-123456789abc";
 
-fn spec(more: serde_json::Value) -> VirtualMachineCloneSpec {
+pub(crate) fn spec(more: serde_json::Value) -> VirtualMachineCloneSpec {
     let mut spec = json!({
         "template": "ubuntu",
         "network": {"devices": [{"networkName": "VM Network", "dhcp4": true}]},
@@ -26,7 +26,7 @@ fn spec(more: serde_json::Value) -> VirtualMachineCloneSpec {
     serde_json::from_value(spec).expect("a spec")
 }
 
-fn template() -> TemplateFacts {
+pub(crate) fn template() -> TemplateFacts {
     TemplateFacts {
         cards: vec![Card { key: 4000, kind: "VirtualE1000" }],
         disks: vec![TemplateDisk {
@@ -66,14 +66,24 @@ fn planned_with(
     template: &TemplateFacts,
     policy: Option<&str>,
 ) -> Result<Clone> {
+    planned_on(spec, template, policy, Some(MoRef::new("Datastore", "datastore-1")))
+}
+
+pub(crate) fn planned_on(
+    spec: &VirtualMachineCloneSpec,
+    template: &TemplateFacts,
+    policy: Option<&str>,
+    datastore: Option<MoRef>,
+) -> Result<Clone> {
     plan(&Wanted {
-        mark: &Mark::machine(UID, "default", "prod", "node-1"),
+        mark: &Mark::machine(UID, "default", "prod", "worker-1"),
+        name: "node-1",
         uid: Uuid::parse_str(UID).expect("a UUID"),
         spec,
         place: Place {
             folder: MoRef::new("Folder", "group-v1"),
             pool: MoRef::new("ResourcePool", "resgroup-1"),
-            datastore: Some(MoRef::new("Datastore", "datastore-1")),
+            datastore,
             policy: policy.map(str::to_owned),
         },
         template,
@@ -86,6 +96,20 @@ fn planned_with(
 fn sent(clone: &Clone) -> String {
     let call = clone.call.clone().of(&MoRef::new("VirtualMachine", "vm-1"));
     crate::soap::written(&call)
+}
+
+#[test]
+fn a_datastore_may_be_known_later() {
+    let (spec, template) = (spec(json!({"diskGiB": 30})), template());
+    let datastore = MoRef::new("Datastore", "datastore-1");
+    for policy in [None, Some("policy-1")] {
+        let mut later = planned_on(&spec, &template, policy, None).expect("a plan");
+        assert!(!sent(&later).contains("datastore"), "{}", sent(&later));
+        later.put_on(&datastore, &template);
+        let at_once = planned_with(&spec, &template, policy).expect("a plan");
+        assert_eq!(sent(&later), sent(&at_once));
+        assert_eq!(sent(&later).contains("<diskId>2000</diskId>"), policy.is_some());
+    }
 }
 
 #[test]

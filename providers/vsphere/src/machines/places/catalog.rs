@@ -1,4 +1,4 @@
-//! The networks and datastores of a datacenter. Read when a machine is made, and kept for a moment.
+//! The networks, datastores and datastore clusters of a datacenter. Read when a machine is made, and kept for a moment.
 
 use std::collections::HashMap;
 
@@ -17,11 +17,21 @@ use crate::{
     },
 };
 
-/// The networks and datastores of a datacenter.
+/// The networks, datastores and datastore clusters of a datacenter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Catalog {
     networks: Vec<Network>,
     datastores: Vec<(String, MoRef)>,
+    /// The datastore clusters, by their whole paths.
+    pods: Vec<(String, MoRef)>,
+}
+
+/// What a spec names as its datastore.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Storage<'a> {
+    Datastore(&'a MoRef),
+    /// A datastore cluster: vCenter recommends one of its datastores.
+    Pod(&'a MoRef),
 }
 
 /// A network.
@@ -94,6 +104,11 @@ fn text(update: &ObjectUpdate<'_>, path: &str) -> Option<String> {
 }
 
 impl Catalog {
+    /// A catalog that has these datastore clusters, by their whole paths, and nothing else yet.
+    pub(crate) fn with_pods(pods: Vec<(String, MoRef)>) -> Self {
+        Self { pods, ..Self::default() }
+    }
+
     /// Takes what was read of networks and datastores.
     pub(crate) fn add(&mut self, updates: &[ObjectUpdate<'_>]) {
         for update in updates {
@@ -179,17 +194,42 @@ impl Catalog {
         }
     }
 
-    /// The datastore with this name, path or managed object ID.
+    /// The datastore, or else the datastore cluster, with this name, path or managed object ID.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`].
-    pub(crate) fn datastore(&self, word: &str) -> Result<&MoRef> {
-        let found =
-            self.datastores.iter().find(|(called, moref)| moref.id() == word || is_called(called, word));
-        found.map(|(_, moref)| moref).ok_or_else(|| {
-            nothing("spec.datastore", word, "datastore", self.datastores.iter().map(|(name, _)| name))
-        })
+    /// [`ErrorKind::NotFound`], and [`ErrorKind::InvalidInput`] where the name is that of several datastore clusters.
+    pub(crate) fn storage(&self, word: &str) -> Result<Storage<'_>> {
+        const FIELD: &str = "spec.datastore";
+        let is_meant = |(called, moref): &&(String, MoRef)| moref.id() == word || is_called(called, word);
+        if let Some((_, datastore)) = self.datastores.iter().find(is_meant) {
+            return Ok(Storage::Datastore(datastore));
+        }
+        let is_meant = |(path, moref): &&(String, MoRef)| moref.id() == word || leads_to(word, path);
+        let found: Vec<_> = self.pods.iter().filter(is_meant).collect();
+        match found[..] {
+            [(_, pod)] => Ok(Storage::Pod(pod)),
+            [] => {
+                let names = self.datastores.iter().map(|(name, _)| name);
+                let what = "datastore or datastore cluster";
+                Err(nothing(FIELD, word, what, names.chain(self.pods.iter().map(|(path, _)| path))))
+            }
+            _ => {
+                let paths: Vec<_> = found.iter().map(|(path, _)| format!("/{path}")).collect();
+                let words = format!(
+                    "{FIELD}: {} datastore clusters are called {word:?}; name one by its path: {}",
+                    found.len(),
+                    paths.join(", ")
+                );
+                Err(Error::new(ErrorKind::InvalidInput, words))
+            }
+        }
     }
+}
+
+/// Whether a word is a whole path, or the end of it. A slash in a name may be written as `%2f`.
+fn leads_to(word: &str, path: &str) -> bool {
+    let wanted = unescaped(word.trim_matches('/'));
+    path == &*wanted || (!word.starts_with('/') && path.ends_with(&format!("/{wanted}")))
 }
 
 /// Whether an object with this name is meant by a word: the name, or a path to it. A slash in the name may be written as `%2f`.
@@ -250,7 +290,14 @@ mod tests {
     type Properties = Vec<(&'static str, Element)>;
 
     fn catalog(objects: &[(&str, &str, Properties)]) -> Catalog {
-        let mut catalog = Catalog::default();
+        let pod = |path: &str, id: &str| (path.to_owned(), MoRef::new("StoragePod", id));
+        let mut catalog = Catalog::with_pods(vec![
+            pod("DC0/datastore/gold", "group-p1"),
+            pod("DC0/datastore/east/silver", "group-p2"),
+            pod("DC0/datastore/west/silver", "group-p3"),
+            pod("DC0/datastore/fast", "group-p4"),
+            pod("DC0/datastore/10/20", "group-p5"),
+        ]);
         for (kind, id, values) in objects {
             let properties = values.iter().map(|(path, value)| (*path, Some(value))).collect();
             catalog.add(&[ObjectUpdate {
@@ -330,11 +377,37 @@ mod tests {
                 .network("f", "twice")
                 .is_err_and(|error| error.to_string().contains("network-2, network-3"))
         );
-        assert_eq!(catalog.datastore("fast").map(MoRef::id).ok(), Some("datastore-1"));
-        let error = catalog.datastore("slow").expect_err("none");
-        assert_eq!(
-            error.to_string(),
-            "spec.datastore: the datacenter has no datastore \"slow\"; it has fast"
-        );
+    }
+
+    #[test]
+    fn a_datastore_comes_before_a_datastore_cluster() {
+        let catalog = all();
+        let found = |word: &str| match catalog.storage(word) {
+            Ok(Storage::Datastore(datastore)) => datastore.id().to_owned(),
+            Ok(Storage::Pod(pod)) => pod.id().to_owned(),
+            Err(error) => error.to_string(),
+        };
+        for (word, expected) in [
+            ("fast", "datastore-1"),
+            ("/DC0/datastore/gold/fast", "datastore-1"),
+            ("group-p4", "group-p4"),
+            ("gold", "group-p1"),
+            ("/DC0/datastore/gold", "group-p1"),
+            ("west/silver", "group-p3"),
+            ("10%2f20", "group-p5"),
+            (
+                "silver",
+                "spec.datastore: 2 datastore clusters are called \"silver\"; name one by its path: \
+                 /DC0/datastore/east/silver, /DC0/datastore/west/silver",
+            ),
+            (
+                "/gold",
+                "spec.datastore: the datacenter has no datastore or datastore cluster \"/gold\"; it has \
+                 DC0/datastore/10/20, DC0/datastore/east/silver, DC0/datastore/fast, DC0/datastore/gold, \
+                 DC0/datastore/west/silver, fast",
+            ),
+        ] {
+            assert_eq!(found(word), expected, "{word}");
+        }
     }
 }

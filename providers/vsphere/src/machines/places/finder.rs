@@ -114,6 +114,11 @@ impl<'a> Finder<'a> {
         Ok(format!("/{}", self.path(pool).join("/")))
     }
 
+    /// The datastore clusters of a datacenter, by their whole paths.
+    pub(crate) fn storage_pods(self, datacenter: &MoRef) -> Vec<(String, MoRef)> {
+        self.below(datacenter, "datastore", |entity| entity.kind() == "StoragePod")
+    }
+
     /// Whether an object is below another one.
     pub(crate) fn is_below(self, object: &MoRef, above: &MoRef) -> bool {
         self.inventory.path_up(object).contains(above)

@@ -35,8 +35,8 @@ pub(crate) struct VirtualMachineCloneSpec {
     /// The folder: its name, its inventory path or its managed object ID. Default: the datacenter's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) folder: Option<String>,
-    /// The datastore: its name, its inventory path or its managed object ID. Default: one that the storage policy
-    /// allows, or the only one there is.
+    /// The datastore: its name, its inventory path or its managed object ID. It may be a datastore cluster, of which Storage DRS recommends
+    /// one. Default: one that the storage policy allows, or that of the template.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) datastore: Option<String>,
     /// The name of the storage policy of the machine and its disks.

@@ -59,7 +59,7 @@ pub(crate) struct Topology {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["networkName"]))]
     pub(crate) network_configurations: Vec<NetworkConfiguration>,
-    /// The datastore: its name or its inventory path.
+    /// The datastore or datastore cluster: its name or its inventory path.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) datastore: Option<String>,
 }

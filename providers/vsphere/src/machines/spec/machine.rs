@@ -22,7 +22,7 @@ pub(crate) struct VSphereMachineSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub(crate) guest_soft_power_off_timeout_seconds: Option<i32>,
-    /// The name of the `VSphereVM` and of the virtual machine. Default: that of the Machine.
+    /// The name of the `VSphereVM` and of the virtual machine. Default: that of the `VSphereMachine`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) naming: Option<NamingSpec>,
 }
@@ -43,8 +43,8 @@ pub(crate) enum PowerOffMode {
 /// The name of a virtual machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct NamingSpec {
-    /// A Go template with `.machine.name` and the functions `trimSuffix` and `trunc`. Names are cut at 63 characters.
-    /// Default: `{{ .machine.name }}`.
+    /// A Go template with `.machine.name`, the name of the Machine, and functions such as `trimSuffix` and `trunc`. Names are cut at
+    /// 63 characters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) template: Option<String>,
 }

@@ -17,6 +17,7 @@ use super::{
 use crate::machines::{
     addresses::unassigned,
     kinds::CLAIM_KIND,
+    naming::vm_name_or_own,
     pools::{self, Addresses, FULFILLED, Owner},
     spec::VSphereMachineSpec,
 };
@@ -110,7 +111,7 @@ pub(super) fn note(request: &DeletionRequest) {
 /// What the names of the claims begin with, and the UIDs of those that may own them: the machine's object, and its `VSphereVM`.
 fn owner_of<C>(request: &MachineRequest<VSphereMachineSpec, C>) -> (String, Vec<String>) {
     let vm = existing(request);
-    let name = vm.as_ref().map_or(request.mark.name(), |vm| vm.name.as_str()).to_owned();
+    let name = vm.as_ref().map_or_else(|| vm_name_or_own(request), |vm| vm.name.clone());
     let uids = std::iter::once(request.object_uid.clone()).chain(vm.map(|vm| vm.uid.clone()));
     (name, uids.filter(|uid| !uid.is_empty()).collect())
 }

@@ -17,9 +17,11 @@ use super::{DeletionRequest, MachineRecord, Request};
 use crate::{
     machines::{
         fleet::Fleet,
+        guest::shape,
         kinds::VM_KIND,
+        naming::{vm_name, vm_name_or_own},
         pools::FULFILLED,
-        spec::{VSphereClusterSpec, VSphereMachineSpec},
+        spec::{NetworkSpec, VSphereClusterSpec, VSphereMachineSpec},
         status::VSphereMachineStatus,
     },
     vm::VirtualMachine,
@@ -100,12 +102,14 @@ struct Found {
 }
 
 impl Fleet {
-    /// Wants the `VSphereVM` of a machine after a step towards existing.
+    /// Wants the `VSphereVM` of a machine after a step towards existing. `guest` is the shape of the network configuration that its
+    /// guest has, if that is known: the object tells no other devices before the guest has them.
     pub(super) fn want_vm(
         &self,
         request: &Request,
         record: &mut MachineRecord,
         answer: &Result<MachineReport>,
+        guest: Option<u64>,
     ) {
         let found = self.found_vm(&request.mark.uid);
         let existing = existing(request);
@@ -117,11 +121,25 @@ impl Fleet {
         if existing.is_none() && !is_worth_telling {
             return;
         }
-        let spec = spec_of(&request.spec, Some(&request.cluster.spec), found.as_ref(), existing.as_deref());
+        // a spec that gives no name has none either
+        let Ok(name) =
+            existing.as_ref().map_or_else(|| vm_name(request), |existing| Ok(existing.name.clone()))
+        else {
+            return;
+        };
+        let mut spec =
+            spec_of(&request.spec, Some(&request.cluster.spec), found.as_ref(), existing.as_deref());
+        let network = &request.spec.clone.network;
+        if let Some(existing) = existing.as_deref()
+            && request.failure_domain.is_none()
+            && guest == Some(shape(network))
+            && let Some(devices) = changed_devices(existing, network)
+        {
+            spec["network"] = json!({ "devices": devices });
+        }
         let told = Told::of_step(answer);
         let status = status_of(&record.status, &told, found.as_ref(), existing.as_deref());
-        let name = existing.as_ref().map_or(request.mark.name(), |existing| &existing.name);
-        want(record, name, request.is_control_plane, spec, status, &told);
+        want(record, &name, request.is_control_plane, spec, status, &told);
     }
 
     /// Tells in the `VSphereVM` of a machine how far its deletion is.
@@ -162,12 +180,65 @@ pub(super) fn existing<C>(
     request: &MachineRequest<VSphereMachineSpec, C>,
 ) -> Option<std::sync::Arc<FurtherObject>> {
     let (mark, uid) = (&request.mark, &request.object_uid);
-    let found = request.objects.owned_by(&VM_KIND, &mark.namespace, mark.name(), uid);
+    let found = request.objects.owned_by(&VM_KIND, &mark.namespace, &vm_name_or_own(request), uid);
     let found = found.unwrap_or_else(|error: Error| {
         tracing::debug!(error = error.report(), "no VSphereVM is read");
         Vec::new()
     });
     found.into_iter().next()
+}
+
+/// The network devices that a `VSphereVM` tells.
+pub(super) fn network_of(vm: &FurtherObject) -> Option<NetworkSpec> {
+    serde_json::from_value(vm.spec["network"].clone()).ok()
+}
+
+/// The network devices, if the `VSphereVM` tells others. What it says and they do not is null.
+fn changed_devices(existing: &FurtherObject, network: &NetworkSpec) -> Option<Value> {
+    let told = &existing.spec["network"]["devices"];
+    let wanted = serde_json::to_value(&network.devices).ok()?;
+    (lean(told) != lean(&wanted)).then(|| with_nulls(told, wanted))
+}
+
+/// Without what says nothing: what is empty, 0 or false.
+fn lean(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let fields = fields.iter().map(|(field, value)| (field.clone(), lean(value)));
+            Value::Object(fields.filter(|(_, value)| !is_nothing(value)).collect())
+        }
+        Value::Array(items) => items.iter().map(lean).collect(),
+        other => other.clone(),
+    }
+}
+
+fn is_nothing(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(truth) => !truth,
+        Value::Number(number) => number.as_i64() == Some(0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+    }
+}
+
+/// With a null for each field that `told` has and `wanted` has not.
+fn with_nulls(told: &Value, wanted: Value) -> Value {
+    match (told, wanted) {
+        (Value::Object(told), Value::Object(mut wanted)) => {
+            for (field, told) in told {
+                let value = wanted.remove(field).map_or(Value::Null, |value| with_nulls(told, value));
+                wanted.insert(field.clone(), value);
+            }
+            Value::Object(wanted)
+        }
+        (Value::Array(told), Value::Array(wanted)) => {
+            let told = told.iter().chain(std::iter::repeat(&Value::Null));
+            told.zip(wanted).map(|(told, wanted)| with_nulls(told, wanted)).collect()
+        }
+        (_, wanted) => wanted,
+    }
 }
 
 /// The spec: that of the machine, and what the cluster says where the machine says nothing.

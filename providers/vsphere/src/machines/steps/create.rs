@@ -3,17 +3,20 @@
 use std::{sync::Arc, time::Duration};
 
 use cloudprovider::{
-    Result,
-    machines::{BootstrapData, Condition, ConditionStatus, MachineReport, Wait},
+    Error, ErrorKind, Result,
+    machines::{BootstrapData, Condition, ConditionStatus, MachineReport, Mark, Wait},
 };
 
-use super::{MachineRecord, Request, conflict, outstanding::waiting};
+use super::{MachineRecord, Request, conflict, edits::Edit, outstanding::waiting};
 use crate::{
     machines::{
         clone::{Place, Wanted, plan},
         fleet::{Fleet, Turn},
-        places::Finder,
+        kinds::VM_KIND,
+        naming::{vm_name, vm_name_or_own},
+        places::{Finder, Storage},
         site::Site,
+        storage_drs,
         work::Work,
     },
     moref::MoRef,
@@ -27,6 +30,9 @@ const UNSEEN_RETRY: Duration = Duration::from_secs(5);
 /// asking it for the same again makes that longer.
 pub(super) const MAX_BEHIND: Duration = Duration::from_secs(30);
 
+/// How soon a step looks again whether a name is free that another machine has.
+const NAME_RETRY: Duration = Duration::from_secs(60);
+
 /// The condition that says that a machine was cloned in another way than the spec says.
 const CLONED_AS_WANTED: &str = "ClonedAsSpecified";
 
@@ -38,6 +44,7 @@ impl Fleet {
         turn: &Turn,
         request: &Request,
         record: &mut MachineRecord,
+        edit: Edit,
     ) -> Result<MachineReport> {
         let Some(bootstrap) = &request.bootstrap else {
             return Ok(MachineReport::Creating(Wait::bootstrap_data()));
@@ -45,16 +52,20 @@ impl Fleet {
         if turn.slot.known().has_just_done(Work::Clone, MAX_BEHIND) {
             return Ok(MachineReport::Creating(unseen(request)));
         }
+        let name = vm_name(request)?;
+        free_for(request, &name)?;
         let (folder, pool, datacenter, template) = places(site, request)?;
-        if let Some(other) = called(site, request.mark.name(), &folder) {
+        if let Some(other) = called(site, &name, &folder) {
             let mark = site.mark_of(&other).await?;
             return Err(conflict(site, &other, &request.mark, mark.as_ref()));
         }
         if !site.find(turn.uid).await?.is_empty() {
             return Ok(MachineReport::Creating(unseen(request)));
         }
-        self.clone_template(site, turn, request, record, bootstrap, (folder, pool, datacenter, template))
-            .await
+        let places = (folder, pool, datacenter, template);
+        let report = self.clone_template(site, turn, request, record, (&name, bootstrap), places).await?;
+        turn.slot.known().guest = edit.shape();
+        Ok(report)
     }
 
     async fn clone_template(
@@ -63,34 +74,43 @@ impl Fleet {
         turn: &Turn,
         request: &Request,
         record: &mut MachineRecord,
-        bootstrap: &BootstrapData,
+        (name, bootstrap): (&str, &BootstrapData),
         (folder, pool, datacenter, template): (MoRef, MoRef, MoRef, MoRef),
     ) -> Result<MachineReport> {
         let spec = &request.spec.clone;
         let catalog = self.catalog(site, &datacenter).await?;
         let facts = self.template(site, &template).await?;
-        let datastore = spec.datastore.as_deref().filter(|word| !word.is_empty());
-        let datastore = datastore.map(|word| catalog.datastore(word)).transpose()?.cloned();
+        let word = spec.datastore.as_deref().filter(|word| !word.is_empty());
+        let (datastore, pod) = match word.map(|word| catalog.storage(word)).transpose()? {
+            Some(Storage::Datastore(datastore)) => (Some(datastore), None),
+            Some(Storage::Pod(pod)) => (None, Some(pod)),
+            None => (None, None),
+        };
         let policy = match spec.storage_policy_name.as_deref().filter(|name| !name.is_empty()) {
             Some(name) => Some(self.policy(site, name, &pool).await?),
             None => None,
         };
         let datastore = match &policy {
-            Some(policy) => Some(policy.datastore(datastore.as_ref(), turn.uid)?),
-            None => datastore,
+            Some(policy) if pod.is_none() => Some(policy.datastore(datastore, turn.uid)?),
+            _ => datastore.cloned(),
         };
-        let policy = policy.map(|policy| policy.id.clone());
-        let planned = plan(&Wanted {
+        let mut planned = plan(&Wanted {
             mark: &request.mark,
+            name,
             uid: turn.uid,
             spec,
-            place: Place { folder, pool, datastore, policy },
+            place: Place { folder, pool, datastore, policy: policy.as_ref().map(|policy| policy.id.clone()) },
             template: &facts,
             catalog: &catalog,
             bootstrap,
         })
         // what was read may be old
         .inspect_err(|_| self.forget_facts())?;
+        if let (Some(pod), Some(word)) = (pod, word) {
+            let recommended = storage_drs::recommend(site, pod, word, &template, &planned).await;
+            let recommended = recommended.inspect_err(|_| self.forget_facts())?;
+            planned.put_on(recommended.choose(word, policy.as_deref())?, &facts);
+        }
         let call = planned.call.of(&template);
         let task = self.begin(site, turn, Work::Clone, call).await.map_err(|error| {
             self.forget_facts();
@@ -130,6 +150,29 @@ fn places(site: &Site, request: &Request) -> Result<(MoRef, MoRef, MoRef, MoRef)
     Ok((folder, pool, datacenter, template))
 }
 
+/// Checks that no other machine has a `VSphereVM` of the name that a template gave. Its virtual machine may be in another folder.
+///
+/// # Errors
+/// [`ErrorKind::Conflict`] that names it.
+fn free_for(request: &Request, name: &str) -> Result<()> {
+    let Mark { namespace, .. } = &request.mark;
+    if name == request.mark.name() {
+        return Ok(());
+    }
+    // If the kind is not served, there is none.
+    let found = request.objects.get(&VM_KIND, Some(namespace), name).ok().flatten();
+    match found.filter(|found| !found.is_owned_by(&request.object_uid)) {
+        None => Ok(()),
+        Some(_) => {
+            let words = format!(
+                "VSphereVM {namespace}/{name} exists and is another machine's, and spec.naming.template or spec.os gives this \
+                 machine the same name"
+            );
+            Err(Error::new(ErrorKind::Conflict, words).with_retry_after(NAME_RETRY))
+        }
+    }
+}
+
 /// A machine with this name in a folder.
 fn called(site: &Site, name: &str, folder: &MoRef) -> Option<VirtualMachine> {
     let state = site.vcenter.state();
@@ -139,6 +182,6 @@ fn called(site: &Site, name: &str, folder: &MoRef) -> Option<VirtualMachine> {
 
 /// The wait for the inventory.
 fn unseen(request: &Request) -> Wait {
-    let words = format!("virtual machine {:?} was made and is being read", request.mark.name());
+    let words = format!("virtual machine {:?} was made and is being read", vm_name_or_own(request));
     Wait::task(words).with_reason("WaitingForClone").look_again_after(UNSEEN_RETRY).told_late()
 }

@@ -18,6 +18,7 @@ use super::{
 use crate::{
     machines::{
         fleet::{Fleet, Turn},
+        naming::vm_name_or_own,
         power::{PowerOffStep, power_off},
         site::Site,
         template::{TemplateDisk, TemplateFacts, folder_of},
@@ -109,7 +110,7 @@ impl Fleet {
         site.vcenter.follow_tasks();
         site.check_live()?;
         Self::take_over_task(turn, request, record);
-        match self.outstanding(site, turn, &request.mark, record).await {
+        match self.outstanding(site, turn, request, record).await {
             Ok(Some(wait)) => return Ok(Deletion::Deleting(wait)),
             Ok(None) => {}
             Err(error) if machine_of(site, turn)?.is_some() => return Err(error),
@@ -267,7 +268,7 @@ impl Fleet {
             confirm_left(site, turn, request).await?;
             return Ok(None);
         }
-        let words = format!("virtual machine {:?} was found and is being read", request.mark.name());
+        let words = format!("virtual machine {:?} was found and is being read", vm_name_or_own(request));
         Ok(Some(Wait::task(words).look_again_after(RETRY)))
     }
 }

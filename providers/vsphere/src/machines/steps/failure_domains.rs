@@ -7,7 +7,11 @@ use cloudprovider::{
     machines::{ClusterRequest, Condition, ConditionStatus, FailureDomain, FurtherObject, Objects, Record},
 };
 
-use super::{DeletionRequest, MachineRecord, Request, companion::existing, login::Login};
+use super::{
+    DeletionRequest, MachineRecord, Request,
+    companion::{self, existing},
+    login::Login,
+};
 use crate::{
     machines::{
         fleet::Fleet,
@@ -242,8 +246,7 @@ fn as_told(zone: &FurtherObject) -> FailureDomain {
 /// The network devices that a machine was made with, as its `VSphereVM` tells: those of its zone may be others by now, and the
 /// machine has claimed addresses for its own.
 fn network_of(request: &Request) -> Option<NetworkSpec> {
-    let vm = existing(request)?;
-    serde_json::from_value(vm.spec["network"].clone()).ok()
+    existing(request).and_then(|vm| companion::network_of(&vm))
 }
 
 /// Whether a zone is on this vCenter. One that names none is on every one.

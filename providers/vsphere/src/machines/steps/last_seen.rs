@@ -3,7 +3,7 @@
 use cloudprovider::{Result, machines::MachineRequest};
 
 use crate::{
-    machines::{fleet::Turn, kinds::VM_KIND, site::Site, spec::VSphereMachineSpec},
+    machines::{fleet::Turn, kinds::VM_KIND, naming::vm_name_or_own, site::Site, spec::VSphereMachineSpec},
     moref::MoRef,
 };
 
@@ -17,7 +17,8 @@ pub(super) async fn confirm_left<C>(
     request: &MachineRequest<VSphereMachineSpec, C>,
 ) -> Result<()> {
     let mark = &request.mark;
-    let objects = request.objects.owned_by(&VM_KIND, &mark.namespace, mark.name(), &request.object_uid)?;
+    let name = vm_name_or_own(request);
+    let objects = request.objects.owned_by(&VM_KIND, &mark.namespace, &name, &request.object_uid)?;
     for id in objects.iter().filter_map(|vm| vm.status["vmRef"].as_str()).filter(|id| !id.is_empty()) {
         site.vcenter.confirm_left(&MoRef::new("VirtualMachine", id), turn.uid).await?;
     }

@@ -9,18 +9,21 @@ use cloudprovider::{
 use serde_json::json;
 
 use super::request::{DeletionRequest, Request};
-use crate::machines::{
-    fleet::Fleet,
-    invalid::invalid,
-    kinds::{CLUSTER_IDENTITY_KIND, NAMESPACE_KIND},
-    open_sites::{Use, no_server},
-    server::endpoint,
-    site::Site,
-    spec::{
-        IdentityKind, VSphereClusterIdentitySpec, VSphereClusterSpec, VSphereIdentityReference,
-        VSphereMachineSpec,
+use crate::{
+    endpoint::Endpoint,
+    machines::{
+        fleet::Fleet,
+        invalid::invalid,
+        kinds::{CLUSTER_IDENTITY_KIND, NAMESPACE_KIND},
+        open_sites::{Use, no_server},
+        server::endpoint,
+        site::Site,
+        spec::{
+            IdentityKind, VSphereClusterIdentitySpec, VSphereClusterSpec, VSphereIdentityReference,
+            VSphereMachineSpec,
+        },
+        status::UsedLogin,
     },
-    status::UsedLogin,
 };
 
 const READY: &str = "Ready";
@@ -124,22 +127,34 @@ impl Fleet {
             self.open.release(login.uid);
             return self.site(login.field, login.server);
         };
-        let endpoints = self.configured.iter().map(|site| &site.vcenter.settings.endpoint);
-        let endpoint = match (login.server, &self.configured[..]) {
-            (Some(server), _) => endpoint(login.field, server, login.thumbprint, endpoints)?,
-            (None, [only]) => {
-                let server = only.vcenter.settings.endpoint.authority();
-                endpoint(login.field, &server, login.thumbprint, endpoints)?
+        let named = self.endpoint_of(login).and_then(|endpoint| {
+            let name = secret_of(identity, login.namespace, self.open.own_namespace(), login.objects)?;
+            Ok((endpoint, name))
+        });
+        let (endpoint, name) = named.inspect_err(|error| {
+            if names_nothing(error) {
+                self.open.release(login.uid);
             }
-            (None, _) => return Err(no_server(login.field)),
-        };
-        let name = secret_of(identity, login.namespace, self.open.own_namespace(), login.objects)?;
+        })?;
         let reference = identity;
         let identity = self.open.identity(&name, login.uid);
         if let Err(error) = identity.credentials() {
             return Err(for_user(reference, error));
         }
         self.open.site(&self.configured, Use { uid: login.uid, endpoint, identity }).await
+    }
+
+    /// Where an object that names credentials is to be served.
+    fn endpoint_of(&self, login: &Login<'_>) -> Result<Endpoint> {
+        let endpoints = self.configured.iter().map(|site| &site.vcenter.settings.endpoint);
+        match (login.server, &self.configured[..]) {
+            (Some(server), _) => endpoint(login.field, server, login.thumbprint, endpoints),
+            (None, [only]) => {
+                let server = only.vcenter.settings.endpoint.authority();
+                endpoint(login.field, &server, login.thumbprint, endpoints)
+            }
+            (None, _) => Err(no_server(login.field)),
+        }
     }
 
     /// What is said about an identity: whether its Secret has credentials.
@@ -161,6 +176,11 @@ impl Fleet {
         };
         Ok(Told::new(json!({"ready": outcome.is_ok()}), [one(READY), one(CREDENTIALS_AVAILABLE)]))
     }
+}
+
+/// Whether this error says that an object names no vCenter and no Secret that it may use. Others say that it is not known now.
+fn names_nothing(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::NotFound | ErrorKind::PermissionDenied)
 }
 
 /// An error about the Secret of a reference, for those who use it. The Secret of a `VSphereClusterIdentity` is not in their

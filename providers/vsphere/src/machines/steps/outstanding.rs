@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use cloudprovider::{
     ErrorKind, Result,
-    machines::{Condition, ConditionStatus, Mark, Wait},
+    machines::{Condition, ConditionStatus, MachineRequest, Mark, Wait},
 };
 use tokio::time::Instant;
 
@@ -12,7 +12,9 @@ use super::{MachineRecord, machine_of};
 use crate::{
     machines::{
         fleet::{Fleet, Turn, task_of},
+        naming::vm_name_or_own,
         site::Site,
+        spec::VSphereMachineSpec,
         work::Work,
     },
     moref::MoRef,
@@ -40,11 +42,11 @@ impl Fleet {
     ///
     /// # Errors
     /// Why the work has failed.
-    pub(super) async fn outstanding(
+    pub(super) async fn outstanding<C>(
         &self,
         site: &Arc<Site>,
         turn: &Turn,
-        mark: &Mark,
+        request: &MachineRequest<VSphereMachineSpec, C>,
         record: &mut MachineRecord,
     ) -> Result<Option<Wait>> {
         let begun = {
@@ -54,35 +56,33 @@ impl Fleet {
             }
             known.task.clone()
         };
-        let (work, task, since) = match begun {
+        let (mut work, first, since) = match begun {
             Some((work, task, since)) => (Some(work), task, Some(since)),
             None => match record.status.task_ref.as_deref() {
                 Some(id) if !id.is_empty() => (None, task_of(id), None),
                 _ => return Ok(None),
             },
         };
-        let seen = site.vcenter.wait_for_task(&task, &mark.uid).map(|task| task.state);
         let age = since.map(|since| since.elapsed());
-        let is_young = |limit| age.is_some_and(|age| age < limit);
         let is_done = work.and_then(Work::change).is_some_and(|change| {
             change.ends_its_task()
                 && change.is_shown(site.vcenter.state().inventory.with_instance_uuid(turn.uid))
         });
-        let state = match seen {
-            Some(ended) if ended != TaskState::Running => Some(ended),
-            _ if is_done && !is_young(MAX_LAST_MOMENT) => Some(TaskState::Success),
-            // It was begun just now, or the tasks are being listed.
-            None if is_young(UNSEEN_RETRY) => Some(TaskState::Running),
-            Some(_) if is_young(RUNNING_RETRY) => Some(TaskState::Running),
-            _ => self.task(site, &task).await?.map(|task| task.state),
-        };
-        if state != Some(TaskState::Running) {
-            site.vcenter.stop_waiting_for_task(&task);
+        let mut task = first.clone();
+        let mut state = self.state_of(site, &task, &request.mark, age, is_done).await?;
+        if let Some(TaskState::Continued(next)) = &state {
+            // only a power-on does
+            work = work.or(Some(Work::PowerOn));
+            if let Some(next) = next.clone() {
+                state = self.state_of(site, &next, &request.mark, age, is_done).await?;
+                task = next;
+            }
         }
         match state {
             Some(TaskState::Running) => {
                 if !work.is_some_and(Work::stops_nothing) {
-                    record.status.task_ref = Some(task.id().to_owned());
+                    // what goes on with it is found by it again
+                    record.status.task_ref = Some(first.id().to_owned());
                 }
                 let is_shown = site.vcenter.state().tasks.get(&task).is_some();
                 let look = match age {
@@ -97,6 +97,12 @@ impl Fleet {
                 finish(site, turn, record, work);
                 Ok(None)
             }
+            // Nothing tells the end of it but the inventory, some time later.
+            Some(TaskState::Continued(_)) => {
+                finish(site, turn, record, None);
+                turn.slot.known().done = work.map(|work| (work, Instant::now()));
+                Ok(None)
+            }
             // vCenter does not know it any more: what it did is seen in the inventory.
             None => {
                 finish(site, turn, record, None);
@@ -108,7 +114,9 @@ impl Fleet {
                 finish(site, turn, record, work);
                 Ok(None)
             }
-            Some(TaskState::Failed(fault)) if work == Some(Work::Mark) && is_outdated(&fault.kind) => {
+            Some(TaskState::Failed(fault))
+                if work.is_some_and(Work::stops_nothing) && is_outdated(&fault.kind) =>
+            {
                 finish(site, turn, record, None);
                 Ok(None)
             }
@@ -119,29 +127,55 @@ impl Fleet {
             }
             Some(TaskState::Failed(fault)) => {
                 finish(site, turn, record, None);
-                self.failed(site, turn, mark, work, &task, &fault).await
+                self.failed(site, turn, request, work, &task, &fault).await
             }
         }
     }
 
+    /// How far a task of this age is. `is_done` is whether the inventory shows what it does. `None` if vCenter knows no such task.
+    async fn state_of(
+        &self,
+        site: &Site,
+        task: &MoRef,
+        mark: &Mark,
+        age: Option<Duration>,
+        is_done: bool,
+    ) -> Result<Option<TaskState>> {
+        let seen = site.vcenter.wait_for_task(task, &mark.uid).map(|task| task.state);
+        let is_young = |limit| age.is_some_and(|age| age < limit);
+        let state = match seen {
+            Some(ended) if ended != TaskState::Running => Some(ended),
+            _ if is_done && !is_young(MAX_LAST_MOMENT) => Some(TaskState::Success),
+            // It was begun just now, or the tasks are being listed.
+            None if is_young(UNSEEN_RETRY) => Some(TaskState::Running),
+            Some(_) if is_young(RUNNING_RETRY) => Some(TaskState::Running),
+            _ => self.task(site, task).await?.map(|task| task.state),
+        };
+        if state != Some(TaskState::Running) {
+            site.vcenter.stop_waiting_for_task(task);
+        }
+        Ok(state)
+    }
+
     /// What becomes of work that has failed.
-    async fn failed(
+    async fn failed<C>(
         &self,
         site: &Site,
         turn: &Turn,
-        mark: &Mark,
+        request: &MachineRequest<VSphereMachineSpec, C>,
         work: Option<Work>,
         task: &MoRef,
         fault: &TaskFault,
     ) -> Result<Option<Wait>> {
         self.forget_facts();
+        if self.gives_up_drs(site, turn, &request.mark, work, fault).await? {
+            return Ok(None);
+        }
+        let name = vm_name_or_own(request);
         if &*fault.kind == "DuplicateName" && site.find(turn.uid).await?.is_empty() {
-            let what = format!(
-                "virtual machine {:?} in the same folder of vCenter {:?}",
-                mark.name(),
-                site.vcenter.name()
-            );
-            return Err(mark.conflict(what, None));
+            let what =
+                format!("virtual machine {name:?} in the same folder of vCenter {:?}", site.vcenter.name());
+            return Err(request.mark.conflict(what, None));
         }
         if &*fault.kind == "DuplicateName" {
             // an earlier call has made it
@@ -155,7 +189,7 @@ impl Fleet {
             return Ok(None);
         }
         let what = work.map_or("work", Work::words);
-        let words = format!("the {what} of {:?} has failed ({}): {fault}", mark.name(), task.id());
+        let words = format!("the {what} of {name:?} has failed ({}): {fault}", task.id());
         let kind = match &*fault.kind {
             "NoPermission" => ErrorKind::PermissionDenied,
             _ => ErrorKind::Unavailable,

@@ -10,6 +10,7 @@ use cloudprovider::{
 use super::{
     MachineRecord, Request, conflict,
     create::{MAX_BEHIND, UNSEEN_TASK_RETRY},
+    edits::Edit,
     outstanding::waiting,
 };
 use crate::{
@@ -22,10 +23,7 @@ use crate::{
         work::Work,
     },
     provider_id::format_provider_id,
-    vim::{
-        Call, CallError,
-        machines::{PowerOnVm, UpgradeVm},
-    },
+    vim::{Call, CallError, machines::UpgradeVm},
     vm::{VirtualMachine, VmPower},
 };
 
@@ -44,6 +42,7 @@ impl Fleet {
         vm: &VirtualMachine,
         request: &Request,
         record: &mut MachineRecord,
+        edit: Edit,
     ) -> Result<MachineReport> {
         let mark = site.mark_of(vm).await?;
         if mark.is_none()
@@ -55,6 +54,9 @@ impl Fleet {
             return Err(conflict(site, vm, &request.mark, mark.as_ref()));
         }
         self.attach_tags(site, turn, vm, request).await?;
+        if let Some(report) = self.pass_on(site, turn, vm, request, record, edit).await? {
+            return Ok(report);
+        }
         // Whoever powers off a machine that was complete once had a reason.
         if vm.power != VmPower::On && !request.is_provisioned {
             if turn.slot.known().has_just_done(Work::PowerOn, MAX_BEHIND) {
@@ -135,8 +137,7 @@ impl Fleet {
         if let Some(wait) = self.join_module(site, vm, request, record).await? {
             return Ok(wait);
         }
-        let call = PowerOnVm { host: None }.of(&vm.moref);
-        let begun = self.work(site, turn, Work::PowerOn, call, &request.mark, record).await?;
+        let begun = self.power_on(site, turn, vm, &request.mark, record).await?;
         Ok(begun.unwrap_or_else(starting))
     }
 
@@ -150,10 +151,24 @@ impl Fleet {
         mark: &Mark,
         record: &mut MachineRecord,
     ) -> Result<Option<Wait>> {
+        let begun = self.try_work(site, turn, work, call, mark, record).await;
+        begun.map_err(|error| site.vcenter.error_of(&error))
+    }
+
+    /// The same, with the error of the call.
+    pub(super) async fn try_work(
+        &self,
+        site: &Arc<Site>,
+        turn: &Turn,
+        work: Work,
+        call: Call,
+        mark: &Mark,
+        record: &mut MachineRecord,
+    ) -> Result<Option<Wait>, CallError> {
         let task = match self.begin(site, turn, work, call).await {
             Ok(task) => task,
             Err(CallError::Fault { kind, .. }) if work.is_done_by(&kind) => return Ok(None),
-            Err(error) => return Err(site.vcenter.error_of(&error)),
+            Err(error) => return Err(error),
         };
         record.status.task_ref = Some(task.id().to_owned());
         site.vcenter.wait_for_task(&task, &mark.uid);
@@ -199,7 +214,7 @@ impl Fleet {
             let words = format!("it does not tell the UUID of {:?} ({})", vm.name, vm.moref.id());
             return Err(site.vcenter.error(ErrorKind::Unavailable, &words));
         };
-        let mut instance = match self.look_up(site, bios_uuid, &request.mark)? {
+        let mut instance = match self.look_up(site, bios_uuid, &vm.name)? {
             InstanceLookup::Present(instance) => *instance,
             InstanceLookup::Unknown(error) => return Err(error),
             InstanceLookup::Absent => {

@@ -1,194 +1,19 @@
 //! Steps of machines that vCenter has not any more, while the inventory still shows them. The vCenter is a scripted one: the simulator
 //! cannot be made to hold a change back for long.
 
-use std::sync::Arc;
+use cloudprovider::machines::{Deletion, MachineReport};
+use tokio::time::advance;
 
-use cloudprovider::{
-    InstanceChange, Machines as _,
-    machines::{ClusterContext, Deletion, MachineReport, MachineRequest, Mark},
+use super::{
+    rig::{BIOS_UUID, machine, rig},
+    *,
 };
-use serde_json::json;
-use tokio::{
-    sync::{broadcast, watch},
-    time::advance,
-};
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
-
-use super::*;
 use crate::{
-    accounts::Accounts,
-    addresses::{AddressRules, Family},
-    config::{MachineOptions, ZoneLabels},
-    endpoint::Endpoint,
-    instances::Rules,
-    inventory::Changes,
-    machines::{OpenSites, Outside, Removed},
-    mark::{self, MARK_PATH},
     moref::MoRef,
-    session::{Credentials, Session},
     tasks::TASK,
-    testing::scripted::{Scripted, node, reference, text},
-    vcenter::{Settings, VCenter},
-    vim::{
-        Transport,
-        element::Element,
-        property_collector::{ObjectUpdate, UpdateKind},
-    },
+    testing::scripted::{node, reference, text},
+    vim::property_collector::UpdateKind,
 };
-
-const UID: &str = "4d3c2b1a-0000-4000-8000-000000000001";
-const BIOS_UUID: &str = "422e4956-ad22-1139-8d72-59cc8f26bc90";
-
-/// A followed vCenter with one machine, which runs.
-struct Rig {
-    fleet: Fleet,
-    vcenter: Arc<VCenter>,
-    transport: Arc<Scripted>,
-    record: MachineRecord,
-}
-
-fn mark() -> Mark {
-    Mark::machine(UID, "default", "prod", "worker-1")
-}
-
-fn machine() -> MoRef {
-    MoRef::new("VirtualMachine", "vm-1")
-}
-
-async fn rig() -> Rig {
-    let settings = Settings {
-        name: "vc".to_owned(),
-        endpoint: Endpoint {
-            host: "vc.example".to_owned(),
-            port: 443,
-            ca_files: Vec::new(),
-            thumbprint: None,
-            insecure: false,
-        },
-        datacenters: Vec::new(),
-        access: Arc::new(|| Ok(Credentials { user: "ccm".to_owned(), password: "hunter2".into() }.into())),
-        asks_who_it_is: false,
-        tag_refresh: None,
-    };
-    let changes = broadcast::channel::<InstanceChange>(1).0;
-    let (status, stop, tasks) = (watch::channel(0).0, CancellationToken::new(), TaskTracker::new());
-    let vcenter = Arc::new(VCenter::new(settings, changes.clone(), status.clone()));
-    let transport = Arc::new(Scripted::default());
-    let dynamic: Arc<dyn Transport> = Arc::<Scripted>::clone(&transport);
-    let accounts = Arc::<Accounts>::default();
-    let session = Session::new(dynamic, Arc::clone(&vcenter.settings.access), accounts, false);
-    session.open(0).await.expect("a session");
-    *vcenter.session() = Some(Arc::new(session));
-    let open = Arc::new(OpenSites::new(Outside {
-        instance_changes: changes,
-        status_changes: status,
-        accounts: std::collections::HashMap::new(),
-        tasks: tasks.clone(),
-        stop: stop.clone(),
-    }));
-    let site = Site {
-        vcenter: Arc::clone(&vcenter),
-        families: vec![Family::Ipv4],
-        stop,
-        number: 0,
-        removed: Removed::default(),
-    };
-    let rules = Rules {
-        addresses: AddressRules::default(),
-        labels: ZoneLabels::default(),
-        skip_node_deletion: false,
-    };
-    let fleet = Fleet::new(Arc::new(rules), MachineOptions::default(), vec![site], open, tasks);
-    let rig = Rig { fleet, vcenter, transport, record: MachineRecord::default() };
-    rig.shown(true);
-    rig.tell(
-        &machine(),
-        UpdateKind::Enter,
-        &[
-            ("name", text("val", "worker-1")),
-            ("runtime.powerState", text("val", "poweredOn")),
-            ("runtime.connectionState", text("val", "connected")),
-            ("config.uuid", text("val", BIOS_UUID)),
-            ("config.instanceUuid", text("val", UID)),
-            (MARK_PATH, text("val", &mark::write(&mark()))),
-        ],
-    );
-    rig
-}
-
-impl Rig {
-    /// Whether changes are followed.
-    fn shown(&self, is_live: bool) {
-        self.vcenter.update(|state| {
-            (state.is_listed, state.is_live) = (true, is_live);
-            Changes::default()
-        });
-    }
-
-    fn tell(&self, object: &MoRef, kind: UpdateKind, properties: &[(&str, Element)]) {
-        let properties = properties.iter().map(|(name, value)| (*name, Some(value))).collect();
-        let update = [ObjectUpdate { object: object.clone(), kind, properties }];
-        self.vcenter.update(|state| {
-            state.tasks.apply(&update);
-            state.inventory.apply(&update)
-        });
-    }
-
-    fn leave(&self) {
-        self.tell(&machine(), UpdateKind::Leave, &[]);
-    }
-
-    /// The next call of this method begins this task.
-    fn begins(&self, method: &'static str, id: &str) {
-        self.transport.answer(method, Ok(reference("returnval", &MoRef::new(TASK, id))));
-    }
-
-    fn succeeds(&self, id: &str) {
-        self.tell(&MoRef::new(TASK, id), UpdateKind::Enter, &[("info.state", text("val", "success"))]);
-    }
-
-    /// The next read finds the machine, without a disk.
-    fn is_read(&self) {
-        let property = node("propSet", vec![text("name", "config.version"), text("val", "vmx-19")]);
-        let object = node("objects", vec![reference("obj", &machine()), property]);
-        self.transport.answer("RetrievePropertiesEx", Ok(node("returnval", vec![object])));
-    }
-
-    /// The calls since the session was opened.
-    fn calls(&self) -> Vec<&'static str> {
-        let mut calls = self.transport.calls();
-        calls.retain(|call| !["RetrieveServiceContent", "Login"].contains(call));
-        calls
-    }
-
-    async fn delete(&mut self) -> Result<Deletion> {
-        let cluster = ClusterContext::new(Some(cluster_spec()));
-        let request = MachineRequest::new(mark(), machine_spec(), cluster);
-        self.fleet.delete_machine(&request, &mut self.record).await
-    }
-
-    async fn waits_for_deletion(&mut self) -> Wait {
-        match self.delete().await {
-            Ok(Deletion::Deleting(wait)) => wait,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    async fn ensure(&mut self, provider_id: Option<String>) -> Result<MachineReport> {
-        let request = MachineRequest::new(mark(), machine_spec(), ClusterContext::new(cluster_spec()))
-            .with_provider_id(provider_id);
-        self.fleet.ensure_machine(&request, &mut self.record).await
-    }
-}
-
-fn cluster_spec() -> VSphereClusterSpec {
-    serde_json::from_value(json!({"server": "vc.example"})).expect("a spec")
-}
-
-fn machine_spec() -> VSphereMachineSpec {
-    let spec = json!({"template": "t", "powerOffMode": "hard", "network": {"devices": []}});
-    serde_json::from_value(spec).expect("a spec")
-}
 
 #[tokio::test(start_paused = true)]
 async fn what_was_destroyed_is_not_asked_for_again() {
@@ -303,6 +128,7 @@ async fn a_task_that_misses_something_may_mean_the_machine() {
 #[tokio::test(start_paused = true)]
 async fn a_machine_that_was_powered_on_is_waited_for() {
     let mut rig = rig().await;
+    rig.has_made_it().await;
     rig.tell(&machine(), UpdateKind::Modify, &[("runtime.powerState", text("val", "poweredOff"))]);
     rig.begins("PowerOnVM_Task", "task-1");
     rig.ensure(None).await.expect("begun");
@@ -323,6 +149,7 @@ async fn a_machine_that_was_powered_on_is_waited_for() {
 async fn a_machine_that_leaves_before_its_power_on_is_looked_at_again() {
     for provider_id in [None, Some(format!("vsphere://{BIOS_UUID}"))] {
         let mut rig = rig().await;
+        rig.has_made_it().await;
         rig.tell(&machine(), UpdateKind::Modify, &[("runtime.powerState", text("val", "poweredOff"))]);
         rig.transport.fault("PowerOnVM_Task", "ManagedObjectNotFound");
         for _ in 0..3 {

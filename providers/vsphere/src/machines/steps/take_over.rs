@@ -20,27 +20,29 @@ use cloudprovider::{
 };
 use uuid::Uuid;
 
-use super::{DeletionRequest, MachineRecord, Request, conflict, login::Login, outstanding::is_outdated};
+use super::{
+    DeletionRequest, MachineRecord, Request,
+    configuration::{Configuration, METADATA},
+    conflict,
+    login::Login,
+    outstanding::is_outdated,
+};
 use crate::{
-    inventory::{parse_mac, unescaped},
     machines::{
         fleet::{Fleet, Turn},
         guest::metadata,
         kinds::VM_KIND,
+        naming::vm_name_or_own,
         site::Site,
         spec::VSphereMachineSpec,
         takeover::Told,
-        template::is_card,
         work::Work,
     },
     mark::{self, MARK},
     provider_id::parse_provider_id,
     vim::{
         CallError, Value,
-        element::Element,
         machines::{ConfigSpec, OptionValue, ReconfigVm},
-        objects::{ObjectSpec, PropertyFilterSpec, PropertySpec},
-        property_collector::ObjectUpdate,
     },
     vm::{VirtualMachine, VmPower},
 };
@@ -53,17 +55,6 @@ const MARK_BEHIND: Duration = Duration::from_secs(5);
 
 /// How soon a step looks again at a machine that is not to be taken over.
 const FOREIGN_RETRY: Duration = Duration::from_secs(5);
-
-const NAME: &str = "name";
-const CHANGE_VERSION: &str = "config.changeVersion";
-const BIOS_UUID: &str = "config.uuid";
-const INSTANCE_UUID: &str = "config.instanceUuid";
-const TEMPLATE: &str = "config.template";
-const EXTRA_CONFIG: &str = "config.extraConfig";
-const DEVICES: &str = "config.hardware.device";
-
-/// The key by which it is seen whether a machine has its network configuration.
-const METADATA: &str = "guestinfo.metadata";
 
 impl Fleet {
     /// The identity of an object on which CAPV has worked. See [`Machines::identify_machine`](cloudprovider::Machines::identify_machine).
@@ -162,26 +153,27 @@ impl Fleet {
         let Some(told) = told_of(request)? else { return Ok(None) };
         told.check(vm).map_err(|why| foreign(site, vm, &request.mark, &why))?;
         if !turn.slot.known().has_just_done(Work::Mark, MARK_BEHIND) {
-            let found = Found::read(site, vm).await?;
-            found.check(&told).map_err(|why| foreign(site, vm, &request.mark, &why))?;
+            let found = Configuration::read(site, vm).await?;
+            check(&found, &told).map_err(|why| foreign(site, vm, &request.mark, &why))?;
             if found.has_mark {
                 let words = format!("the mark of {:?} ({}) cannot be read", vm.name, vm.moref.id());
                 return Err(site.vcenter.error(ErrorKind::Unavailable, &words));
             }
             self.write_mark(site, turn, &found, request).await?;
         }
-        self.report_taking_over(vm, site, request, record).map(Some)
+        self.report_meanwhile(vm, site, request, record, Work::Mark).map(Some)
     }
 
-    /// What is seen of a machine whose mark is being written. Nothing else is done about it. If it was complete, it still is.
-    pub(super) fn report_taking_over(
+    /// What is seen of a machine whose options are being written. Nothing else is done about it. If it was complete, it still is.
+    pub(super) fn report_meanwhile(
         &self,
         vm: &VirtualMachine,
         site: &Site,
         request: &Request,
         record: &mut MachineRecord,
+        work: Work,
     ) -> Result<MachineReport> {
-        let wait = (!request.is_provisioned).then(taking_over);
+        let wait = (!request.is_provisioned).then(|| meanwhile(work));
         Ok(match self.report(vm, site, request, record, wait)? {
             MachineReport::Present(machine) => PresentMachine::look_again_after(*machine, RETRY).into(),
             report => report,
@@ -192,22 +184,34 @@ impl Fleet {
         &self,
         site: &Arc<Site>,
         turn: &Turn,
-        found: &Found,
+        found: &Configuration,
         request: &Request,
     ) -> Result<()> {
         let option = |key: &str, value| OptionValue { key: key.to_owned(), value: Value::AnyString(value) };
         let mut extra_config = vec![option(MARK, mark::write(&request.mark))];
-        if !request.is_provisioned && found.vm.power == VmPower::Off && !found.has_metadata {
+        if !request.is_provisioned && found.vm.power == VmPower::Off && found.metadata.is_none() {
             extra_config.extend(metadata(&found.vm.name, &request.spec.clone.network, &found.macs));
         }
+        self.write_options(site, turn, Work::Mark, found, extra_config, &request.mark).await
+    }
+
+    /// Writes options of a machine, unless it has changed since it was read. Then it is looked at again.
+    pub(super) async fn write_options(
+        &self,
+        site: &Arc<Site>,
+        turn: &Turn,
+        work: Work,
+        found: &Configuration,
+        extra_config: Vec<OptionValue>,
+        mark: &Mark,
+    ) -> Result<()> {
         let change_version = found.change_version.clone();
         let call = ReconfigVm { spec: ConfigSpec { change_version, extra_config, ..ConfigSpec::empty() } };
-        match self.begin(site, turn, Work::Mark, call.of(&found.vm.moref)).await {
+        match self.begin(site, turn, work, call.of(&found.vm.moref)).await {
             Ok(task) => {
-                site.vcenter.wait_for_task(&task, &request.mark.uid);
+                site.vcenter.wait_for_task(&task, &mark.uid);
                 Ok(())
             }
-            // it has changed since it was read, and is looked at again
             Err(CallError::Fault { kind, .. }) if is_outdated(&kind) => Ok(()),
             Err(error) => Err(site.vcenter.error_of(&error)),
         }
@@ -221,8 +225,21 @@ impl Fleet {
 /// What speaks against it. It is never left over in silence: nobody else would know of it.
 pub(super) async fn check_own(site: &Site, vm: &VirtualMachine, request: &DeletionRequest) -> Result<()> {
     let Some(told) = told_of(request)? else { return Err(conflict(site, vm, &request.mark, None)) };
-    let found = Found::read(site, vm).await?;
-    found.check(&told).map_err(|why| foreign(site, vm, &request.mark, &why))
+    let found = Configuration::read(site, vm).await?;
+    check(&found, &told).map_err(|why| foreign(site, vm, &request.mark, &why))
+}
+
+/// Whether this is the virtual machine that the objects mean. One that they know by its BIOS UUID alone is at least one that CAPV
+/// has made: CAPV writes a network configuration on each.
+///
+/// # Errors
+/// What speaks against it.
+fn check(found: &Configuration, told: &Told) -> Result<(), String> {
+    told.check(&found.vm)?;
+    if found.vm.instance_uuid != Some(told.vm_uid) && found.metadata.is_none() {
+        return Err(format!("its instance UUID is not {}, and it has no {METADATA}", told.vm_uid));
+    }
+    Ok(())
 }
 
 /// The vCenter that the `VSphereVM` of an object names.
@@ -231,7 +248,7 @@ pub(super) async fn check_own(site: &Site, vm: &VirtualMachine, request: &Deleti
 /// It is not known yet whether there is one.
 pub(super) fn server_of_vm(request: &DeletionRequest) -> Result<Option<String>> {
     let Mark { namespace, .. } = &request.mark;
-    let vms = request.objects.owned_by(&VM_KIND, namespace, request.mark.name(), &request.object_uid)?;
+    let vms = request.objects.owned_by(&VM_KIND, namespace, &vm_name_or_own(request), &request.object_uid)?;
     let servers = vms.iter().filter_map(|vm| vm.spec["server"].as_str());
     Ok(servers.map(str::to_owned).find(|server| !server.is_empty()))
 }
@@ -239,7 +256,8 @@ pub(super) fn server_of_vm(request: &DeletionRequest) -> Result<Option<String>> 
 /// What the objects of the API say. `None` without a `VSphereVM`.
 fn told_of<C>(request: &MachineRequest<VSphereMachineSpec, C>) -> Result<Option<Told>> {
     let Mark { namespace, .. } = &request.mark;
-    let found = request.objects.owned_by(&VM_KIND, namespace, request.mark.name(), &request.object_uid)?;
+    let found =
+        request.objects.owned_by(&VM_KIND, namespace, &vm_name_or_own(request), &request.object_uid)?;
     let vm = match &found[..] {
         [] => return Ok(None),
         [vm] => vm,
@@ -260,87 +278,10 @@ fn foreign(site: &Site, vm: &VirtualMachine, mark: &Mark, why: &str) -> Error {
     Error::new(error.kind(), words).with_retry_after(error.retry_after().unwrap_or(FOREIGN_RETRY))
 }
 
-fn taking_over() -> Wait {
-    Wait::task("the virtual machine is taken over").with_reason("TakingOver").look_again_after(RETRY)
-}
-
-/// A machine as it is now, with the version of its configuration.
-#[derive(Debug)]
-struct Found {
-    vm: VirtualMachine,
-    change_version: Option<String>,
-    has_mark: bool,
-    has_metadata: bool,
-    /// Those of its network cards, in their order.
-    macs: Vec<[u8; 6]>,
-}
-
-impl Found {
-    /// Whether this is the virtual machine that the objects mean. One that they know by its BIOS UUID alone is at least one that CAPV
-    /// has made: CAPV writes a network configuration on each.
-    ///
-    /// # Errors
-    /// What speaks against it.
-    fn check(&self, told: &Told) -> Result<(), String> {
-        told.check(&self.vm)?;
-        if self.vm.instance_uuid != Some(told.vm_uid) && !self.has_metadata {
-            return Err(format!("its instance UUID is not {}, and it has no {METADATA}", told.vm_uid));
-        }
-        Ok(())
-    }
-
-    async fn read(site: &Site, vm: &VirtualMachine) -> Result<Self> {
-        let paths = vec![NAME, CHANGE_VERSION, BIOS_UUID, INSTANCE_UUID, TEMPLATE, EXTRA_CONFIG, DEVICES];
-        let selection = PropertyFilterSpec {
-            prop_set: vec![PropertySpec { kind: "VirtualMachine", all: None, path_set: paths }],
-            object_set: vec![ObjectSpec { obj: vm.moref.clone(), skip: Some(false), select_set: Vec::new() }],
-            report_missing_objects_in_results: None,
-        };
-        let mut found = None;
-        site.read(selection, |updates| {
-            found = updates.first().and_then(|update| Self::of(vm, update)).or(found.take());
-        })
-        .await?;
-        found.ok_or_else(|| {
-            let words = format!("it does not tell the configuration of {:?} ({})", vm.name, vm.moref.id());
-            site.vcenter.error(ErrorKind::Unavailable, &words)
-        })
-    }
-
-    /// `None` unless the whole configuration is told.
-    fn of(vm: &VirtualMachine, update: &ObjectUpdate<'_>) -> Option<Self> {
-        let value = |wanted: &str| {
-            update.properties.iter().find(|(path, _)| *path == wanted).and_then(|(_, value)| *value)
-        };
-        let uuid = |path: &str| Uuid::parse_str(value(path)?.text.trim()).ok();
-        let options = value(EXTRA_CONFIG)?;
-        let has = |key: &str| {
-            let mut all = options.children.iter();
-            all.any(|one| one.text_of("key") == Some(key) && one.text_of("value") != Some(""))
-        };
-        let vm = VirtualMachine {
-            name: unescaped(&value(NAME)?.text),
-            bios_uuid: Some(uuid(BIOS_UUID)?),
-            instance_uuid: Some(uuid(INSTANCE_UUID)?),
-            is_template: value(TEMPLATE)?.is_true(),
-            ..vm.clone()
-        };
-        let mut cards: Vec<_> = value(DEVICES)?.children.iter().filter_map(card).collect();
-        cards.sort_by_key(|(key, _)| *key);
-        Some(Self {
-            vm,
-            change_version: value(CHANGE_VERSION).map(|value| value.text.to_string()),
-            has_mark: has(MARK),
-            has_metadata: has(METADATA),
-            macs: cards.into_iter().map(|(_, mac)| mac).collect(),
-        })
-    }
-}
-
-/// The key and the MAC address of a network card.
-fn card(device: &Element) -> Option<(i32, [u8; 6])> {
-    if !is_card(device.kind.as_deref()?) {
-        return None;
-    }
-    Some((device.child("key").and_then(Element::parse)?, parse_mac(device.text_of("macAddress")?)?))
+fn meanwhile(work: Work) -> Wait {
+    let wait = match work {
+        Work::Mark => Wait::task("the virtual machine is taken over").with_reason("TakingOver"),
+        work => Wait::task(work.words()),
+    };
+    wait.look_again_after(RETRY)
 }

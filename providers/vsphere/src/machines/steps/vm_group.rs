@@ -37,7 +37,8 @@ impl Fleet {
         request: &Request,
     ) -> Result<Option<Wait>> {
         let Some(name) = &request.failure_domain else { return Ok(None) };
-        let zone = Zone::read(&request.objects, name)?;
+        // One that is gone asks for no group.
+        let Some(zone) = Zone::around(&request.objects, name)? else { return Ok(None) };
         let (Some(hosts), Some(word)) = (zone.hosts(), zone.compute_cluster()) else { return Ok(None) };
         let fields = zone.fields_of_topology();
         let (cluster, is_in) = with_finder(site, |finder| {
@@ -129,7 +130,7 @@ async fn under_way(
                 }
             }
             // what vCenter does not know any more is seen in the group
-            Some(TaskState::Success) | None => board.ended(false),
+            Some(TaskState::Success | TaskState::Continued(_)) | None => board.ended(false),
         }
     }
     Ok(board.uncertain_for().map(|left| {

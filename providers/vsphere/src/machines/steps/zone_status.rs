@@ -1,15 +1,16 @@
 //! What the status of a `VSphereDeploymentZone` says.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use cloudprovider::{
-    Error, Result,
+    Error, ErrorKind, Result,
     machines::{Condition, ConditionStatus, LookRequest, Told},
 };
 use serde_json::json;
 
 use crate::machines::{
     fleet::Fleet,
+    site::Site,
     zones::{Checked, Zone},
 };
 
@@ -35,22 +36,68 @@ impl Fleet {
             Err(error) if error.is_retryable() => return Err(error),
             Err(error) => return Ok(told(vec![wrong(VALIDATED, "ValidationFailed", &error)])),
         };
-        let site = match self.site("spec.server", zone.server()) {
-            Ok(site) => site,
-            Err(error) => return Ok(told(vec![wrong(VCENTER_AVAILABLE, "VCenterUnreachable", &error)])),
+        let checked = match self.check_where_possible(&zone).await {
+            Ok(checked) => checked,
+            Err(error) => {
+                let told = told(vec![wrong(VCENTER_AVAILABLE, "VCenterUnreachable", &error)]);
+                return Ok(told.look_again_after(AWAY_RETRY));
+            }
         };
-        if let Err(error) = site.check_live() {
-            let told = told(vec![wrong(VCENTER_AVAILABLE, "VCenterUnreachable", &error)]);
-            return Ok(told.look_again_after(AWAY_RETRY));
-        }
         let available = Condition::new(VCENTER_AVAILABLE, ConditionStatus::True, "Available");
-        let checked: [Condition; 2] = match self.checked(&site, &zone).await {
+        let conditions: [Condition; 2] = match checked {
             Ok(checked) => Checked::conditions(&checked),
             Err(error) if error.is_retryable() => return Err(error),
             Err(error) => return Ok(told(vec![available, wrong(VALIDATED, "ValidationFailed", &error)])),
         };
-        Ok(told([available].into_iter().chain(checked).collect()))
+        Ok(told([available].into_iter().chain(conditions).collect()))
     }
+
+    /// What is found out about a zone with the first session that shows all of it, or else with the first one that shows anything: what
+    /// one user does not see, another one may.
+    ///
+    /// # Errors
+    /// Why there is no session. The inner ones are those of the calls.
+    async fn check_where_possible(&self, zone: &Zone) -> Result<Result<Arc<Checked>>> {
+        let mut answer = Err(without_session(zone.server()));
+        for site in self.sites_of_zone(zone.server())? {
+            if let Err(error) = site.check_live() {
+                answer = answer.or(Err(error));
+                continue;
+            }
+            let checked = self.checked(&site, zone).await;
+            let is_good = checked.as_ref().is_ok_and(|checked| checked.flaw().is_none());
+            if is_good || !matches!(answer, Ok(Ok(_))) {
+                answer = Ok(checked);
+            }
+            if is_good {
+                break;
+            }
+        }
+        answer
+    }
+
+    /// Where a zone can be looked at: with the vCenter of the configuration, and if it has none, with those that clusters name
+    /// credentials for.
+    ///
+    /// # Errors
+    /// The configuration has several, and the zone names none.
+    fn sites_of_zone(&self, server: Option<&str>) -> Result<Vec<Arc<Site>>> {
+        match self.site("spec.server", server) {
+            Ok(site) => Ok(vec![site]),
+            Err(error) if server.is_none() && !self.configured.is_empty() => Err(error),
+            Err(_) => Ok(self.open.called(server)),
+        }
+    }
+}
+
+/// The error about a zone that cannot be looked at.
+fn without_session(server: Option<&str>) -> Error {
+    let vcenter = server.map(|server| format!(" {server:?}")).unwrap_or_default();
+    let words = format!(
+        "spec.server: the configuration of the controller has no vCenter{vcenter}, and no VSphereCluster with spec.identityRef has a \
+         session with it now"
+    );
+    Error::new(ErrorKind::NotFound, words)
 }
 
 fn wrong(condition: &'static str, reason: &'static str, error: &Error) -> Condition {
@@ -96,5 +143,12 @@ mod tests {
         let all = told(&request, vec![good]);
         assert_eq!((all.status["ready"].as_bool(), all.look_again_after), (Some(true), None));
         assert_eq!(all.conditions[0].status, ConditionStatus::True);
+    }
+
+    #[test]
+    fn what_is_missing_is_said() {
+        let words = without_session(Some("vc.example.org")).report();
+        assert!(words.contains("no vCenter \"vc.example.org\", and no VSphereCluster with"), "{words}");
+        assert!(without_session(None).report().contains("has no vCenter, and no"));
     }
 }

@@ -144,7 +144,7 @@ fn domain(zone: &Zone, found: &Found) -> Option<Flaw> {
     }
     if let Some(catalog) = &found.catalog {
         let datastore = topology.datastore.as_deref().filter(|word| !word.is_empty());
-        if let Some(Err(error)) = datastore.map(|word| catalog.datastore(word)) {
+        if let Some(Err(error)) = datastore.map(|word| catalog.storage(word)) {
             return Some(("DatastoreNotFound", format!("{fields}datastore: {error}")));
         }
         let names =

@@ -33,18 +33,29 @@ pub(crate) fn zone_name<'a>(of_machine: Option<&'a str>, spec: &'a VSphereMachin
 }
 
 impl Zone {
-    /// The zone with this name.
+    /// The zone with this name, for a machine that is to be made in it.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] if there is no such zone, or no such failure domain. [`ErrorKind::InvalidInput`] for a spec that
+    /// [`ErrorKind::NotFound`] if there is no such zone, it is being deleted, or there is no such failure domain. [`ErrorKind::InvalidInput`] for a spec that
     /// cannot be read. Those of [`Objects::get`].
     pub(crate) fn read(objects: &Objects, name: &str) -> Result<Self> {
+        let flawed = |why: &str| Error::new(ErrorKind::NotFound, format!("failure domain {name:?}: {why}"));
+        match objects.get(&DEPLOYMENT_ZONE_KIND, None, name)? {
+            None => Err(flawed("there is no VSphereDeploymentZone of this name")),
+            Some(object) if object.is_deleting => {
+                Err(flawed("the VSphereDeploymentZone is being deleted, so nothing new is made in it"))
+            }
+            Some(object) => Self::of(objects, &object),
+        }
+    }
+
+    /// The zone with this name, for a machine that is in it. It may be one that is being deleted. `None` if there is none any more.
+    ///
+    /// # Errors
+    /// As for [`read`](Self::read).
+    pub(crate) fn around(objects: &Objects, name: &str) -> Result<Option<Self>> {
         let found = objects.get(&DEPLOYMENT_ZONE_KIND, None, name)?;
-        let object = found.filter(|object| !object.is_deleting).ok_or_else(|| {
-            let words = format!("failure domain {name:?}: there is no VSphereDeploymentZone of this name");
-            Error::new(ErrorKind::NotFound, words)
-        })?;
-        Self::of(objects, &object)
+        found.map(|object| Self::of(objects, &object)).transpose()
     }
 
     /// The zone of this object.

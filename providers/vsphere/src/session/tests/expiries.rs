@@ -41,8 +41,7 @@ fn client(vcsim: &Vcsim) -> (HttpClient, AccessSource) {
         insecure: false,
     };
     let (user, password) = (vcsim.user().to_owned(), vcsim.password().to_owned());
-    let credentials =
-        move || Ok(Credentials { user: user.clone(), password: password.as_str().to_owned().into() }.into());
+    let credentials = move || Ok(Credentials::new(user.clone(), password.as_str()).into());
     (HttpClient::new(&endpoint).expect("a client"), Arc::new(credentials))
 }
 

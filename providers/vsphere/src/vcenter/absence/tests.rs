@@ -36,7 +36,7 @@ async fn rig(datacenters: &[&str]) -> Rig {
             insecure: false,
         },
         datacenters: datacenters.iter().map(|&word| word.to_owned()).collect(),
-        access: Arc::new(|| Ok(Credentials { user: "ccm".to_owned(), password: "hunter2".into() }.into())),
+        access: Arc::new(|| Ok(Credentials::new("ccm", "hunter2").into())),
         asks_who_it_is: false,
         tag_refresh: None,
     };

@@ -65,8 +65,12 @@ async fn a_step_is_due_when_something_changed_or_its_time_has_come() {
 
 #[tokio::test]
 async fn a_step_gets_what_it_needs() {
+    let owner = |kind: &str, name: &str| json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": kind, "name": name, "uid": name});
     let change = json!({
-        "metadata": {"uid": "u-2", "annotations": {"infrastructure.cluster.x-k8s.io/uid": "u-1"}},
+        "metadata": {
+            "uid": "u-2", "annotations": {"infrastructure.cluster.x-k8s.io/uid": "u-1"},
+            "ownerReferences": [owner("MachineSet", "a-set"), owner("Machine", "a-machine")],
+        },
         "spec": {"providerID": "my:///1"},
     });
     let world = World::new(machine_object(change)).with(|world| {
@@ -83,6 +87,7 @@ async fn a_step_gets_what_it_needs() {
     });
     let request = world.situation().request(&world.scope());
     assert_eq!(request.mark, cloudprovider::machines::Mark::machine("u-1", "default", "prod", "one"));
+    assert_eq!(request.machine_name, "a-machine");
     assert_eq!(request.provider_id.as_deref(), Some("my:///1"));
     assert!(request.has_node);
     assert_eq!(request.spec, json!({"cpus": 2, "providerID": "my:///1"}));
@@ -94,7 +99,9 @@ async fn a_step_gets_what_it_needs() {
     assert!(request.bootstrap.is_some());
     for change in [deleting(), json!({"status": {"initialization": {"provisioned": true}}})] {
         let world = World::new(machine_object(change));
-        assert!(world.situation().request(&world.scope()).bootstrap.is_none());
+        let request = world.situation().request(&world.scope());
+        assert!(request.bootstrap.is_none());
+        assert_eq!(request.machine_name, "one", "its own name, as long as it has no Machine");
     }
 }
 

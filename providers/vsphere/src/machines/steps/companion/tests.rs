@@ -103,3 +103,29 @@ fn the_conditions_say_what_the_step_saw() {
         }
     }
 }
+
+#[test]
+fn devices_are_written_when_they_differ_in_something() {
+    let vm = |devices: Value| FurtherObject::new("one").with_spec(json!({"network": {"devices": devices}}));
+    let wanted = |devices: Value| -> NetworkSpec {
+        serde_json::from_value(json!({ "devices": devices })).expect("a network")
+    };
+    let plain = json!([{"networkName": "n", "dhcp4": true}]);
+    // as another program writes what says nothing
+    let wordy = json!([{"networkName": "n", "dhcp4": true, "dhcp6": false, "mtu": 0, "nameservers": [], "gateway4": ""}]);
+    assert_eq!(changed_devices(&vm(wordy), &wanted(plain.clone())), None);
+    let other = json!([{"networkName": "m", "dhcp4": true}]);
+    assert_eq!(changed_devices(&vm(plain.clone()), &wanted(other.clone())), Some(other));
+    // a field that is not wanted any more, also in an object inside
+    let told = json!([{
+        "networkName": "n", "dhcp4": true, "gateway4": "192.0.2.1", "dhcp4Overrides": {"routeMetric": 1, "useDNS": true},
+    }]);
+    let overrides = json!([{"networkName": "n", "dhcp4": true, "dhcp4Overrides": {"routeMetric": 1}}]);
+    let expected = json!([{
+        "networkName": "n", "dhcp4": true, "gateway4": null, "dhcp4Overrides": {"routeMetric": 1, "useDNS": null},
+    }]);
+    assert_eq!(changed_devices(&vm(told), &wanted(overrides)), Some(expected));
+    let two = json!([{"networkName": "n", "dhcp4": true}, {"networkName": "o"}]);
+    assert_eq!(changed_devices(&vm(plain.clone()), &wanted(two.clone())), Some(two.clone()));
+    assert_eq!(changed_devices(&vm(two), &wanted(plain.clone())), Some(plain));
+}

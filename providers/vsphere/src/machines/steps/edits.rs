@@ -1,0 +1,112 @@
+//! Edits of the network devices of a machine that is there: its guest's metadata are written again.
+//!
+//! ```text
+//!   its VSphereVM tells other devices ──> read the configuration ─┬─ other metadata: one ReconfigVM_Task, then look again
+//!                                                                 └─ the same: the VSphereVM gets the devices
+//! ```
+//!
+//! So a process that ends in between finds the same difference again. The devices of the virtual machine stay as they are, and
+//! nothing is started again: a guest reads its metadata when it boots.
+
+use std::sync::Arc;
+
+use cloudprovider::{Result, machines::MachineReport};
+
+use super::{
+    MachineRecord, Request,
+    companion::{existing, network_of},
+    configuration::Configuration,
+};
+use crate::{
+    guestinfo,
+    machines::{
+        fleet::{Fleet, Turn},
+        guest::{metadata, shape},
+        naming::vm_name_or_own,
+        pools::Addresses,
+        site::Site,
+        spec::NetworkSpec,
+        work::Work,
+    },
+    vim::{Value, machines::OptionValue},
+    vm::VirtualMachine,
+};
+
+/// What is to be done about the network configuration of a guest. The numbers are [`shape`]s.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Edit {
+    /// Nothing is passed on.
+    Ignored,
+    /// The guest has what the spec says, as far as is known.
+    Passed(u64),
+    /// It may have something else.
+    Due(u64),
+}
+
+impl Edit {
+    /// What the objects say. `known` is what this process has told the guest.
+    pub(super) fn of(request: &Request, addresses: &Addresses, known: Option<u64>) -> Self {
+        // In a failure domain a machine keeps what it was made with, and without all its addresses it would lose some.
+        if request.failure_domain.is_some() || matches!(addresses, Addresses::Missing(_)) {
+            return Self::Ignored;
+        }
+        let wanted = shape(&request.spec.clone.network);
+        match existing(request).map(|vm| network_of(&vm)) {
+            Some(None) => Self::Ignored,
+            Some(Some(told)) if shape(&told) == wanted => Self::Passed(wanted),
+            Some(Some(_)) => Self::Due(wanted),
+            // it is not known what it was made with
+            None if request.is_provisioned => Self::Ignored,
+            None if known == Some(wanted) => Self::Passed(wanted),
+            None => Self::Due(wanted),
+        }
+    }
+
+    /// That of the configuration which a machine gets when it is made.
+    pub(super) fn shape(self) -> Option<u64> {
+        match self {
+            Self::Ignored => None,
+            Self::Passed(shape) | Self::Due(shape) => Some(shape),
+        }
+    }
+}
+
+impl Fleet {
+    /// Passes an edit on to the guest. `None`: it has it.
+    pub(super) async fn pass_on(
+        &self,
+        site: &Arc<Site>,
+        turn: &Turn,
+        vm: &VirtualMachine,
+        request: &Request,
+        record: &mut MachineRecord,
+        edit: Edit,
+    ) -> Result<Option<MachineReport>> {
+        if let Edit::Due(_) = edit {
+            let found = Configuration::read(site, vm).await?;
+            let name = existing(request).map_or_else(|| vm_name_or_own(request), |vm| vm.name.clone());
+            if let Some(options) = renewed(&found, &name, &request.spec.clone.network) {
+                self.write_options(site, turn, Work::Guest, &found, options, &request.mark).await?;
+                return self.report_meanwhile(vm, site, request, record, Work::Guest).map(Some);
+            }
+        }
+        turn.slot.known().guest = edit.shape();
+        Ok(None)
+    }
+}
+
+/// The metadata, if the machine has others. A guest that gets another instance ID takes itself for a new one and joins its cluster
+/// again, so that stays. `name` is for a machine without one.
+fn renewed(found: &Configuration, name: &str, network: &NetworkSpec) -> Option<Vec<OptionValue>> {
+    let stored = found.metadata.as_ref();
+    let id = stored.and_then(|stored| guestinfo::instance_id(&stored.text, &stored.encoding));
+    let options = metadata(id.as_deref().unwrap_or(name), network, &found.macs);
+    let is_stored = stored.is_some_and(|stored| {
+        let texts = [&stored.text, &stored.encoding];
+        options.iter().zip(texts).all(|(option, text)| option.value == Value::AnyString(text.clone()))
+    });
+    (!is_stored).then_some(options)
+}
+
+#[cfg(test)]
+mod tests;
