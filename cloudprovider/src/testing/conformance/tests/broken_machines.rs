@@ -52,6 +52,8 @@ enum Wrong {
     DeletesOnce,
     /// Without its cluster's object no machine is deleted.
     NeedsTheCluster,
+    /// The machine goes with its object, whoever removed that.
+    DeletesWhatIsForgotten,
     /// Without a machine there is nothing to delete, whatever task is running.
     IgnoresTasks,
     /// Only a process that saw the machine deletes its disk.
@@ -331,6 +333,10 @@ impl DynMachines for Broken {
     }
 
     fn forget(&self, uid: &str) {
+        let is_of_it = |line: &String| line.starts_with("instance/") && line.ends_with(uid);
+        if self.wrong == Wrong::DeletesWhatIsForgotten && self.cloud.objects().iter().any(is_of_it) {
+            self.cloud.remove(uid);
+        }
         self.part().forget(uid);
     }
 
@@ -441,6 +447,7 @@ pub(super) fn broken() -> Vec<(&'static str, Subject)> {
         of("machines/deleted", Wrong::NeedsTheCluster),
         of("machines/never-made", Wrong::DeletesOnce),
         of("machines/deleted-early", Wrong::IgnoresTasks),
+        of("machines/forgotten", Wrong::DeletesWhatIsForgotten),
         of("machines/foreign", Wrong::AdoptsByName),
         of("machines/foreign", Wrong::DeletesByName),
         of("machines/foreign", Wrong::HidesWhatIsForeign),
