@@ -181,7 +181,7 @@ async fn the_object_of_the_cluster_is_woken() {
     }
     let is_told = |change: InstanceChange| match change {
         InstanceChange::Changed(all) => all.iter().any(|one| one.machine.as_deref() == Some(CLUSTER_UID)),
-        _ => false,
+        InstanceChange::Resync => false,
     };
     let told = async { while !stream.next().await.is_some_and(is_told) {} };
     tokio::time::timeout(LIMIT, told).await.expect("it is told");

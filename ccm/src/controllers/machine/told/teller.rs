@@ -315,14 +315,13 @@ impl Teller {
         };
         let begun = Instant::now();
         match self.shared.fence.pass(self.shared.writer.write_told(&store.kind, found, write)).await {
-            None => again(failures, STOPPED_FOR, rest),
+            // The watch tells of its end.
+            None | Some(Err(WriteError::Gone)) => again(failures, STOPPED_FOR, rest),
             Some(Ok(written)) => {
                 self.shared.metrics.writes(TOLD, "status").inc();
                 store.wrote(written, begun);
                 Some(rest)
             }
-            // The watch tells of its end.
-            Some(Err(WriteError::Gone)) => again(failures, STOPPED_FOR, rest),
             Some(Err(error)) => {
                 tracing::warn!(kind, name, %error, "what the provider says is not written");
                 let failures = failures.saturating_add(1);

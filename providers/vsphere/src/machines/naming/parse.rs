@@ -18,8 +18,8 @@ pub(super) enum Node {
     Action(Pipeline),
     /// `if`, each `else if`, and what is under `else`.
     Choice {
-        branches: Vec<(Pipeline, Vec<Node>)>,
-        otherwise: Vec<Node>,
+        branches: Vec<(Pipeline, Vec<Self>)>,
+        otherwise: Vec<Self>,
     },
 }
 
@@ -298,7 +298,7 @@ struct Tokens<'t, 'a> {
     all: &'t [Token<'a>],
 }
 
-impl<'t, 'a> Tokens<'t, 'a> {
+impl<'a> Tokens<'_, 'a> {
     fn skip_space(&mut self) {
         if let [Token::Space, rest @ ..] = self.all {
             self.all = rest;

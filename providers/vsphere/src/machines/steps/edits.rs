@@ -54,11 +54,10 @@ impl Edit {
         match existing(request).map(|vm| network_of(&vm)) {
             Some(None) => Self::Ignored,
             Some(Some(told)) if shape(&told) == wanted => Self::Passed(wanted),
-            Some(Some(_)) => Self::Due(wanted),
             // it is not known what it was made with
             None if request.is_provisioned => Self::Ignored,
             None if known == Some(wanted) => Self::Passed(wanted),
-            None => Self::Due(wanted),
+            Some(Some(_)) | None => Self::Due(wanted),
         }
     }
 
