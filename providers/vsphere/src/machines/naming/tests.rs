@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::*;
 
-/// A name such as those of a MachineDeployment.
+/// A name such as those of a `MachineDeployment`.
 const LONG: &str = "quick-start-d34gt4-md-0-wqc85-8nxwc-gfd5v";
 
 /// The example of Cluster API Provider vSphere: 20 characters at most.

@@ -42,8 +42,8 @@ fn request(of: &Json, vm: Option<Json>) -> Request {
     request.with_objects(Objects::of(vm))
 }
 
-fn vm(of: &Json) -> Option<Json> {
-    Some(json!({"network": {"devices": [of]}}))
+fn vm(of: &Json) -> Json {
+    json!({"network": {"devices": [of]}})
 }
 
 #[test]
@@ -53,8 +53,8 @@ fn an_edit_is_due_while_the_guest_may_have_something_else() {
     assert_ne!(shape_of(&before), shape_of(&after));
     let edit = |request: &Request, known: Option<u64>| Edit::of(request, &Addresses::NoPools, known);
     let (due, passed) = (Edit::Due(shape_of(&after)), Edit::Passed(shape_of(&after)));
-    assert_eq!(edit(&request(&after, vm(&before)), None), due);
-    assert_eq!(edit(&request(&after, vm(&after)), None), passed);
+    assert_eq!(edit(&request(&after, Some(vm(&before))), None), due);
+    assert_eq!(edit(&request(&after, Some(vm(&after))), None), passed);
     // what nobody reads from it is as unknown as what it does not tell
     assert_eq!(edit(&request(&after, Some(json!({}))), None), Edit::Ignored);
     // before there is one, this process knows what it has made
@@ -64,8 +64,8 @@ fn an_edit_is_due_while_the_guest_may_have_something_else() {
     assert_eq!(edit(&request(&after, None).provisioned(true), None), Edit::Ignored);
     // what a guest would lose
     let addresses = Addresses::Missing("a claim".to_owned());
-    assert_eq!(Edit::of(&request(&after, vm(&before)), &addresses, None), Edit::Ignored);
-    let in_zone = request(&after, vm(&before)).with_failure_domain("a".to_owned());
+    assert_eq!(Edit::of(&request(&after, Some(vm(&before))), &addresses, None), Edit::Ignored);
+    let in_zone = request(&after, Some(vm(&before))).with_failure_domain("a".to_owned());
     assert_eq!(edit(&in_zone, None), Edit::Ignored);
 }
 
