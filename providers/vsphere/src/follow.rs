@@ -21,7 +21,10 @@ mod tasks;
 use std::{
     collections::{BTreeSet, HashSet},
     pin::pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -154,12 +157,22 @@ struct Follower<'a> {
     patience: Patience,
     /// Cleared when vCenter permanently refuses to create a property collector.
     own_collector: bool,
+    /// Whether one property collector reports machines and tasks.
+    shares_collector: AtomicBool,
 }
 
 impl<'a> Follower<'a> {
     fn new(vcenter: &'a Arc<VCenter>) -> Self {
         let patience = Patience::default();
-        Self { vcenter, with_optional: true, page: PAGE, failures: 0, patience, own_collector: true }
+        Self {
+            vcenter,
+            with_optional: true,
+            page: PAGE,
+            failures: 0,
+            patience,
+            own_collector: true,
+            shares_collector: AtomicBool::new(false),
+        }
     }
 
     /// Follows the vCenter until that fails, and returns the error.
@@ -171,6 +184,7 @@ impl<'a> Follower<'a> {
     }
 
     async fn follow_session(&mut self, connection: &Connection) -> CallError {
+        self.shares_collector.store(false, Ordering::Relaxed);
         let seen = connection.session.generation();
         let content = match connection.session.open(seen).await {
             Ok(content) => content,

@@ -32,7 +32,7 @@ const VERSION: &str = "v1beta1";
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Where ours are different, and why. A path ends with `*` if it stands for all that is below.
-const DIFFERENT: [(&str, &str, &str); 12] = [
+const DIFFERENT: [(&str, &str, &str); 14] = [
     ("VSphereMachine", ".spec.datacenter", "a default, in place of a webhook's"),
     ("VSphereVM", ".spec.os", "the same"),
     ("VSphereDeploymentZone", ".spec.controlPlane", "the same"),
@@ -42,6 +42,8 @@ const DIFFERENT: [(&str, &str, &str); 12] = [
     ("VSphereMachine", ".status.snapshot", "the same"),
     ("VSphereMachine", ".status.hardwareVersion", "the same"),
     ("VSphereMachine", ".status.softPowerOffSince", "the same"),
+    ("VSphereMachine", ".status.moduleUUID", "the same"),
+    ("VSphereMachine", ".status.isBootstrapDataRemoved", "what the steps remember"),
     ("VSphereMachine", ".status.login*", "the same"),
     (
         "VSphereMachineTemplate",

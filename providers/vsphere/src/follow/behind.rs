@@ -6,7 +6,7 @@
 //! property collector replaced: the old one's backlog ends with it, and the listing of the new one has
 //! everything.
 
-use std::time::Duration;
+use std::{sync::atomic::Ordering, time::Duration};
 
 use tokio::time::sleep;
 
@@ -61,7 +61,10 @@ impl Follower<'_> {
     async fn falls_behind(&self, max_lag: Duration) {
         loop {
             sleep(CHECK_INTERVAL).await;
-            if self.vcenter.lag().is_some_and(|lag| lag >= max_lag) {
+            // One that reports tasks too would lose their filter.
+            if !self.shares_collector.load(Ordering::Relaxed)
+                && self.vcenter.lag().is_some_and(|lag| lag >= max_lag)
+            {
                 return;
             }
         }

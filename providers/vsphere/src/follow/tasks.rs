@@ -3,7 +3,7 @@
 //! A property collector of its own reports them. So the end of a task does not wait until the server has
 //! compared all machines with what it last reported, and neither does a change of a machine wait for tasks.
 
-use std::{future::pending, time::Duration};
+use std::{future::pending, sync::atomic::Ordering, time::Duration};
 
 use tokio::time::{Instant, sleep};
 
@@ -44,6 +44,7 @@ impl Follower<'_> {
         };
         let filter = || CreateFilter { spec: watched(manager), partial_updates: false };
         let Some(mut own) = own else {
+            self.shares_collector.store(true, Ordering::Relaxed);
             return match self.call(connection, &filter().of(&machines)).await {
                 Ok(_) => pending().await,
                 Err(error) => error,

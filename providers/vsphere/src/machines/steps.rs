@@ -41,13 +41,13 @@ use cloudprovider::{
 };
 use uuid::Uuid;
 
-use self::{edits::Edit, last_seen::confirm_left, login::Login};
+use self::{companion::name_of, edits::Edit, last_seen::confirm_left, login::Login};
 use super::{
     clone::{cpus, memory_mib},
     fleet::{Fleet, Turn},
     invalid::invalid,
     kinds::{CLUSTER_IDENTITY_KIND, DEPLOYMENT_ZONE_KIND, KINDS},
-    naming::{is_windows, vm_name},
+    naming::is_windows,
     pools::Addresses,
     site::Site,
     spec::{VSphereClusterSpec, VSphereMachineSpec},
@@ -179,7 +179,7 @@ impl Fleet {
     ) -> Result<MachineReport> {
         if request.provider_id.is_none() {
             supported::check_machine(&request.spec)?;
-            vm_name(request)?;
+            name_of(request)?;
         }
         note_ignored(record, supported::ignored(Some(&request.spec), &request.cluster.spec));
         let login = Login::of_machine(request);

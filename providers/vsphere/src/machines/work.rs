@@ -16,8 +16,8 @@ const DONE_LASTS: Duration = Duration::from_secs(60);
 /// machine is gone.
 const DESTROYED_LASTS: Duration = Duration::from_secs(60 * 60);
 
-/// When bootstrap data that could not be removed are tried again.
-pub(crate) const REMOVAL_RETRY: Duration = Duration::from_secs(60);
+/// When a write that a complete machine does not depend on is tried again after a failure.
+pub(crate) const WRITE_RETRY: Duration = Duration::from_secs(60);
 
 /// What a call does with a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,8 +99,12 @@ pub(crate) struct Known {
     pub(super) site: Option<String>,
     /// Whether its tags are attached. It is forgotten once the machine is complete.
     pub(crate) is_tagged: bool,
+    /// Whether DRS was to power it on and told no task. It is forgotten once the machine is complete.
+    pub(crate) was_left_to_drs: bool,
     /// The shape of the network configuration that its guest has. It is forgotten once the machine is complete.
     pub(crate) guest: Option<u64>,
+    /// When an edit could not be passed on to its guest.
+    pub(crate) guest_failed: Option<Instant>,
     /// When its bootstrap data could not be removed.
     pub(crate) removal_failed: Option<Instant>,
 }
@@ -118,7 +122,9 @@ impl Known {
             && self.taken_over.is_none()
             && !self.is_tagged
             && self.guest.is_none()
-            && self.removal_failed.is_none_or(|since| since.elapsed() >= REMOVAL_RETRY)
+            && !self.was_left_to_drs
+            && self.guest_failed.is_none_or(|since| since.elapsed() >= WRITE_RETRY)
+            && self.removal_failed.is_none_or(|since| since.elapsed() >= WRITE_RETRY)
     }
 
     /// What is still of interest of a machine that is gone: that vCenter has destroyed it, so that nobody has to ask again if the next

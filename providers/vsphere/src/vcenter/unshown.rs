@@ -34,7 +34,7 @@ impl Change {
         match self {
             Self::Made => machines.next().is_some(),
             Self::PoweredOn => machines.any(is_on),
-            Self::PoweredOff => !machines.any(is_on),
+            Self::PoweredOff => machines.all(|vm| vm.power == VmPower::Off),
             Self::Destroyed => machines.next().is_none(),
         }
     }
@@ -91,6 +91,8 @@ mod tests {
             let found = [change.is_shown([].iter()), change.is_shown([&off].into_iter())];
             assert_eq!((found, change.is_shown([&on].into_iter())), ([absent, is_off], is_on), "{change:?}");
         }
+        let suspended = vm(VmPower::Suspended);
+        assert!(!Change::PoweredOff.is_shown([&suspended].into_iter()));
     }
 
     #[test]

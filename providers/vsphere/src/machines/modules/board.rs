@@ -88,6 +88,13 @@ impl Board {
         }
     }
 
+    /// Something has failed. Machines that still wait want their modules again, some time later, and have the cluster looked at.
+    pub(crate) fn ask_again(&self, mark: &Mark) {
+        if let Some(cluster) = self.all().get_mut(&key(mark)) {
+            cluster.wanted.clear();
+        }
+    }
+
     /// The cluster is gone.
     pub(crate) fn forget(&self, mark: &Mark) {
         self.all().remove(&key(mark));

@@ -15,7 +15,7 @@ use crate::{
         fleet::{Fleet, Turn},
         guest::no_bootstrap,
         site::Site,
-        work::{REMOVAL_RETRY, Work},
+        work::{WRITE_RETRY, Work},
     },
     vim::machines::{ConfigSpec, ReconfigVm},
     vm::VirtualMachine,
@@ -38,7 +38,7 @@ impl Fleet {
             return None;
         }
         let failed = turn.slot.known().removal_failed;
-        let left = failed.and_then(|since| REMOVAL_RETRY.checked_sub(since.elapsed()));
+        let left = failed.and_then(|since| WRITE_RETRY.checked_sub(since.elapsed()));
         if left.is_some_and(|left| !left.is_zero()) {
             return left;
         }
@@ -51,7 +51,7 @@ impl Fleet {
             }
             Err(error) => {
                 failed_to_remove(turn, record, site.vcenter.error_of(&error).report());
-                Some(REMOVAL_RETRY)
+                Some(WRITE_RETRY)
             }
         }
     }

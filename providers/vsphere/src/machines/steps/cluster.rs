@@ -31,11 +31,12 @@ impl Fleet {
             }
         };
         record.set(Condition::new(VCENTER_AVAILABLE, ConditionStatus::True, "Available"));
+        let modules = self.ensure_modules(&site, request, record).await;
         let domains = self.failure_domains(&site, request, record).await?;
         let endpoint = request.control_plane_endpoint.clone();
         let report =
             ClusterReport::done().with_control_plane_endpoint(endpoint).with_failure_domains(domains);
-        Ok(match self.ensure_modules(&site, request, record).await? {
+        Ok(match modules {
             Some(modules) => report.with_spec_field("clusterModules", json!(modules)),
             None => report,
         })

@@ -11,7 +11,7 @@
 use std::{sync::Arc, time::Duration};
 
 use cloudprovider::{
-    ErrorKind, Result,
+    Error, ErrorKind, Result,
     machines::{ClusterRequest, Condition, ConditionStatus, Record, Wait},
 };
 
@@ -65,7 +65,8 @@ impl Fleet {
                 // the cluster says that its vCenter has no modules
                 return Ok(None);
             }
-            let wait = Wait::task(words).with_reason("WaitingForClusterModule");
+            // It holds no move: nothing is under way in vCenter.
+            let wait = Wait::address(words).with_reason("WaitingForClusterModule");
             return Ok(Some(wait.look_again_after(RETRY).told_late()));
         };
         if record.status.module_uuid.as_deref() == Some(module) {
@@ -115,47 +116,60 @@ impl Fleet {
             // It may be in it no more, and the module may be gone.
             let left =
                 ClusterModules::new(client.rest()).remove(&module, std::slice::from_ref(&vm.moref)).await;
-            left.map_err(|error| site.vcenter.error_of(&error))?;
+            let Err(error) = left.map_err(|error| site.vcenter.error_of(&error)) else { continue };
+            // Somebody has to mend that, and a machine that is gone is in no module.
+            if !matches!(error.kind(), ErrorKind::Unauthenticated | ErrorKind::PermissionDenied) {
+                return Err(error);
+            }
+            tracing::warn!(machine = %request.mark, %module, error = error.report(), "it is not taken out of its cluster module");
         }
         record.status.module_uuid = None;
         Ok(())
     }
 
     /// Makes the modules that machines of a cluster wait for. Returns what `spec.clusterModules` is to say, if that is something else than
-    /// it says.
-    ///
-    /// # Errors
-    /// Those of the calls. The condition of the cluster says it too.
+    /// it says. What fails is told in the condition, and is no failure of the step: machines that wait ask again.
     pub(super) async fn ensure_modules(
         &self,
         site: &Arc<Site>,
         request: &ClusterRequest<VSphereClusterSpec>,
         record: &mut Record<VSphereClusterStatus>,
-    ) -> Result<Option<Vec<ClusterModule>>> {
+    ) -> Option<Vec<ClusterModule>> {
         if !self.options.node_anti_affinity || request.spec.disable_cluster_module == Some(true) {
             record.remove(CLUSTER_MODULES_READY);
-            return Ok(None);
+            return None;
         }
-        let made = self.make_modules(site, request).await;
-        record.set(match &made {
-            Ok(Made::NotThere) => {
-                Condition::new(CLUSTER_MODULES_READY, ConditionStatus::False, "InvalidVCenterVersion")
-                    .with_message("this vCenter has no cluster modules, which need version 7.0 or later")
-            }
-            Ok(Made::All(_)) => Condition::new(CLUSTER_MODULES_READY, ConditionStatus::True, "Ready"),
-            Err(error) => Condition::new(CLUSTER_MODULES_READY, ConditionStatus::False, "NotReady")
-                .with_message(error.report()),
+        let mut failed = None;
+        let made = self.make_modules(site, request, &mut failed).await;
+        let made = made.inspect_err(|error| {
+            failed.get_or_insert_with(|| error.clone());
         });
-        match made? {
-            Made::All(all) if all != request.spec.cluster_modules => Ok(Some(all)),
-            Made::All(_) | Made::NotThere => Ok(None),
+        let flaw = |reason: &'static str, words: String| {
+            Condition::new(CLUSTER_MODULES_READY, ConditionStatus::False, reason).with_message(words)
+        };
+        record.set(match (&made, &failed) {
+            (_, Some(error)) => flaw("NotReady", error.report()),
+            (Ok(Made::NotThere), _) => flaw(
+                "InvalidVCenterVersion",
+                "this vCenter has no cluster modules, which need version 7.0 or later".to_owned(),
+            ),
+            _ => Condition::new(CLUSTER_MODULES_READY, ConditionStatus::True, "Ready"),
+        });
+        if failed.is_some() {
+            self.module_board.ask_again(&request.mark);
+        }
+        match made {
+            Ok(Made::All(all)) if all != request.spec.cluster_modules => Some(all),
+            _ => None,
         }
     }
 
+    /// Makes the modules that are missing. A group whose module cannot be made keeps no other one waiting; the first error is in `failed`.
     async fn make_modules(
         &self,
         site: &Arc<Site>,
         request: &ClusterRequest<VSphereClusterSpec>,
+        failed: &mut Option<Error>,
     ) -> Result<Made> {
         let (mark, recorded) = (&request.mark, &request.spec.cluster_modules);
         let turn = Arc::new(self.module_board.turn(mark).await);
@@ -189,9 +203,9 @@ impl Fleet {
             self.known_modules.clear();
             match made {
                 Ok(module) => all.push(module),
-                // what was made before is recorded first
-                Err(_) if all != *recorded => break,
-                Err(error) => return Err(error),
+                Err(error) => {
+                    failed.get_or_insert(error);
+                }
             }
         }
         Ok(Made::All(all))

@@ -122,11 +122,7 @@ impl Fleet {
             return;
         }
         // a spec that gives no name has none either
-        let Ok(name) =
-            existing.as_ref().map_or_else(|| vm_name(request), |existing| Ok(existing.name.clone()))
-        else {
-            return;
-        };
+        let Ok(name) = name_of(request) else { return };
         let mut spec =
             spec_of(&request.spec, Some(&request.cluster.spec), found.as_ref(), existing.as_deref());
         let network = &request.spec.clone.network;
@@ -188,6 +184,14 @@ pub(super) fn existing<C>(
     found.into_iter().next()
 }
 
+/// The name of the virtual machine: that of the `VSphereVM`, or what the spec says if there is none yet.
+///
+/// # Errors
+/// The spec gives no name.
+pub(super) fn name_of(request: &Request) -> Result<String> {
+    existing(request).map_or_else(|| vm_name(request), |existing| Ok(existing.name.clone()))
+}
+
 /// The network devices that a `VSphereVM` tells.
 pub(super) fn network_of(vm: &FurtherObject) -> Option<NetworkSpec> {
     serde_json::from_value(vm.spec["network"].clone()).ok()
@@ -197,7 +201,9 @@ pub(super) fn network_of(vm: &FurtherObject) -> Option<NetworkSpec> {
 fn changed_devices(existing: &FurtherObject, network: &NetworkSpec) -> Option<Value> {
     let told = &existing.spec["network"]["devices"];
     let wanted = serde_json::to_value(&network.devices).ok()?;
-    (lean(told) != lean(&wanted)).then(|| with_nulls(told, wanted))
+    // false is not nothing where the guest's own default is true
+    let is_other_for_the_guest = network_of(existing).is_some_and(|told| shape(&told) != shape(network));
+    (is_other_for_the_guest || lean(told) != lean(&wanted)).then(|| with_nulls(told, wanted))
 }
 
 /// Without what says nothing: what is empty, 0 or false.

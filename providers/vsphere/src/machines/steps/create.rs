@@ -7,13 +7,13 @@ use cloudprovider::{
     machines::{BootstrapData, Condition, ConditionStatus, MachineReport, Mark, Wait},
 };
 
-use super::{MachineRecord, Request, conflict, edits::Edit, outstanding::waiting};
+use super::{MachineRecord, Request, conflict, edits::Edit, name_of, outstanding::waiting};
 use crate::{
     machines::{
         clone::{Place, Wanted, plan},
         fleet::{Fleet, Turn},
         kinds::VM_KIND,
-        naming::{vm_name, vm_name_or_own},
+        naming::vm_name_or_own,
         places::{Finder, Storage},
         site::Site,
         storage_drs,
@@ -52,7 +52,7 @@ impl Fleet {
         if turn.slot.known().has_just_done(Work::Clone, MAX_BEHIND) {
             return Ok(MachineReport::Creating(unseen(request)));
         }
-        let name = vm_name(request)?;
+        let name = name_of(request)?;
         free_for(request, &name)?;
         let (folder, pool, datacenter, template) = places(site, request)?;
         if let Some(other) = called(site, &name, &folder) {

@@ -8,9 +8,13 @@
 //! So a process that ends in between finds the same difference again. The devices of the virtual machine stay as they are, and
 //! nothing is started again: a guest reads its metadata when it boots.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use cloudprovider::{Result, machines::MachineReport};
+use cloudprovider::{
+    Result,
+    machines::{Condition, ConditionStatus, MachineReport},
+};
+use tokio::time::Instant;
 
 use super::{
     MachineRecord, Request,
@@ -26,11 +30,14 @@ use crate::{
         pools::Addresses,
         site::Site,
         spec::NetworkSpec,
-        work::Work,
+        work::{WRITE_RETRY, Work},
     },
     vim::{Value, machines::OptionValue},
     vm::VirtualMachine,
 };
+
+/// The condition of a machine whose guest did not get an edit.
+const NETWORK_PASSED_ON: &str = "NetworkPassedOn";
 
 /// What is to be done about the network configuration of a guest. The numbers are [`shape`]s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +78,8 @@ impl Edit {
 }
 
 impl Fleet {
-    /// Passes an edit on to the guest. `None`: it has it.
+    /// Passes an edit on to the guest. `None`: it has it, or it will get it later: a machine that is complete works all the same if that
+    /// fails.
     pub(super) async fn pass_on(
         &self,
         site: &Arc<Site>,
@@ -82,16 +90,51 @@ impl Fleet {
         edit: Edit,
     ) -> Result<Option<MachineReport>> {
         if let Edit::Due(_) = edit {
-            let found = Configuration::read(site, vm).await?;
-            let name = existing(request).map_or_else(|| vm_name_or_own(request), |vm| vm.name.clone());
-            if let Some(options) = renewed(&found, &name, &request.spec.clone.network) {
-                self.write_options(site, turn, Work::Guest, &found, options, &request.mark).await?;
-                return self.report_meanwhile(vm, site, request, record, Work::Guest).map(Some);
+            if retry_after(turn).is_some() {
+                return Ok(None);
+            }
+            match self.write_guest(site, turn, vm, request).await {
+                Ok(true) => return self.report_meanwhile(vm, site, request, record, Work::Guest).map(Some),
+                Ok(false) => {}
+                Err(error) if request.is_provisioned => {
+                    failed_to_pass_on(turn, record, error.report());
+                    return Ok(None);
+                }
+                Err(error) => return Err(error),
             }
         }
+        record.remove(NETWORK_PASSED_ON);
         turn.slot.known().guest = edit.shape();
         Ok(None)
     }
+
+    /// Writes what the guest reads of its network. False: it has been written.
+    async fn write_guest(
+        &self,
+        site: &Arc<Site>,
+        turn: &Turn,
+        vm: &VirtualMachine,
+        request: &Request,
+    ) -> Result<bool> {
+        let found = Configuration::read(site, vm).await?;
+        let name = existing(request).map_or_else(|| vm_name_or_own(request), |vm| vm.name.clone());
+        let Some(options) = renewed(&found, &name, &request.spec.clone.network) else { return Ok(false) };
+        self.write_options(site, turn, Work::Guest, &found, options, &request.mark).await?;
+        Ok(true)
+    }
+}
+
+/// Notes that an edit was not passed on to the guest of a machine that is complete.
+pub(super) fn failed_to_pass_on(turn: &Turn, record: &mut MachineRecord, why: String) {
+    turn.slot.known().guest_failed = Some(Instant::now());
+    let condition = Condition::new(NETWORK_PASSED_ON, ConditionStatus::False, "PassingOnFailed");
+    record.set(condition.with_message(why));
+}
+
+/// When an edit that was not passed on is tried again. `None`: none has failed lately.
+pub(super) fn retry_after(turn: &Turn) -> Option<Duration> {
+    let failed = turn.slot.known().guest_failed?;
+    WRITE_RETRY.checked_sub(failed.elapsed()).filter(|left| !left.is_zero())
 }
 
 /// The metadata, if the machine has others. A guest that gets another instance ID takes itself for a new one and joins its cluster

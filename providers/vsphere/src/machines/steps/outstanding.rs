@@ -8,7 +8,7 @@ use cloudprovider::{
 };
 use tokio::time::Instant;
 
-use super::{MachineRecord, machine_of};
+use super::{MachineRecord, edits::failed_to_pass_on, machine_of};
 use crate::{
     machines::{
         fleet::{Fleet, Turn, task_of},
@@ -74,6 +74,12 @@ impl Fleet {
             // only a power-on does
             work = work.or(Some(Work::PowerOn));
             if let Some(next) = next.clone() {
+                // vCenter forgets the first one some minutes after its end.
+                {
+                    let mut known = turn.slot.known();
+                    known.task = Some((Work::PowerOn, next.clone(), since.unwrap_or_else(Instant::now)));
+                    known.target = None;
+                }
                 state = self.state_of(site, &next, &request.mark, age, is_done).await?;
                 task = next;
             }
@@ -81,8 +87,7 @@ impl Fleet {
         match state {
             Some(TaskState::Running) => {
                 if !work.is_some_and(Work::stops_nothing) {
-                    // what goes on with it is found by it again
-                    record.status.task_ref = Some(first.id().to_owned());
+                    record.status.task_ref = Some(task.id().to_owned());
                 }
                 let is_shown = site.vcenter.state().tasks.get(&task).is_some();
                 let look = match age {
@@ -97,10 +102,12 @@ impl Fleet {
                 finish(site, turn, record, work);
                 Ok(None)
             }
-            // Nothing tells the end of it but the inventory, some time later.
+            // Nothing tells the end of it but the inventory, some time later. A failure is told by nobody, so the next try is without DRS.
             Some(TaskState::Continued(_)) => {
                 finish(site, turn, record, None);
-                turn.slot.known().done = work.map(|work| (work, Instant::now()));
+                let mut known = turn.slot.known();
+                known.done = work.map(|work| (work, Instant::now()));
+                known.was_left_to_drs = true;
                 Ok(None)
             }
             // vCenter does not know it any more: what it did is seen in the inventory.
@@ -123,6 +130,11 @@ impl Fleet {
             Some(TaskState::Failed(fault)) if work == Some(Work::RemoveBootstrapData) => {
                 finish(site, turn, record, None);
                 failed_to_remove(turn, record, format!("the removal has failed ({}): {fault}", task.id()));
+                Ok(None)
+            }
+            Some(TaskState::Failed(fault)) if work == Some(Work::Guest) && request.is_provisioned => {
+                finish(site, turn, record, None);
+                failed_to_pass_on(turn, record, format!("the writing has failed ({}): {fault}", task.id()));
                 Ok(None)
             }
             Some(TaskState::Failed(fault)) => {

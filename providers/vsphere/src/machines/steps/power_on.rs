@@ -38,7 +38,10 @@ impl Fleet {
         mark: &Mark,
         record: &mut MachineRecord,
     ) -> Result<Option<Wait>> {
-        if let Some((datacenter, drs)) = self.drs_of(site, vm).await?.filter(|(_, drs)| drs.is_used()) {
+        let was_left_to_drs = turn.slot.known().was_left_to_drs;
+        if !was_left_to_drs
+            && let Some((datacenter, drs)) = self.drs_of(site, vm).await?.filter(|(_, drs)| drs.is_used())
+        {
             let call = drs::power_on(&vm.moref).of(&datacenter);
             match self.try_work(site, turn, Work::PowerOn, call, mark, record).await {
                 Ok(begun) => return Ok(begun),

@@ -10,7 +10,7 @@ use cloudprovider::{
 use super::{
     MachineRecord, Request, conflict,
     create::{MAX_BEHIND, UNSEEN_TASK_RETRY},
-    edits::Edit,
+    edits::{Edit, retry_after},
     outstanding::waiting,
 };
 use crate::{
@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// How soon a step looks again at a machine that was powered on. A change comes earlier.
-const POWERED_RETRY: Duration = Duration::from_secs(1);
+const POWERED_RETRY: Duration = Duration::from_secs(5);
 
 /// How soon a step looks again at a machine that is removed and still shown. A change of the inventory comes earlier.
 const REMOVED_RETRY: Duration = Duration::from_secs(30);
@@ -66,6 +66,7 @@ impl Fleet {
             return self.report(vm, site, request, record, Some(wait));
         }
         let again = self.remove_bootstrap_data(site, turn, vm, request, record).await;
+        let again = again.into_iter().chain(retry_after(turn)).min();
         self.report_beside(vm, site, request, record, again)
     }
 

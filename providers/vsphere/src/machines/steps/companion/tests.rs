@@ -125,6 +125,12 @@ fn devices_are_written_when_they_differ_in_something() {
         "networkName": "n", "dhcp4": true, "gateway4": null, "dhcp4Overrides": {"routeMetric": 1, "useDNS": null},
     }]);
     assert_eq!(changed_devices(&vm(told), &wanted(overrides)), Some(expected));
+    // the guest's own default is true
+    let without_dns = json!([{"networkName": "n", "dhcp4": true, "dhcp4Overrides": {"useDNS": false}}]);
+    assert_eq!(changed_devices(&vm(plain.clone()), &wanted(without_dns.clone())), Some(without_dns.clone()));
+    assert_eq!(changed_devices(&vm(without_dns.clone()), &wanted(without_dns.clone())), None);
+    let back = json!([{"networkName": "n", "dhcp4": true, "dhcp4Overrides": null}]);
+    assert_eq!(changed_devices(&vm(without_dns), &wanted(plain.clone())), Some(back));
     let two = json!([{"networkName": "n", "dhcp4": true}, {"networkName": "o"}]);
     assert_eq!(changed_devices(&vm(plain.clone()), &wanted(two.clone())), Some(two.clone()));
     assert_eq!(changed_devices(&vm(two), &wanted(plain.clone())), Some(plain));

@@ -104,7 +104,7 @@ async fn the_task_that_goes_on_is_waited_for() {
         // whoever knows the status alone does not know how old the task is, and asks
         for _ in 0..if is_restarted { 0 } else { 3 } {
             assert_eq!(waits(&mut rig).await, "power-on by task-2 of vCenter \"vc\"");
-            assert_eq!(rig.record.status.task_ref.as_deref(), Some("task-1"), "the other one is found by it");
+            assert_eq!(rig.record.status.task_ref.as_deref(), Some("task-2"), "vCenter forgets the first");
             advance(Duration::from_secs(3)).await;
         }
         let error = fault("val", "InsufficientResourcesFault", "no memory left");
@@ -132,6 +132,20 @@ async fn a_machine_that_drs_takes_care_of_is_waited_for() {
     let report = rig.ensure(None).await.expect("a report");
     assert!(matches!(report, MachineReport::Present(_)), "{report:?}");
     assert_eq!(rig.calls(), [READ, BY_DRS]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_drs_does_not_power_on_is_powered_on_by_a_task_that_says_why() {
+    let mut rig = off().await;
+    configured(&rig, true);
+    rig.begins(BY_DRS, "task-1");
+    waits(&mut rig).await;
+    succeeds_with(&rig, "task-1", vec![node("attempted", vec![reference("vm", &machine())])]);
+    waits(&mut rig).await;
+    advance(Duration::from_secs(31)).await;
+    rig.begins(PLAIN, "task-2");
+    assert_eq!(waits(&mut rig).await, "power-on by task-2 of vCenter \"vc\"");
+    assert_eq!(rig.calls(), [READ, BY_DRS, PLAIN]);
 }
 
 #[tokio::test(start_paused = true)]
