@@ -10,6 +10,8 @@
 
 mod budget;
 mod pauses;
+mod proofs;
+mod same;
 
 use std::{
     collections::HashMap,
@@ -18,12 +20,14 @@ use std::{
     time::Duration,
 };
 
-use secrecy::{ExposeSecret, SecretString};
+use secrecy::SecretString;
 use tokio::{sync::MutexGuard, time::Instant};
 
 use self::{
     budget::Budget,
     pauses::{FIRST_PAUSE, LONGEST_PAUSE},
+    proofs::Proofs,
+    same::is_same,
 };
 use crate::{login::Credentials, vim::CallError};
 
@@ -51,6 +55,8 @@ pub(crate) struct Logins {
     refused: Vec<Refusal>,
     /// Passwords that REST refuses and SOAP accepts.
     refused_by_rest: Vec<Refusal>,
+    /// Who has offered the accepted one.
+    proofs: Proofs,
     /// How many others may be tried.
     budget: Budget,
 }
@@ -63,10 +69,20 @@ struct Refusal {
 }
 
 impl Accounts {
-    /// The account of a user. vCenter ignores the letter case of user names.
+    /// The account of a user.
     pub(crate) fn of(&self, user: &str) -> Arc<Account> {
         let mut accounts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(accounts.entry(user.to_lowercase()).or_default())
+        Arc::clone(accounts.entry(name_of(user)).or_default())
+    }
+}
+
+/// The name of a user's account. vCenter ignores the letter case, and takes `DOMAIN\user` for `user@domain`. Which domain it takes for
+/// a bare name is not known here, so that is an account of its own.
+fn name_of(user: &str) -> String {
+    let user = user.to_lowercase();
+    match user.split_once('\\') {
+        Some((domain, name)) if !domain.is_empty() && !name.is_empty() => format!("{name}@{domain}"),
+        _ => user,
     }
 }
 
@@ -82,23 +98,35 @@ impl Logins {
     ///
     /// # Errors
     /// [`CallError::Refused`] where they were refused recently, and [`CallError::Held`] where too many others of Secrets were.
-    pub(crate) fn check(&self, credentials: &Credentials) -> Result<(), CallError> {
+    /// While its namespace is in a pause, also the right password is held, unless the namespace has proven it: whoever guesses must
+    /// not see which one is right.
+    pub(crate) fn check(&mut self, credentials: &Credentials) -> Result<(), CallError> {
         check(&self.refused, credentials)?;
-        match &credentials.namespace {
-            Some(namespace)
-                if !self.has_accepted(credentials) && !self.budget.allows(namespace, Instant::now()) =>
-            {
-                Err(CallError::Held { user: credentials.user.as_str().into() })
-            }
-            _ => Ok(()),
+        let Some(namespace) = credentials.namespace.as_deref() else { return Ok(()) };
+        if self.has_proven(credentials) {
+            return Ok(());
         }
+        let now = Instant::now();
+        let held = CallError::Held { user: credentials.user.as_str().into() };
+        if self.budget.is_paused(namespace, now) {
+            return Err(held);
+        }
+        if self.has_accepted(credentials) {
+            self.proofs.note(Some(namespace), &credentials.password, now);
+            return Ok(());
+        }
+        if self.budget.allows(namespace, now) {
+            return Ok(());
+        }
+        self.budget.hold(namespace, &credentials.password, now);
+        Err(held)
     }
 
     /// Whether REST may try these credentials now.
     ///
     /// # Errors
     /// As for [`check`](Self::check).
-    pub(crate) fn check_for_rest(&self, credentials: &Credentials) -> Result<(), CallError> {
+    pub(crate) fn check_for_rest(&mut self, credentials: &Credentials) -> Result<(), CallError> {
         self.check(credentials)?;
         check(&self.refused_by_rest, credentials)
     }
@@ -108,11 +136,34 @@ impl Logins {
         self.accepted.as_ref().is_some_and(|accepted| is_same(accepted, &credentials.password))
     }
 
+    /// Whether SOAP accepted these credentials last, and who offers them has offered them before. What the configuration names needs no
+    /// proof.
+    pub(crate) fn has_proven(&mut self, credentials: &Credentials) -> bool {
+        let Some(namespace) = credentials.namespace.as_deref() else { return self.has_accepted(credentials) };
+        let is_proven = self.has_accepted(credentials) && self.proofs.has(namespace, &credentials.password);
+        if is_proven {
+            self.proofs.note(Some(namespace), &credentials.password, Instant::now());
+        }
+        is_proven
+    }
+
     /// Notes that SOAP accepted these credentials.
     pub(crate) fn accept(&mut self, credentials: &Credentials) {
         self.refused.retain(|refusal| !is_same(&refusal.password, &credentials.password));
         self.accepted = Some(credentials.password.clone());
+        self.proofs.note(credentials.namespace.as_deref(), &credentials.password, Instant::now());
         self.budget.accept(credentials.namespace.as_deref());
+    }
+
+    /// Notes that a try with these credentials ended without a word of SOAP about them. Where another password is the accepted one,
+    /// whoever sees that knows that this is not it, which counts as if it had to wait.
+    pub(crate) fn miss(&mut self, credentials: &Credentials) {
+        if let Some(namespace) = credentials.namespace.as_deref()
+            && self.accepted.is_some()
+            && !self.has_accepted(credentials)
+        {
+            self.budget.hold(namespace, &credentials.password, Instant::now());
+        }
     }
 
     /// Notes that REST accepted these credentials.
@@ -137,10 +188,6 @@ impl Logins {
             refuse(&mut self.refused, credentials, FIRST_PAUSE)
         }
     }
-}
-
-fn is_same(one: &SecretString, other: &SecretString) -> bool {
-    one.expose_secret() == other.expose_secret()
 }
 
 fn error(credentials: &Credentials) -> CallError {
@@ -229,6 +276,10 @@ mod tests {
         assert!(!format!("{logins:?}").contains("two"));
         assert!(Arc::ptr_eq(&account, &accounts.of("ccm@VSPHERE.local")));
         assert!(!Arc::ptr_eq(&account, &accounts.of("other")));
+        assert!(Arc::ptr_eq(&account, &accounts.of("VSPHERE.LOCAL\\Ccm")), "another way to write it");
+        for another in ["ccm", "other\\ccm", "\\ccm", "ccm\\", "ccm\\vsphere.local"] {
+            assert!(!Arc::ptr_eq(&account, &accounts.of(another)), "{another}");
+        }
     }
 
     #[tokio::test(start_paused = true)]
@@ -264,5 +315,72 @@ mod tests {
         tokio::time::advance(Duration::from_secs(300)).await;
         logins.check(&changed).expect("it comes before those that were refused");
         assert!(logins.check(&credentials("guess").of_namespace("another")).is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_guesser_learns_nothing_in_a_pause_and_who_has_proven_the_password_has_none() {
+        let mut logins = Logins::default();
+        let team = credentials("good").of_namespace("team");
+        logins.accept(&team);
+        for _ in 0..3 {
+            logins.refuse(&credentials("typing-error"));
+        }
+        // The right one is each tenth guess. vCenter is asked about none: the others have used up the tries.
+        let mut known = Vec::new();
+        for second in 0..600_u64 {
+            let password = if second % 10 == 9 { "good".to_owned() } else { format!("guess-{second}") };
+            let guess = credentials(&password).of_namespace("guesser");
+            match logins.check(&guess) {
+                Ok(()) => known.push((second, password)),
+                Err(error) => assert_eq!(error, CallError::Held { user: "ccm".into() }),
+            }
+            logins.check(&team).expect("it has proven it");
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+        assert!(known.is_empty(), "two guesses were held for the budget, and then all: {known:?}");
+        let right = credentials("good").of_namespace("guesser");
+        assert!(logins.check(&right).is_err(), "the pause began with the second guess");
+        tokio::time::advance(Duration::from_secs(1)).await;
+        logins.check(&right).expect("the pause is over");
+        assert!(logins.has_proven(&right) && !logins.has_proven(&right.clone().of_namespace("other")));
+
+        // Once proven, it goes on in a pause, until vCenter accepts another one.
+        for number in 0..4 {
+            logins.refuse(&credentials(&format!("wrong-{number}")).of_namespace("guesser"));
+        }
+        assert!(logins.check(&credentials("another").of_namespace("guesser")).is_err());
+        logins.check(&right).expect("it is proven");
+        logins.accept(&credentials("changed").of_namespace("team"));
+        let changed = credentials("changed").of_namespace("guesser");
+        assert!(logins.check(&changed).is_err() && logins.check(&right).is_err());
+        logins.check(&changed.of_namespace("other")).expect("it has no pause");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_same_wrong_password_counts_once_however_often_it_is_offered() {
+        let mut logins = Logins::default();
+        logins.accept(&credentials("good"));
+        for number in 0..12 {
+            logins.refuse(&credentials(&format!("wrong-{number}")));
+        }
+        let (wrong, right) =
+            (credentials("wrong").of_namespace("team"), credentials("good").of_namespace("team"));
+        for _ in 0..1000 {
+            assert!(logins.check(&wrong).is_err(), "others have used up the tries");
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+        logins.check(&right).expect("one wrong password makes no pause");
+
+        // What vCenter says nothing about counts alike where another one is known to be right.
+        for (password, is_paused) in [("one", false), ("one", false), ("two", true)] {
+            logins.miss(&credentials(password).of_namespace("other"));
+            assert_eq!(logins.check(&right.clone().of_namespace("other")).is_err(), is_paused, "{password}");
+            logins.proofs = Proofs::default();
+        }
+        let mut unknown = Logins::default();
+        for number in 0..5 {
+            unknown.miss(&credentials(&format!("guess-{number}")).of_namespace("other"));
+        }
+        unknown.check(&wrong.of_namespace("other")).expect("nobody has learned anything");
     }
 }

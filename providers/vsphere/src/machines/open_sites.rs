@@ -293,15 +293,31 @@ impl OpenSites {
     /// Makes sure that a password is the one that vCenter accepts now.
     async fn prove(&self, site: &Site, credentials: Credentials) -> Result<()> {
         let account = site.vcenter.accounts.of(&credentials.user);
-        if account.logins().await.has_accepted(&credentials) {
+        if account.logins().await.has_proven(&credentials) {
             return Ok(());
         }
-        match site.check_live() {
-            // Its own login may be under way.
-            Err(error) if error.kind() != ErrorKind::Unauthenticated => Err(error),
-            // Those that were refused may be others.
-            _ => self.try_login(site, credentials).await.map_err(|error| site.vcenter.error_of(&error)),
+        // Its own login may be under way. Until then nobody else is told which password is right. Those that were refused may be others.
+        if let Err(error) = site.check_live()
+            && error.kind() != ErrorKind::Unauthenticated
+        {
+            return Err(error);
         }
+        let checked = {
+            let mut logins = account.logins().await;
+            logins.check(&credentials).map(|()| logins.has_accepted(&credentials))
+        };
+        let outcome = match checked {
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                let outcome = self.try_login(site, credentials.clone()).await;
+                if outcome.as_ref().is_err_and(|error| !error.is_refused()) {
+                    account.logins().await.miss(&credentials);
+                }
+                outcome
+            }
+            Err(held) => Err(held),
+        };
+        outcome.map_err(|error| site.vcenter.error_of(&error))
     }
 
     /// Opens a session with these credentials and ends it, also if the step is given up meanwhile.
