@@ -324,7 +324,9 @@ async fn of_a_making_that_was_not_answered_an_empty_module_is_left() {
             controller.wait(&object, report.wait()).await;
         }
     };
-    assert!(step.await.is_err(), "the answer is lost");
+    let record = step.await.expect("the step goes on");
+    let expected = (ConditionStatus::False, "NotReady".to_owned());
+    assert_eq!(condition(&record, "ClusterModulesReady"), Some(expected), "the answer is lost");
     cluster.make(&running, &mut controller, &mut object).await;
     let all = found(&vcsim);
     assert_eq!(all.iter().map(|(_, machines)| machines.len()).collect::<Vec<_>>(), [0, 1], "{all:?}");
