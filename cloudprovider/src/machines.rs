@@ -50,7 +50,8 @@
 //! later one. What the provider needs to find it again (vSphere's task ID) goes to its [`Status`] in the
 //! [`Record`]. The controller writes the record after each step, whether it succeeded or not, and only if it
 //! changed. The answer is a [`Wait`] for [`WaitsFor::Task`]. A wait that is mostly over within seconds may be
-//! [told late](Wait::told_late), which saves the write of it.
+//! [told late](Wait::told_late), which saves the write of it. Where the cloud has the bootstrap data already, the next step may
+//! be called [without them](Wait::without_bootstrap_data), which saves a read of their Secret.
 //!
 //! The status is a hint, never the truth. It is lost when the daemon ends before it was written, and when
 //! `clusterctl move` takes the objects to another management cluster. With an empty status, steps must reach
@@ -117,6 +118,7 @@
 //! | `status.addresses` | [`InstanceMetadata::addresses`](crate::InstanceMetadata::addresses) |
 //! | `status.failureDomain` obeys the Machine's | [`MachineRequest::failure_domain`], [`PresentMachine::failure_domain`] |
 //! | `status.conditions` | [`Wait::reason`], the errors, [`Record::conditions`] for conditions of the provider's own |
+//! | readers of the contract v1beta1 find conditions by the names that it has for them | [`Kind::older_conditions`], from which the controller derives them |
 //! | no terminal failures; health checks look at conditions | [`MachineReport::Lost`]: told, and not made again |
 //! | bootstrap Secret with `value` and `format` | [`MachineRequest::bootstrap`], [`BootstrapData`]; [`MachineRequest::has_node`] says that they have served |
 //! | finalizer, then outside calls; deletion confirmed | [`Deletion::Gone`] |
@@ -176,6 +178,7 @@ mod condition;
 mod kinds;
 mod mark;
 mod objects;
+mod older;
 mod provider;
 mod record;
 mod report;
@@ -196,12 +199,13 @@ pub use self::{
     kinds::{FurtherKind, GROUP, Kind, Kinds, Schemas},
     mark::Mark,
     objects::{FurtherObject, ObjectSource, Objects, not_served},
+    older::{OlderCondition, OlderReason, Severity},
     provider::{DynMachines, Machines, Spec, Status},
     record::Record,
     report::{Deletion, MachineReport, PresentMachine},
     request::{ClusterContext, MachineDeletionRequest, MachineRequest},
     told::{LookRequest, Told},
-    types::{Convert, MachineTypes, StoredVersion},
+    types::{Convert, MachineColumns, MachineTypes, StoredVersion},
     versions::{AdmissionRule, AdmissionTime, Column, ForeignVersion, KindDefinition},
     wait::{Wait, WaitsFor},
     wanted::Wanted,

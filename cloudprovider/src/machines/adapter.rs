@@ -9,7 +9,7 @@ use super::{
     Capacity, ClusterContext, ClusterReport, ClusterRequest, Deletion, DynMachines, Kinds, LookRequest,
     MachineReport, MachineRequest, Machines, Record, Schemas, Status, Told,
 };
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, ErrorKind, InstanceStream, Result};
 
 /// Fields of a spec that belong to the controller, not to the provider's type.
 const OF_THE_MACHINE: &str = "providerID";
@@ -99,6 +99,10 @@ impl<M: Machines> DynMachines for M {
     fn forget(&self, uid: &str) {
         Machines::forget(self, uid);
     }
+
+    fn changes(&self) -> Option<InstanceStream> {
+        Machines::changes(self)
+    }
 }
 
 fn read_cluster<C: DeserializeOwned>(spec: &Value) -> Result<C> {
@@ -119,9 +123,10 @@ fn machine_request<M: Machines, C>(
     request: &MachineRequest<Value, Value>,
     cluster_spec: impl FnOnce(&Value) -> Result<C>,
 ) -> Result<MachineRequest<M::MachineSpec, C>> {
-    let endpoint = request.cluster.control_plane_endpoint.clone();
-    let cluster =
-        ClusterContext::new(cluster_spec(&request.cluster.spec)?).with_control_plane_endpoint(endpoint);
+    let ClusterContext { spec, control_plane_endpoint, is_reconciled } = &request.cluster;
+    let cluster = ClusterContext::new(cluster_spec(spec)?)
+        .with_control_plane_endpoint(control_plane_endpoint.clone())
+        .reconciled(*is_reconciled);
     let spec = read("spec", &request.spec, OF_THE_MACHINE)?;
     Ok(MachineRequest::new(request.mark.clone(), spec, cluster)
         .with_object_uid(request.object_uid.clone())

@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use super::OlderCondition;
+
 /// The group of every kind, unless a [`Kinds`] has another.
 pub const GROUP: &str = "infrastructure.cluster.x-k8s.io";
 
@@ -39,6 +41,11 @@ pub struct Kind {
     pub plural: &'static str,
     /// Short names for `kubectl`.
     pub short_names: &'static [&'static str],
+    /// Conditions of its objects that readers of the contract v1beta1 look for.
+    pub older_conditions: &'static [OlderCondition],
+    /// A condition that says what `Ready` says, for programs that look there. The controller sets it with each `Ready` of its own, such as
+    /// a wait for bootstrap data. A step sets it by itself.
+    pub ready_twin: Option<&'static str>,
 }
 
 impl Kinds {
@@ -79,13 +86,27 @@ impl Kinds {
 impl Kind {
     /// A kind without short names.
     pub const fn new(kind: &'static str, plural: &'static str) -> Self {
-        Self { kind, plural, short_names: &[] }
+        Self { kind, plural, short_names: &[], older_conditions: &[], ready_twin: None }
     }
 
     /// Sets the short names.
     #[must_use]
     pub const fn with_short_names(mut self, names: &'static [&'static str]) -> Self {
         self.short_names = names;
+        self
+    }
+
+    /// Sets the conditions that readers of the contract v1beta1 look for.
+    #[must_use]
+    pub const fn with_older_conditions(mut self, conditions: &'static [OlderCondition]) -> Self {
+        self.older_conditions = conditions;
+        self
+    }
+
+    /// Sets the condition that says what `Ready` says.
+    #[must_use]
+    pub const fn with_ready_twin(mut self, condition: &'static str) -> Self {
+        self.ready_twin = Some(condition);
         self
     }
 }
@@ -117,6 +138,8 @@ pub struct FurtherKind {
     /// Told objects are failure domains with their names, and have this finalizer. One that is deleted stays while Machines are in it.
     /// Another program may have the same finalizer for the same.
     pub failure_domain: Option<&'static str>,
+    /// Conditions of its objects that readers of the contract v1beta1 look for. They are derived for objects that are made or told.
+    pub older_conditions: &'static [OlderCondition],
 }
 
 impl FurtherKind {
@@ -133,6 +156,7 @@ impl FurtherKind {
             left_finalizers: &[],
             held_by: None,
             failure_domain: None,
+            older_conditions: kind.older_conditions,
         }
     }
 

@@ -11,7 +11,7 @@ use super::{
     Capacity, ClusterReport, ClusterRequest, Deletion, Kinds, LookRequest, MachineDeletionRequest,
     MachineReport, MachineRequest, Record, Schemas, Told,
 };
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, ErrorKind, InstanceStream, Result};
 
 /// A type for a spec. It goes on reading what earlier versions of it accepted: an object whose spec cannot be
 /// read can neither be made nor deleted. Every type with serde's `Deserialize` and schemars' `JsonSchema` is
@@ -114,6 +114,12 @@ pub trait Machines: fmt::Debug + Send + Sync {
     /// What this process keeps for the object ends, such as a session that is opened with its credentials. Nothing is changed
     /// in the cloud. It does not block.
     fn forget(&self, _uid: &str) {}
+
+    /// A stream of changes of machines, where there is none of [instances](crate::Instances::changes): a provider may be
+    /// configured for machines alone. With neither, the controller looks when a step's wait ends, and now and then.
+    fn changes(&self) -> Option<InstanceStream> {
+        None
+    }
 }
 
 /// [`Machines`] with JSON in the place of the types, as the daemon holds providers of any kind. Not for
@@ -170,4 +176,7 @@ pub trait DynMachines: fmt::Debug + Send + Sync {
 
     /// See [`Machines::forget`].
     fn forget(&self, uid: &str);
+
+    /// See [`Machines::changes`].
+    fn changes(&self) -> Option<InstanceStream>;
 }

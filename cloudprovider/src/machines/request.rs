@@ -34,8 +34,9 @@ pub struct MachineRequest<S, C> {
     /// The name of what makes it and others like it: of its control plane, or of its `MachineDeployment`. `None` of a machine
     /// that belongs to neither.
     pub group: Option<String>,
-    /// `None` until they are there, once the machine is provisioned, and in a step towards gone. A machine must
-    /// not be started without them.
+    /// `None` until they are there, after a wait that [does not need them](super::Wait::needs_bootstrap_data), once the machine is
+    /// provisioned, and in a step towards gone. A machine must be neither made nor
+    /// started without them.
     pub bootstrap: Option<BootstrapData>,
     /// Reads objects of the [further kinds](super::Kinds::further).
     pub objects: Objects,
@@ -54,12 +55,23 @@ pub struct ClusterContext<C> {
     pub spec: C,
     /// Where the API server of the cluster is reached, if that is known.
     pub control_plane_endpoint: Option<ControlPlaneEndpoint>,
+    /// Whether steps towards existing are made of this cluster. False if another program manages its object
+    /// (`cluster.x-k8s.io/managed-by`), `--watch-filter` leaves it out, or it is being deleted. Then a machine must not wait for what
+    /// only such a step does.
+    pub is_reconciled: bool,
 }
 
 impl<C> ClusterContext<C> {
-    /// A cluster without an endpoint.
+    /// A cluster without an endpoint, of which steps are made.
     pub fn new(spec: C) -> Self {
-        Self { spec, control_plane_endpoint: None }
+        Self { spec, control_plane_endpoint: None, is_reconciled: true }
+    }
+
+    /// Sets whether steps of it are made.
+    #[must_use]
+    pub fn reconciled(mut self, is_reconciled: bool) -> Self {
+        self.is_reconciled = is_reconciled;
+        self
     }
 
     /// Sets the endpoint.

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{ForeignVersion, KindDefinition, Kinds, Machines, Schemas, schemas_of};
+use super::{Column, ForeignVersion, KindDefinition, Kinds, Machines, Schemas, schemas_of};
 use crate::Result;
 
 /// The kinds and types of a provider's machines, which are known without a configuration.
@@ -15,8 +15,23 @@ pub struct MachineTypes {
     pub schemas: fn() -> Schemas,
     /// Makes the definitions of the provider's other kinds, in the same version.
     pub further: fn() -> Vec<KindDefinition>,
+    /// What `kubectl get` prints of them, in place of the controller's own columns.
+    pub columns: Option<MachineColumns>,
     /// The version in which the API server stores the objects, if it is another one.
     pub stored: Option<StoredVersion>,
+}
+
+/// What `kubectl get` prints of the kinds that every provider has.
+#[derive(Clone, Copy, Debug)]
+pub struct MachineColumns {
+    /// Of machines.
+    pub machine: &'static [Column],
+    /// Of templates of machines.
+    pub machine_template: &'static [Column],
+    /// Of clusters.
+    pub cluster: &'static [Column],
+    /// Of templates of clusters.
+    pub cluster_template: &'static [Column],
 }
 
 /// A version of all kinds of a provider in which the API server stores the objects, while the steps work on another one. It
@@ -41,7 +56,7 @@ pub type Convert = fn(object: Value, version: &str) -> Result<Value>;
 impl MachineTypes {
     /// These kinds, in one version.
     pub const fn new(kinds: Kinds, schemas: fn() -> Schemas) -> Self {
-        Self { kinds, schemas, further: Vec::new, stored: None }
+        Self { kinds, schemas, further: Vec::new, columns: None, stored: None }
     }
 
     /// Those of this implementation of [`Machines`].
@@ -53,6 +68,13 @@ impl MachineTypes {
     #[must_use]
     pub const fn with_further(mut self, further: fn() -> Vec<KindDefinition>) -> Self {
         self.further = further;
+        self
+    }
+
+    /// Sets what `kubectl get` prints.
+    #[must_use]
+    pub const fn with_columns(mut self, columns: MachineColumns) -> Self {
+        self.columns = Some(columns);
         self
     }
 

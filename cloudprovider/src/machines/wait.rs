@@ -16,8 +16,12 @@ pub struct Wait {
     /// When the next step is due at the latest. `None` if the stream of changes tells when the wait is over.
     pub look_again_after: Option<Duration>,
     /// Whether it is told late: the controller writes what the step saw once the wait has lasted five seconds, since it is often over
-    /// by then. What the step recorded is kept in memory meanwhile, and is lost with the daemon.
+    /// by then. What is written at once is the provider ID of a machine that exists, and that a move has to wait. What the step recorded is kept in memory meanwhile,
+    /// and is lost with the daemon.
     pub is_told_late: bool,
+    /// Whether the next step gets the bootstrap data, whose Secret the controller reads for it. A step that needs them although this
+    /// was false answers with [`bootstrap_data`](Self::bootstrap_data), and is called again with them.
+    pub needs_bootstrap_data: bool,
 }
 
 /// For what a [`Wait`] waits.
@@ -53,7 +57,14 @@ impl WaitsFor {
 impl Wait {
     fn new(waits_for: WaitsFor, message: impl Into<Cow<'static, str>>) -> Self {
         let reason = waits_for.reason().into();
-        Self { waits_for, reason, message: message.into(), look_again_after: None, is_told_late: false }
+        Self {
+            waits_for,
+            reason,
+            message: message.into(),
+            look_again_after: None,
+            is_told_late: false,
+            needs_bootstrap_data: true,
+        }
     }
 
     /// A wait for work that the cloud does.
@@ -102,6 +113,13 @@ impl Wait {
         self.is_told_late = true;
         self
     }
+
+    /// Has the next step called without the bootstrap data, since the cloud has them. That saves a read of their Secret.
+    #[must_use]
+    pub fn without_bootstrap_data(mut self) -> Self {
+        self.needs_bootstrap_data = self.waits_for == WaitsFor::BootstrapData;
+        self
+    }
 }
 
 #[cfg(test)]
@@ -112,7 +130,12 @@ mod tests {
     fn a_provider_has_reasons_of_its_own() {
         let wait = Wait::task("clone of \"a\"");
         assert_eq!((&*wait.reason, wait.look_again_after), ("WaitingForTask", None));
+        assert!(wait.needs_bootstrap_data && !wait.clone().without_bootstrap_data().needs_bootstrap_data);
         assert_eq!(wait.with_reason("WaitingForClone").reason, "WaitingForClone");
+        assert!(
+            Wait::bootstrap_data().without_bootstrap_data().needs_bootstrap_data,
+            "it waits for nothing else"
+        );
         let minute = Duration::from_secs(60);
         assert_eq!(Wait::time(minute, "the guest shuts down").look_again_after, Some(minute));
     }

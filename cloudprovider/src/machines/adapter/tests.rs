@@ -150,7 +150,8 @@ async fn everything_of_a_request_arrives_except_what_is_secret() {
     let cloud = Cloud::default();
     let endpoint = ControlPlaneEndpoint { host: "10.0.0.9".into(), port: 6443 };
     let cluster = ClusterContext::new(json!({"pool": "fast", "controlPlaneEndpoint": {"host": "10.0.0.9"}}))
-        .with_control_plane_endpoint(endpoint.clone());
+        .with_control_plane_endpoint(endpoint.clone())
+        .reconciled(false);
     let mark = Mark::machine("u", "default", "prod", "one");
     let spec = json!({"vcpus": 2, "providerID": "my:///1"});
     let request = MachineRequest::new(mark, spec, cluster)
@@ -168,7 +169,7 @@ async fn everything_of_a_request_arrives_except_what_is_secret() {
          mark: Mark { uid: \"u\", namespace: \"default\", cluster: \"prod\", machine: Some(\"one\") }, object_uid: \"u\", \
          machine_name: \"one-a\", spec: MachineSpec { cpus: 2, disks: [] }, \
          cluster: ClusterContext { spec: Some(ClusterSpec { pool: \"fast\" }), \
-         control_plane_endpoint: Some(ControlPlaneEndpoint { host: \"10.0.0.9\", port: 6443 }) }, \
+         control_plane_endpoint: Some(ControlPlaneEndpoint { host: \"10.0.0.9\", port: 6443 }), is_reconciled: false }, \
          provider_id: Some(\"my:///1\"), is_provisioned: true, has_node: true, failure_domain: Some(\"rack-a\"), \
          is_control_plane: true, group: Some(\"prod-masters\"), bootstrap: Some(BootstrapData { format: CloudConfig, length: 7, .. }), \
          objects: Objects { .. } }";

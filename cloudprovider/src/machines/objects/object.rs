@@ -17,6 +17,8 @@ pub struct FurtherObject {
     pub uid: String,
     /// Its labels.
     pub labels: BTreeMap<String, String>,
+    /// Its annotations.
+    pub annotations: BTreeMap<String, String>,
     /// The UIDs of its owners.
     pub owners: Vec<String>,
     /// Whether it is being deleted.
@@ -51,6 +53,13 @@ impl FurtherObject {
     #[must_use]
     pub fn with_labels(mut self, labels: BTreeMap<String, String>) -> Self {
         self.labels = labels;
+        self
+    }
+
+    /// Sets the annotations.
+    #[must_use]
+    pub fn with_annotations(mut self, annotations: BTreeMap<String, String>) -> Self {
+        self.annotations = annotations;
         self
     }
 

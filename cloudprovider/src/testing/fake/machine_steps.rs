@@ -16,7 +16,8 @@ use super::{
     state::State,
 };
 use crate::{
-    ControlPlaneEndpoint, Error, ErrorKind, InstanceMetadata, PowerState, Result, async_trait,
+    ControlPlaneEndpoint, Error, ErrorKind, InstanceMetadata, InstanceStream, Instances, PowerState, Result,
+    async_trait,
     machines::{
         Capacity, ClusterReport, ClusterRequest, Condition, ConditionStatus, Deletion, FailureDomain, Kinds,
         LookRequest, MachineDeletionRequest, MachineReport, MachineRequest, Machines, Mark, NodeInfo,
@@ -136,7 +137,7 @@ impl FakeProvider {
         if let Some((id, until)) = state.machines.running(mark) {
             record.status.task_ref = Some(id.clone());
             self.follow(id, until, mark);
-            return Ok(Some(Wait::task(format!("{id} of {}", mark.name()))));
+            return Ok(Some(Wait::task(format!("{id} of {}", mark.name())).without_bootstrap_data()));
         }
         let known = record.status.task_ref.take().and_then(|id| Some((state.machines.tasks.get(&id)?, id)));
         match known {
@@ -161,7 +162,7 @@ impl FakeProvider {
         self.follow(&id, until, mark);
         let wait = Wait::task(format!("{id} of {}", mark.name()));
         record.status.task_ref = Some(id);
-        Ok(wait)
+        Ok(wait.without_bootstrap_data())
     }
 
     /// The instance of a machine, unless something else has its ID.
@@ -301,7 +302,8 @@ impl Machines for FakeProvider {
         let wait = if now.metadata.addresses.is_empty() && !now.power_state.is_shutdown() {
             let leased = self.cloud.lock().machines.lease(&mark.uid, Instant::now());
             self.follow(&format!("address of {}", mark.uid), leased, mark);
-            Some(Wait::address(format!("{} has no address yet", mark.name())).told_late())
+            let wait = Wait::address(format!("{} has no address yet", mark.name()));
+            Some(wait.without_bootstrap_data().told_late())
         } else {
             None
         };
@@ -368,6 +370,10 @@ impl Machines for FakeProvider {
         self.act(Operation::DeleteCluster, &[], mark.name(), |_| Ok(())).await?;
         self.unmake(Operation::DeleteEndpoint, endpoint_of(mark.name()), mark).await?;
         Ok(Deletion::Gone)
+    }
+
+    fn changes(&self) -> Option<InstanceStream> {
+        Instances::changes(self)
     }
 
     async fn capacity(&self, spec: &FakeMachineSpec) -> Result<Capacity> {

@@ -16,8 +16,8 @@ use super::super::{
 use crate::{
     DynMachines, Error, Result,
     machines::{
-        ClusterContext, ClusterReport, ClusterRequest, Deletion, MachineReport, MachineRequest, Mark,
-        PresentMachine, Record, Wait,
+        BootstrapData, ClusterContext, ClusterReport, ClusterRequest, Deletion, MachineReport,
+        MachineRequest, Mark, PresentMachine, Record, Wait,
     },
 };
 
@@ -36,6 +36,8 @@ pub(super) struct Driver<'a> {
 pub(super) struct Object {
     pub(super) request: MachineRequest<Value, Value>,
     pub(super) record: Record<Value>,
+    /// The bootstrap data, while steps are called without them.
+    pub(super) kept: Option<BootstrapData>,
 }
 
 impl Object {
@@ -99,7 +101,7 @@ impl<'a> Driver<'a> {
         let request = MachineRequest::new(mark, self.cases.machine.clone(), cluster)
             .with_machine_name(machine_name)
             .with_bootstrap(self.cases.bootstrap.clone());
-        Object { request, record: Record::default() }
+        Object { request, record: Record::default(), kept: None }
     }
 
     /// An object whose machine does not exist yet.
@@ -150,6 +152,14 @@ impl<'a> Driver<'a> {
                 ensure(id.is_none(), || {
                     format!("{} is being created although it was {}", object.name(), id.unwrap_or_default())
                 })?;
+            }
+        }
+        if let Some(wait) = report.wait() {
+            let Object { request, kept, .. } = object;
+            if !wait.needs_bootstrap_data {
+                *kept = request.bootstrap.take().or(kept.take());
+            } else if kept.is_some() {
+                request.bootstrap = kept.take();
             }
         }
         if report.is_done() {

@@ -332,6 +332,10 @@ impl DynMachines for Broken {
         self.part().look_at(request).await
     }
 
+    fn changes(&self) -> Option<InstanceStream> {
+        self.part().changes()
+    }
+
     fn forget(&self, uid: &str) {
         let is_of_it = |line: &String| line.starts_with("instance/") && line.ends_with(uid);
         if self.wrong == Wrong::DeletesWhatIsForgotten && self.cloud.objects().iter().any(is_of_it) {
