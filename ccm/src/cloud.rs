@@ -423,8 +423,12 @@ impl Cloud {
             Again,
         }
         let subscribe = |cloud: &Self| {
-            caught(|| cloud.provider().instances().and_then(cloudprovider::Instances::changes))
-                .map(|changes| changes.unwrap_or_else(|| stream::pending().boxed()))
+            let subscribed = caught(|| {
+                let provider = cloud.provider();
+                let of_instances = provider.instances().and_then(cloudprovider::Instances::changes);
+                of_instances.or_else(|| provider.machines().and_then(cloudprovider::DynMachines::changes))
+            });
+            subscribed.map(|changes| changes.unwrap_or_else(|| stream::pending().boxed()))
         };
         let begin = (Next::From(subscribe(self)), self.clone());
         stream::unfold(begin, move |(next, cloud)| async move {

@@ -12,7 +12,7 @@ mod webhook;
 mod workload;
 
 use cloudprovider::dns;
-use component::{command_line::CommandLineError, serving::is_always_allowed};
+use component::{command_line::CommandLineError, serving::is_always_allowed, version};
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 
@@ -124,6 +124,9 @@ impl ManifestOptions {
     /// Faults of flags that the daemon accepts but that do not work in such a deployment.
     fn misfits(&self, flags: &Flags) -> Vec<String> {
         let mut faults = Vec::new();
+        if version::requested(&flags.global.version).is_some() {
+            faults.push("--set version: the daemon would print its version and end".to_owned());
+        }
         if has_no_election(flags) && self.replicas != Some(1) {
             faults.push(
                 "--set leader-elect=false: all pods would work at the same time; give --replicas 1 too"

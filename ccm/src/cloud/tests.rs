@@ -305,6 +305,18 @@ async fn a_provider_that_does_not_end_is_not_waited_for_longer() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_provider_of_machines_alone_tells_its_changes() {
+    for has_machines in [true, false] {
+        let fake = FakeCloud::named("alone").without_instances();
+        let fake = if has_machines { fake.with_machines() } else { fake };
+        fake.changes_with(|| stream::iter([InstanceChange::Resync]).chain(stream::pending()).boxed());
+        let mut changes = with(&fake, CancellationToken::new()).changes();
+        let first = changes.next().now_or_never().flatten();
+        assert_eq!(first, has_machines.then_some(InstanceChange::Resync));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_provider_that_is_replaced_ends_with_its_last_call() {
     let stop = [CancellationToken::new(), CancellationToken::new()];
     let cloud = started(stop[0].clone());

@@ -251,27 +251,22 @@ impl Follower {
     }
 
     async fn compare(&self, in_force: &Cloud, candidate: &Cloud) -> Comparison {
-        let nodes: Vec<Arc<Node>> = match &self.nodes {
-            // Nodes of other clouds are not asked about.
-            Some(nodes) => {
-                let is_asked =
-                    |node: &Arc<Node>| node.identity.provider_id.is_none() || self.cloud.owns(node);
-                nodes.all().into_iter().filter(is_asked).collect()
-            }
-            None => vec![Arc::new(Node::of_nobody())],
-        };
-        if nodes.is_empty() || (self.nodes.is_none() && !candidate.has_instances()) {
-            return Comparison::Same;
+        // Nodes of other clouds are not asked about.
+        let is_asked = |node: &Arc<Node>| node.identity.provider_id.is_none() || self.cloud.owns(node);
+        let all = self.nodes.as_ref().map(NodeStore::all).unwrap_or_default();
+        let nodes: Vec<_> = all.into_iter().filter(is_asked).collect();
+        if nodes.is_empty() {
+            return compare_by_nobody(in_force, candidate).await;
         }
-        let ask = async |cloud: &Cloud| -> Option<Vec<InstanceLookup>> {
-            tokio::time::timeout(LOOKUP_TIMEOUT, cloud.lookup_with_zones(&nodes)).await.ok()
-        };
-        let (old, new) = tokio::join!(ask(in_force), ask(candidate));
-        if self.nodes.is_none() {
-            return compare_alone(old.as_deref(), new.as_deref());
-        }
+        let (old, new) = tokio::join!(ask(in_force, &nodes), ask(candidate, &nodes));
         match (old, new) {
-            (Some(old), Some(new)) => compare(&nodes, &old, &new),
+            (Some(old), Some(new)) => match compare(&nodes, &old, &new) {
+                // Nodes without instances show nothing of a version that cannot answer.
+                Comparison::Same if !old.iter().any(|one| matches!(one, InstanceLookup::Present(_))) => {
+                    compare_by_nobody(in_force, candidate).await
+                }
+                comparison => comparison,
+            },
             (_, None) => {
                 Comparison::Worse(format!("the cloud provider has not answered within {LOOKUP_TIMEOUT:?}"))
             }
@@ -301,6 +296,21 @@ impl Follower {
         self.status.0.lock().unwrap_or_else(PoisonError::into_inner).refused = Some(why.to_owned());
         self.reporter.failed(SOURCE, why);
     }
+}
+
+/// Compares two versions by what they say about a machine that nobody has.
+async fn compare_by_nobody(in_force: &Cloud, candidate: &Cloud) -> Comparison {
+    if !candidate.has_instances() {
+        return Comparison::Same;
+    }
+    let nobody = [Arc::new(Node::of_nobody())];
+    let (old, new) = tokio::join!(ask(in_force, &nobody), ask(candidate, &nobody));
+    compare_alone(old.as_deref(), new.as_deref())
+}
+
+/// `None`: no answer in time.
+async fn ask(cloud: &Cloud, nodes: &[Arc<Node>]) -> Option<Vec<InstanceLookup>> {
+    tokio::time::timeout(LOOKUP_TIMEOUT, cloud.lookup_with_zones(nodes)).await.ok()
 }
 
 fn names(read: &FilesRead) -> Vec<String> {
@@ -410,6 +420,28 @@ mod tests {
         let nodes = follower.nodes.as_ref().expect("it compares by Nodes").all();
         follower.cloud.lookup(&nodes).await;
         assert_eq!(calls(), 1, "what it answers in force");
+        stop.cancel();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn where_no_node_has_an_instance_a_version_that_cannot_answer_does_not_take_over() {
+        let (metrics, stop) = (CloudMetrics::unregistered().expect("metrics"), CancellationToken::new());
+        let nothing = || FakeCloud::named("every").without_changes();
+        let follower = follower(&nothing(), &metrics, &stop).await;
+        let refused = nothing();
+        refused
+            .fail(Operation::Lookup, Fault::Error(Error::new(ErrorKind::Unauthenticated, "wrong password")));
+        let mended_after = REFUSED_AFTER * 3;
+        let mended = async {
+            sleep(mended_after).await;
+            let why = follower.status().to_json()["refused"].to_string();
+            assert!(why.contains("wrong password"), "{why}");
+            refused.mend();
+        };
+        let began = Instant::now();
+        let (outcome, ()) = tokio::join!(follower.take_over(Ok(refused.provider()), &stop), mended);
+        outcome.expect("it answers in the end");
+        assert!(began.elapsed() >= mended_after, "it took over after {:?}", began.elapsed());
         stop.cancel();
     }
 

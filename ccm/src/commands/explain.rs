@@ -310,6 +310,7 @@ async fn similar(client: Client, name: &str) -> String {
     let names: Vec<&str> = near.into_iter().take(SIMILAR_NAMES).map(|(_, name)| name).collect();
     match (names.is_empty(), nodes.len()) {
         (false, _) => format!("; did you mean {}?", names.join(" or ")),
+        _ if name == "node" => "; give the name of the Node: explain NAME".to_owned(),
         (true, 0) => "; the cluster has no Nodes at all".to_owned(),
         (true, count) => format!("; none of the {count} Nodes has a name like it"),
     }

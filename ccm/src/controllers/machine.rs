@@ -10,13 +10,13 @@
 //! | Part | What it is |
 //! |---|---|
 //! | [`object`], [`surroundings`], [`names`] | what is read of the objects |
-//! | [`plan`], [`outcome`], [`status`], [`conditions`] | the decisions, all of them pure |
+//! | [`plan`], [`outcome`], [`status`], [`conditions`], [`older`] | the decisions, all of them pure |
 //! | [`store`], [`index`], [`view`] | what the watches show, who depends on whom, one object with what surrounds it |
 //! | [`further`], [`dependents`] | objects of the provider's further kinds, and which steps read or want which |
 //! | [`companions`] | what is written so that objects become as a step wants them |
 //! | [`told`] | objects whose status the provider says |
 //! | `discovery`, `watch` | which kinds the API server serves, and their watches |
-//! | `controller` | the loop: one item for each object, never two pieces of work on one |
+//! | `controller`, `room` | the loop: one item for each object, never two pieces of work on one, and not too many at a time |
 //! | `work`, `writer` | one piece of work: what is due is decided again and done |
 //!
 //! It keeps the rules of Cluster API's contract v1beta2:
@@ -49,9 +49,11 @@ pub mod index;
 mod metrics;
 pub mod names;
 pub mod object;
+pub mod older;
 pub mod outcome;
 pub mod phase;
 pub mod plan;
+mod room;
 mod row;
 pub mod status;
 pub mod store;

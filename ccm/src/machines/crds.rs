@@ -150,7 +150,12 @@ impl Maker<'_> {
         let machine_spec = self.merged(machine, "spec", &schemas.machine_spec, fields::of_machine_spec());
         let machine_status =
             self.merged(machine, "status", &schemas.machine_status, fields::of_machine_status());
-        let cluster_spec = self.merged(cluster, "spec", &schemas.cluster_spec, fields::of_cluster_spec());
+        let cluster_spec = self.merged(
+            cluster,
+            "spec",
+            &schemas.cluster_spec,
+            fields::of_cluster_spec(self.kinds.is_shared),
+        );
         let cluster_status =
             self.merged(cluster, "status", &schemas.cluster_status, fields::of_cluster_status());
 
@@ -178,7 +183,7 @@ impl Maker<'_> {
             about: "A machine that Cluster API asked for.".to_owned(),
             columns: columns::of_machines(),
             is_spec_required: is_spec_required(&machine_spec),
-            spec: with_rule(machine_spec, fields::set_once(fields::PROVIDER_ID)),
+            spec: with_rule(machine_spec, fields::provider_id_is_set_once()),
             status: Some(machine_status.into()),
         });
         let cluster = self.definition(Particulars {
@@ -188,7 +193,7 @@ impl Maker<'_> {
             about: "What the machines of a cluster share.".to_owned(),
             columns: columns::of_clusters(),
             is_spec_required: is_spec_required(&cluster_spec),
-            spec: with_rule(cluster_spec, fields::set_once(fields::ENDPOINT)),
+            spec: with_rule(cluster_spec, fields::endpoint_is_set_once()),
             status: Some(cluster_status.into()),
         });
         let templates = [&machine_template, &cluster_template].map(|crd| crd.spec.names.plural.clone());

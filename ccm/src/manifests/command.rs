@@ -158,7 +158,7 @@ impl ManifestsCommand {
                 self.provider
             )]);
         };
-        if let Some(fault) = machine_controller_fault(Some("--for-clusterctl"), &self.set) {
+        if let Some(fault) = set_fault(Some("--for-clusterctl"), &self.set) {
             return Err(vec![fault]);
         }
         let mut options = ManifestOptions::for_clusterctl(&self.provider, machines);
@@ -240,7 +240,7 @@ impl ManifestsCommand {
         });
         let option = (!self.machine_provider.is_empty()).then_some("--machine-provider");
         let option = self.machines.then_some("--machines").or(option);
-        faults.extend(machine_controller_fault(option, &self.set));
+        faults.extend(set_fault(option, &self.set));
         if !faults.is_empty() {
             return Err(faults);
         }
@@ -399,10 +399,13 @@ fn argument(flag: &str) -> String {
     format!("--{}", flag.trim_start_matches('-'))
 }
 
-/// What is wrong with `--set controllers=...`: the machine controller runs if and only if its kinds and permissions are printed.
+/// What is wrong with `--set`: a flag has a name, and the machine controller runs if and only if its kinds and permissions are printed.
 /// `option` is the one that asks for these, if there is one.
-fn machine_controller_fault(option: Option<&str>, flags: &[String]) -> Option<String> {
+fn set_fault(option: Option<&str>, flags: &[String]) -> Option<String> {
     let flags: Vec<_> = flags.iter().map(|flag| argument(flag)).collect();
+    if flags.iter().any(|flag| flag == "--" || flag.starts_with("--=")) {
+        return Some("--set: must be FLAG=VALUE, such as v=4".to_owned());
+    }
     let value = flags.iter().filter_map(|flag| flag.strip_prefix("--controllers=")).next_back()?;
     match (option, value.split(',').any(|name| name.trim() == MACHINE_CONTROLLER)) {
         (Some(option), false) => Some(format!(

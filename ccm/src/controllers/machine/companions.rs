@@ -2,12 +2,18 @@
 
 use cloudprovider::{
     Error, ErrorKind,
-    machines::{Condition, FurtherKind, Wanted},
+    machines::{Condition, FurtherKind, OlderCondition, Wanted},
 };
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::{conditions::entry, further::Kept, names::CLUSTER_NAME_LABEL, object::guarded};
+use super::{
+    conditions::entry,
+    further::Kept,
+    names::CLUSTER_NAME_LABEL,
+    object::guarded,
+    older::{self, follow},
+};
 
 /// The object that owns the companions.
 #[derive(Clone, Copy, Debug)]
@@ -210,13 +216,14 @@ fn is_left(kind: &FurtherKind, finalizer: &str) -> bool {
 
 /// The status, if it is another one than there is.
 fn status_of(wanted: &Wanted, found: &Kept, now: Timestamp) -> Option<Map<String, Value>> {
-    status_with(wanted.status.as_ref()?, &wanted.conditions, found, now)
+    status_with(wanted.status.as_ref()?, &wanted.conditions, wanted.kind.older_conditions, found, now)
 }
 
-/// This status with these conditions, if it is another one than there is.
+/// This status with these conditions, if it is another one than there is. `table` has the older conditions of the kind.
 pub(super) fn status_with(
     status: &Value,
     conditions: &[Condition],
+    table: &[OlderCondition],
     found: &Kept,
     now: Timestamp,
 ) -> Option<Map<String, Value>> {
@@ -225,6 +232,10 @@ pub(super) fn status_with(
     if !conditions.is_empty() {
         let conditions = conditions.iter().map(|one| entry(&object, one, now));
         status.insert("conditions".to_owned(), conditions.collect());
+    }
+    if !table.is_empty() {
+        older::keep(&object.status, &mut status);
+        follow(&mut status, table);
     }
     (status != object.status).then_some(status)
 }

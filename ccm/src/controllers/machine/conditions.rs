@@ -21,6 +21,14 @@ pub fn not_paused() -> Condition {
     Condition::new(PAUSED, ConditionStatus::False, NOT_PAUSED_REASON)
 }
 
+/// These conditions, and the [twin](cloudprovider::machines::Kind::ready_twin) of `Ready` if that is among them.
+pub fn with_twin(wanted: &[Condition], twin: Option<&'static str>) -> Vec<Condition> {
+    let ready = wanted.iter().find(|one| one.condition_type == READY);
+    let twin = twin.zip(ready);
+    let twin = twin.map(|(name, ready)| Condition { condition_type: name.into(), ..ready.clone() });
+    wanted.iter().cloned().chain(twin).collect()
+}
+
 /// Whether the object says exactly this already, about its present generation.
 pub fn is_told(object: &InfraObject, wanted: &Condition) -> bool {
     object.condition(&wanted.condition_type).is_some_and(|found| {

@@ -34,6 +34,7 @@ use super::{
     metrics::ControllerMachineMetrics,
     phase::Phase,
     plan::{Due, Inputs, Memory, Next},
+    room::{Room, Seat},
     store::Stores,
     subject::{Subject, SubjectKind},
     told::{Machines, Teller},
@@ -49,7 +50,7 @@ use crate::{
     writes::WrittenVersion,
 };
 
-/// How many objects are worked on at the same time. A step mostly waits for the cloud.
+/// How many objects are worked on at the same time, those included that wait long for their cloud.
 const MAX_AT_ONCE: usize = 2_000;
 
 /// How long steps may go on when the controller is told to stop. The daemon waits a little longer for its controllers.
@@ -102,6 +103,7 @@ pub struct MachineController {
     phases: HashMap<Subject, Phase>,
     /// How many providers have taken over so far.
     provider: u64,
+    room: Room,
     tasks: JoinSet<Done>,
 }
 
@@ -169,6 +171,7 @@ impl MachineController {
             lost: HashMap::new(),
             phases: HashMap::new(),
             provider: 0,
+            room: Room::default(),
             tasks: JoinSet::new(),
         }
     }
@@ -235,6 +238,7 @@ impl MachineController {
                     self.look_at_all();
                 }
                 () = self.queue.wait_for_due() => {}
+                () = self.room.free(), if self.queue.has_ready() && self.tasks.len() < MAX_AT_ONCE => {}
                 // The request that asked may have ended.
                 question = inspection.question() => drop(question.send(self.to_json())),
                 Some(done) = self.tasks.join_next() => match done {
@@ -408,12 +412,13 @@ impl MachineController {
     /// Starts the work that is ready.
     fn start_tasks(&mut self) {
         while self.tasks.len() < MAX_AT_ONCE
+            && let Some(seat) = self.room.take()
             && let Some(name) = self.queue.take_next()
         {
             let subject = Subject::of_name(&name);
             // Things may have changed while it waited for its turn.
             match subject.filter(|subject| matches!(self.turn_of(subject), Turn::Now)) {
-                Some(subject) => self.start(subject),
+                Some(subject) => self.start(subject, seat),
                 None => {
                     self.queue.done(&name);
                     if let Some(subject) = Subject::of_name(&name) {
@@ -424,7 +429,7 @@ impl MachineController {
         }
     }
 
-    fn start(&mut self, subject: Subject) {
+    fn start(&mut self, subject: Subject, seat: Seat) {
         self.woken.remove(&subject);
         self.dirty.remove(&subject);
         let (shared, provider) = (Arc::clone(&self.shared), self.provider);
@@ -434,7 +439,7 @@ impl MachineController {
             self.tasks.spawn(async move {
                 let ended = match &template {
                     Some(template) => {
-                        shared.describe_template(&subject, template, memory.as_ref(), provider).await
+                        shared.describe_template(&subject, template, memory.as_ref(), (provider, &seat)).await
                     }
                     None => Ended::NOTHING,
                 };
@@ -447,7 +452,7 @@ impl MachineController {
         let view = view.map(|view| view.with_companions(companions));
         self.tasks.spawn(async move {
             let ended = match &view {
-                Some(view) => shared.act(view, provider).await,
+                Some(view) => shared.act(view, provider, seat).await,
                 None => Ended::NOTHING,
             };
             Done { subject, ended }

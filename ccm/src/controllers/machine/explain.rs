@@ -1,4 +1,4 @@
-//! What a machine waits for, for people. The decision is the same as in the loop.
+//! What a machine waits for, for people. The decision is the one of a daemon that has just started, and remembers nothing.
 
 use cloudprovider::machines::Kinds;
 use kube::{

@@ -233,8 +233,13 @@ impl Outcome {
         })
     }
 
+    /// The write of what is not told late: a provider ID, with whether a move has to wait from then on, or that it waits for a task.
+    pub(super) fn at_once(&self, object: &InfraObject, kinds: &Kinds, kind: &Kind) -> Option<Value> {
+        if self.provider_id.is_some() { self.patch(object, kinds, kind) } else { self.hold(object) }
+    }
+
     /// The write that lets a move wait for a task, if nothing does so yet.
-    pub(super) fn hold(&self, object: &InfraObject) -> Option<Value> {
+    fn hold(&self, object: &InfraObject) -> Option<Value> {
         let is_needed = self.has_task && object.annotation(BLOCK_MOVE_ANNOTATION).is_none();
         let patch = || json!({"metadata": {"annotations": {BLOCK_MOVE_ANNOTATION: BLOCK_MOVE_VALUE}}});
         is_needed.then(|| guarded(&object.metadata, patch()))

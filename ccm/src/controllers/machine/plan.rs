@@ -157,10 +157,10 @@ impl MachineSituation<'_> {
             let words = format!("there is no {} of the Cluster", scope.kinds.cluster.kind);
             return say(object, WAITING_FOR_CLUSTER_INFRASTRUCTURE, words);
         }
-        if matches!(self.bootstrap, Bootstrap::Unread) && needs_bootstrap(object) {
+        if self.is_bootstrap_to_be_read() {
             return due(Next::ReadBootstrap, self.memory, &self.inputs(scope), object, scope.now);
         }
-        if !exists && self.bootstrap.data().is_none() {
+        if !exists && !self.needs_no_bootstrap() && self.bootstrap.data().is_none() {
             return self.say_late(scope, WAITING_FOR_BOOTSTRAP_DATA, self.about_bootstrap(machine));
         }
         if is_anothers {
@@ -183,10 +183,22 @@ impl MachineSituation<'_> {
         {
             return say_paused(object);
         }
-        if matches!(self.bootstrap, Bootstrap::Unread) && needs_bootstrap(object) {
+        if self.is_bootstrap_to_be_read() {
             return due(Next::ReadBootstrap, self.memory, &self.inputs(scope), object, scope.now);
         }
         due(Next::Ensure, self.memory, &self.inputs(scope), object, scope.now)
+    }
+
+    fn is_bootstrap_to_be_read(&self) -> bool {
+        matches!(self.bootstrap, Bootstrap::Unread)
+            && needs_bootstrap(self.object)
+            && !self.needs_no_bootstrap()
+    }
+
+    /// Whether the last step said that the next one can do without the bootstrap data. They count as there until somebody reads them.
+    fn needs_no_bootstrap(&self) -> bool {
+        matches!(self.bootstrap, Bootstrap::Unread)
+            && self.memory.is_some_and(|memory| memory.needs_no_bootstrap_of(self.object))
     }
 
     /// Says what it waits for, unless the wait is still young. The core makes objects one after the other, so most waits for them
@@ -255,7 +267,11 @@ impl MachineSituation<'_> {
             Some(spec) => spec.clone(),
             None => Value::Null,
         };
-        let cluster = ClusterContext::new(spec).with_control_plane_endpoint(endpoint);
+        let is_reconciled = infra_cluster.is_none_or(|cluster| {
+            cluster.passes(scope.watch_filter) && !cluster.is_managed_elsewhere() && !cluster.is_deleting()
+        });
+        let cluster =
+            ClusterContext::new(spec).with_control_plane_endpoint(endpoint).reconciled(is_reconciled);
         let bootstrap = self.bootstrap.data().filter(|_| needs_bootstrap(object)).cloned();
         let machine = object.core_owner("Machine").map_or(object.name(), |owner| &owner.name);
         MachineRequest::new(object.machine_mark(scope.kinds), object.spec.clone(), cluster)

@@ -2,20 +2,21 @@
 
 use cloudprovider::{
     NodeAddress, NodeAddressType,
-    machines::{Condition, FailureDomain, Record},
+    machines::{Condition, FailureDomain, Kind, OlderCondition, Record},
 };
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::{
-    conditions::{entry, is_told, not_paused, of_provider},
+    conditions::{entry, is_told, not_paused, of_provider, with_twin},
     names::{PAUSED, READY},
     object::InfraObject,
+    older::follow,
 };
 
 /// The fields of a status that are the controller's. All others are the provider's.
-const OF_THE_CONTROLLER: [&str; 6] =
-    ["initialization", "ready", "addresses", "failureDomain", "failureDomains", "conditions"];
+const OF_THE_CONTROLLER: [&str; 7] =
+    ["initialization", "ready", "addresses", "failureDomain", "failureDomains", "conditions", "deprecated"];
 
 /// What is to be seen in a status after a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,19 +51,16 @@ pub fn record_of(object: &InfraObject) -> Record<Value> {
 
 /// The whole status after a step, or `None` if it is as it was. `object` is the newest one, after its spec was written. The step
 /// was `given` one record and left another: conditions that it did not change are as others have written them meanwhile. The other
-/// fields of the provider are as the step left them.
+/// fields of the provider are as the step left them. `kind` is that of the object.
 pub fn after_step(
     object: &InfraObject,
-    given: &Record<Value>,
-    record: &Record<Value>,
+    (given, record): (&Record<Value>, &Record<Value>),
     told: &Told,
+    kind: &Kind,
     now: Timestamp,
 ) -> Option<Map<String, Value>> {
-    let kept = object.status.iter().filter(|(field, _)| OF_THE_CONTROLLER.contains(&field.as_str()));
-    let mut status: Map<String, Value> = kept.map(|(field, value)| (field.clone(), value.clone())).collect();
-    let own = record.status.as_object().into_iter().flatten();
-    let own = own.filter(|(field, value)| !value.is_null() && !OF_THE_CONTROLLER.contains(&field.as_str()));
-    status.extend(own.map(|(field, value)| (field.clone(), value.clone())));
+    let mut status = of_the_controller(object);
+    status.extend(fields_of(record));
 
     if told.is_done || object.is_provisioned() {
         status.insert("initialization".to_owned(), json!({"provisioned": true}));
@@ -82,28 +80,39 @@ pub fn after_step(
         record.conditions.iter().find(|one| one.condition_type == condition_type).cloned()
     };
     let is_of_the_step = |name: &str| record.has_told(name) || of(given, name) != of(record, name);
-    let mut conditions = vec![entry(object, &told.ready, now), entry(object, &not_paused(), now)];
+    // A step knows better words than `Ready` has, but not whether it is true.
+    let twin = kind.ready_twin.filter(|name| {
+        let own = of(record, name).filter(|_| is_of_the_step(name));
+        own.is_none_or(|own| own.status != told.ready.status)
+    });
+    let is_the_controllers = |name: &str| name == READY || name == PAUSED || twin == Some(name);
+    let own = with_twin(&[told.ready.clone(), not_paused()], twin);
+    let mut conditions: Vec<Value> = own.iter().map(|one| entry(object, one, now)).collect();
     let found = object.status.get("conditions").and_then(Value::as_array).into_iter().flatten();
     conditions.extend(
         found
             .filter(|one| {
                 let name = one["type"].as_str().unwrap_or_default();
-                name != READY && name != PAUSED && !is_of_the_step(name)
+                !is_the_controllers(name) && !is_of_the_step(name)
             })
             .cloned(),
     );
-    let own = record.conditions.iter().filter(|one| {
-        one.condition_type != READY && one.condition_type != PAUSED && is_of_the_step(&one.condition_type)
-    });
+    let own = record
+        .conditions
+        .iter()
+        .filter(|one| !is_the_controllers(&one.condition_type) && is_of_the_step(&one.condition_type));
     conditions.extend(own.map(|one| entry(object, one, now)));
     set_conditions(object, &mut status, conditions);
+    follow(&mut status, kind.older_conditions);
     (status != object.status).then_some(status)
 }
 
-/// The whole status with these conditions in the place of those of the same types, or `None` if the object says so already.
+/// The whole status with these conditions in the place of those of the same types, or `None` if the object says so already. `table`
+/// has the older conditions of the kind.
 pub fn with_conditions(
     object: &InfraObject,
     wanted: &[Condition],
+    table: &[OlderCondition],
     now: Timestamp,
 ) -> Option<Map<String, Value>> {
     if wanted.iter().all(|one| is_told(object, one)) {
@@ -115,7 +124,28 @@ pub fn with_conditions(
     conditions.extend(wanted.iter().map(|one| entry(object, one, now)));
     let mut status = object.status.clone();
     set_conditions(object, &mut status, conditions);
+    follow(&mut status, table);
     Some(status)
+}
+
+/// The whole status with the provider's fields of this record, or `None` if it has them.
+pub(super) fn with_record(object: &InfraObject, record: &Record<Value>) -> Option<Map<String, Value>> {
+    let mut status = of_the_controller(object);
+    status.extend(fields_of(record));
+    (status != object.status).then_some(status)
+}
+
+/// The fields of a status that are the controller's.
+fn of_the_controller(object: &InfraObject) -> Map<String, Value> {
+    let kept = object.status.iter().filter(|(field, _)| OF_THE_CONTROLLER.contains(&field.as_str()));
+    kept.map(|(field, value)| (field.clone(), value.clone())).collect()
+}
+
+/// The fields of a record that are the provider's.
+fn fields_of(record: &Record<Value>) -> impl Iterator<Item = (String, Value)> {
+    let own = record.status.as_object().into_iter().flatten();
+    let own = own.filter(|(field, value)| !value.is_null() && !OF_THE_CONTROLLER.contains(&field.as_str()));
+    own.map(|(field, value)| (field.clone(), value.clone()))
 }
 
 /// The whole status without the condition of this type, or `None` if there is none.

@@ -7,7 +7,7 @@ mod template;
 
 use std::{sync::Arc, time::Duration};
 
-use cloudprovider::machines::{Condition, Kinds};
+use cloudprovider::machines::{Condition, Kind, Kinds};
 use component::{
     backoff::Backoff,
     events::{EventObject, EventRecorder, EventType},
@@ -18,12 +18,13 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    conditions::{is_news, not_paused, paused},
+    conditions::{is_news, not_paused, paused, with_twin},
     metrics::ControllerMachineMetrics,
     object::InfraObject,
     outcome::{Happening, adoption, release, unblock},
     plan::{Due, Memory, Next, Scope, Untold},
-    status::with_conditions,
+    room::Seat,
+    status::{with_conditions, with_record},
     subject::Subject,
     surroundings::Bootstrap,
     view::View,
@@ -111,8 +112,9 @@ pub(super) struct Work<'a> {
     pub(super) view: &'a View,
     pub(super) scope: Scope<'a>,
     /// The newest version.
-    pub(super) object: InfraObject,
+    pub(super) object: Arc<InfraObject>,
     pub(super) version: Option<WrittenVersion>,
+    seat: Seat,
 }
 
 impl Shared {
@@ -126,15 +128,23 @@ impl Shared {
     }
 
     /// Does what is due for a machine or a cluster.
-    pub(super) async fn act(&self, view: &View, provider: u64) -> Ended {
+    pub(super) async fn act(&self, view: &View, provider: u64, seat: Seat) -> Ended {
         let work = Work {
             shared: self,
             view,
             scope: self.scope(provider),
-            object: (*view.object).clone(),
+            object: Arc::clone(&view.object),
             version: None,
+            seat,
         };
         work.act().await
+    }
+
+    /// Calls the cloud. `None`: the term has ended, or the controller stops.
+    pub(super) async fn call_cloud<T>(&self, seat: &Seat, call: impl Future<Output = T>) -> Option<T> {
+        // Its state is large, and would be in that of everything around it.
+        let call = seat.call(Box::pin(self.fence.pass(call)));
+        self.cut.run_until_cancelled(call).await.flatten()
     }
 
     pub(super) fn record(&self, subject: &Subject, object: &InfraObject, happening: Happening) {
@@ -196,11 +206,11 @@ impl Work<'_> {
                     Identified::Ended(then, memory) => return self.end(memory.map(|memory| *memory), then),
                 },
                 Next::Adopt => {
-                    let kind = self.view.subject.kind.own_kind(&self.shared.kinds);
+                    let kind = self.own_kind();
                     self.patch(&adoption(&self.object, &self.shared.kinds, &kind)).await
                 }
                 Next::Release => {
-                    let kind = self.view.subject.kind.own_kind(&self.shared.kinds);
+                    let kind = self.own_kind();
                     match self.patch(&release(&self.object, &self.shared.kinds, &kind)).await {
                         Ok(()) => return self.end(None, Then::WhenChanged),
                         Err(error) => Err(error),
@@ -278,9 +288,9 @@ impl Work<'_> {
         self.end(Some(memory), Then::Look)
     }
 
-    /// What is remembered, or nothing.
+    /// What is remembered of this object, or nothing.
     fn remembered(&self) -> Memory {
-        self.view.memory.clone().unwrap_or_default()
+        self.view.memory.as_ref().filter(|memory| memory.is_of(&self.object)).cloned().unwrap_or_default()
     }
 
     fn end(self, memory: Option<Memory>, then: Then) -> Ended {
@@ -294,19 +304,32 @@ impl Work<'_> {
         }
     }
 
-    /// Says that it is paused. It may move from now on.
+    /// Says that it is paused, with what steps have recorded that was to be told later. It may move from now on.
     async fn stand_still(&mut self) -> Result<(), NotWritten> {
+        let unwritten = self.view.memory.as_ref().and_then(|memory| memory.unwritten_of(&self.object));
+        if let Some(status) = unwritten.and_then(|record| with_record(&self.object, record)) {
+            self.write_status(&status).await?;
+        }
         if let Some(body) = unblock(&self.object) {
             self.patch(&body).await?;
         }
         self.say(&[paused()]).await
     }
 
-    /// Says these conditions in the status. An event tells of a new reason of `Ready`.
+    /// Its kind.
+    fn own_kind(&self) -> Kind {
+        self.view.subject.kind.own_kind(&self.shared.kinds)
+    }
+
+    /// Says these conditions in the status, and what `Ready` says also where the kind has another condition for that. An event tells of
+    /// a new reason of `Ready`.
     async fn say(&mut self, wanted: &[Condition]) -> Result<(), NotWritten> {
-        let Some(status) = with_conditions(&self.object, wanted, Timestamp::now()) else { return Ok(()) };
+        let kind = self.own_kind();
+        let all = with_twin(wanted, kind.ready_twin);
+        let status = with_conditions(&self.object, &all, kind.older_conditions, Timestamp::now());
+        let Some(status) = status else { return Ok(()) };
         let news: Vec<_> = wanted.iter().filter(|one| is_worth_an_event(&self.object, one)).collect();
-        let before = self.object.clone();
+        let before = Arc::clone(&self.object);
         self.write_status(&status).await?;
         for one in news {
             let happening = Happening {
@@ -342,7 +365,7 @@ impl Work<'_> {
             Ok(written) => {
                 self.shared.count_write(&self.view.subject, what);
                 self.version.clone_from(&written.metadata.resource_version);
-                self.object = written;
+                self.object = Arc::new(written);
                 Ok(())
             }
             Err(error) => Err(self.not_written(&format!("{what} not written"), error)),
@@ -366,7 +389,7 @@ impl Work<'_> {
             Ok(found) => {
                 // What the cache shows until then is older.
                 self.version.clone_from(&found.metadata.resource_version);
-                self.object = found;
+                self.object = Arc::new(found);
                 Ok(())
             }
             Err(error) => Err(self.not_written("object not read", error)),

@@ -1,10 +1,13 @@
 //! Reads and writes of single objects.
 
+use std::sync::Arc;
+
 use cloudprovider::machines::{FurtherKind, Kinds};
 use component::api_client::describe;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
 use serde_json::{Map, Value, json};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::{
     companions::Write,
@@ -21,11 +24,16 @@ use crate::writes::{
 /// Asks for the metadata of a list alone.
 const ONLY_METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
-/// Reads and writes objects of the provider's kinds, and reads Secrets.
+/// How many requests wait for an answer at the same time. Each takes a connection, with its buffers, and the API server answers no
+/// faster if there are more.
+pub(super) const MAX_REQUESTS: usize = 32;
+
+/// Reads and writes objects of the provider's kinds, and reads Secrets. Clones share the limit on requests.
 #[derive(Clone)]
 pub(super) struct ObjectWriter {
     client: Client,
     kinds: Kinds,
+    turns: Arc<Semaphore>,
 }
 
 impl std::fmt::Debug for ObjectWriter {
@@ -37,7 +45,13 @@ impl std::fmt::Debug for ObjectWriter {
 impl ObjectWriter {
     /// A writer over this client.
     pub(super) fn new(client: Client, kinds: Kinds) -> Self {
-        Self { client, kinds }
+        Self { client, kinds, turns: Arc::new(Semaphore::new(MAX_REQUESTS)) }
+    }
+
+    /// Waits until a request may be sent, in the order of arrival. It counts until this is dropped.
+    async fn turn(&self) -> Option<SemaphorePermit<'_>> {
+        // it is never closed
+        self.turns.acquire().await.ok()
     }
 
     fn path(&self, kind: SubjectKind, object: &InfraObject) -> String {
@@ -53,6 +67,7 @@ impl ObjectWriter {
         object: &InfraObject,
         body: &Value,
     ) -> Result<InfraObject, WriteError> {
+        let _turn = self.turn().await;
         let path = self.path(kind, object);
         let answer = patch_as::<InfraObject>(&self.client, &path, MERGE_PATCH, body, WHOLE_OBJECT).await;
         answer.map(InfraObject::lean)
@@ -65,6 +80,7 @@ impl ObjectWriter {
         object: &InfraObject,
         status: &Map<String, Value>,
     ) -> Result<InfraObject, WriteError> {
+        let _turn = self.turn().await;
         let path = format!("{}/status", self.path(kind, object));
         let body = json!([
             {"op": "test", "path": "/metadata/uid", "value": object.metadata.uid},
@@ -84,6 +100,7 @@ impl ObjectWriter {
         kind: SubjectKind,
         object: &InfraObject,
     ) -> Result<InfraObject, WriteError> {
+        let _turn = self.turn().await;
         let request = http::Request::get(self.path(kind, object))
             .body(Vec::new())
             .map_err(|error| WriteError::Failed(error.to_string()))?;
@@ -103,6 +120,7 @@ impl ObjectWriter {
         found: Option<&Kept>,
         write: &Write,
     ) -> Result<Option<Kept>, WriteError> {
+        let _turn = self.turn().await;
         let all = companions(kind, namespace);
         let one = format!("{all}/{name}");
         let (uid, version) = match found {
@@ -138,6 +156,7 @@ impl ObjectWriter {
         found: &Kept,
         write: &Write,
     ) -> Result<Kept, WriteError> {
+        let _turn = self.turn().await;
         let FurtherKind { group, version, plural, .. } = kind;
         let all = match &found.object.namespace {
             Some(namespace) => companions(kind, namespace),
@@ -175,6 +194,7 @@ impl ObjectWriter {
         namespace: &str,
         name: &str,
     ) -> Result<Kept, WriteError> {
+        let _turn = self.turn().await;
         let request = http::Request::get(format!("{}/{name}", companions(kind, namespace)))
             .body(Vec::new())
             .map_err(|error| WriteError::Failed(error.to_string()))?;
@@ -192,6 +212,7 @@ impl ObjectWriter {
         cluster: Option<&str>,
         uid: &str,
     ) -> Result<bool, WriteError> {
+        let _turn = self.turn().await;
         let selector = cluster.map(|name| format!("?labelSelector={CLUSTER_NAME_LABEL}%3D{name}"));
         let path = format!("{}{}", companions(kind, namespace), selector.unwrap_or_default());
         let request = http::Request::get(path)
@@ -209,6 +230,7 @@ impl ObjectWriter {
     /// # Errors
     /// The API server does not answer. A refusal is no error: it is said in a condition.
     pub(super) async fn bootstrap(&self, namespace: &str, name: &str) -> Result<Bootstrap, WriteError> {
+        let _turn = self.turn().await;
         let secrets = kube::Api::<Secret>::namespaced(self.client.clone(), namespace);
         let read = async {
             match secrets.get_opt(name).await {
@@ -235,4 +257,36 @@ fn companions(kind: &FurtherKind, namespace: &str) -> String {
 
 fn is_refusal(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if matches!(status.code, 401 | 403))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use cloudprovider::machines::Kind;
+    use futures::future::join_all;
+
+    use super::*;
+
+    const KINDS: Kinds =
+        Kinds::new("v1", Kind::new("MyMachine", "mymachines"), Kind::new("MyCluster", "myclusters"));
+
+    #[tokio::test(start_paused = true)]
+    async fn no_more_requests_than_connections() {
+        let (at_once, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (now, seen) = (Arc::clone(&at_once), Arc::clone(&most));
+        let service = tower::service_fn(move |_: http::Request<kube::client::Body>| {
+            let (now, seen) = (Arc::clone(&now), Arc::clone(&seen));
+            async move {
+                seen.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+                now.fetch_sub(1, Ordering::SeqCst);
+                Err::<http::Response<kube::client::Body>, _>(std::io::Error::other("away"))
+            }
+        });
+        let writer = ObjectWriter::new(Client::new(service, "default"), KINDS);
+        let names: Vec<_> = (0..100).map(|number| format!("data-{number}")).collect();
+        let all = join_all(names.iter().map(|name| writer.bootstrap("default", name))).await;
+        assert_eq!((all.len(), most.load(Ordering::SeqCst)), (100, MAX_REQUESTS));
+    }
 }

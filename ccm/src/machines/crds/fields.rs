@@ -21,24 +21,37 @@ pub(super) fn of_machine_spec() -> Schema {
     }}))
 }
 
-/// Fields of a spec, by name.
-pub(super) fn of_cluster_spec() -> Schema {
-    fields(json!({ENDPOINT: {
+/// Fields of a spec, by name. Kinds that other programs serve too are as loose as theirs: the endpoint may lack a part.
+pub(super) fn of_cluster_spec(is_shared: bool) -> Schema {
+    let mut endpoint = json!({
         "description": "Where the API server of the cluster is reached. Set by the user, or by the controller if the provider makes \
                         the endpoint.",
-        "type": "object",
-        "required": ["host", "port"],
+        "type": "object", "minProperties": 1,
         "properties": {
             "host": {"description": "A DNS name or an address.", "type": "string", "minLength": 1, "maxLength": 512},
             "port": {"description": "A TCP port.", "type": "integer", "format": "int32", "minimum": 1, "maximum": 65535},
         },
-    }}))
+    });
+    if !is_shared {
+        endpoint["required"] = json!(["host", "port"]);
+    }
+    fields(json!({ ENDPOINT: endpoint }))
 }
 
-/// The rule that a field of a spec stays as it is once it is set.
-pub(super) fn set_once(field: &str) -> Value {
+/// The rule that the provider ID stays as it is once it is set.
+pub(super) fn provider_id_is_set_once() -> Value {
+    set_once(PROVIDER_ID, &format!("has(oldSelf.{PROVIDER_ID})"))
+}
+
+/// The rule that the endpoint stays as it is once it has a host and a port.
+pub(super) fn endpoint_is_set_once() -> Value {
+    let parts = ["", ".host", ".port"].map(|part| format!("has(oldSelf.{ENDPOINT}{part})"));
+    set_once(ENDPOINT, &parts.join(" && "))
+}
+
+fn set_once(field: &str, is_set: &str) -> Value {
     json!({
-        "rule": format!("!has(oldSelf.{field}) || (has(self.{field}) && self.{field} == oldSelf.{field})"),
+        "rule": format!("!({is_set}) || (has(self.{field}) && self.{field} == oldSelf.{field})"),
         "message": format!("{field} cannot change once it is set"),
         "fieldPath": format!(".{field}"),
     })

@@ -135,7 +135,8 @@ fn version_of(
     }
 }
 
-fn column(column: &Column) -> CustomResourceColumnDefinition {
+/// A column as the API server has it.
+pub(super) fn column(column: &Column) -> CustomResourceColumnDefinition {
     CustomResourceColumnDefinition {
         name: column.name.to_owned(),
         description: Some(column.about.to_owned()),

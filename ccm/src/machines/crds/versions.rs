@@ -2,13 +2,13 @@
 
 use cloudprovider::{
     MachineTypes,
-    machines::{ForeignVersion, StoredVersion},
+    machines::{ForeignVersion, MachineColumns, StoredVersion},
 };
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceConversion, CustomResourceDefinition, WebhookClientConfig, WebhookConversion,
 };
 
-use super::{Definitions, DefinitionsError, V1BETA2, foreign_definitions};
+use super::{Definitions, DefinitionsError, V1BETA2, foreign::column, foreign_definitions};
 
 /// The path at which objects are converted.
 pub const CONVERSION_PATH: &str = "/convert";
@@ -28,10 +28,27 @@ impl Definitions {
         let further = foreign_definitions(provider, types.kinds.group, &further)?;
         made.further = further.crds;
         made.rules = further.policies;
+        if let Some(columns) = types.columns {
+            made.show(columns);
+        }
         if let Some(stored) = types.stored {
             made.store_as(provider, types.kinds.group, stored)?;
         }
         Ok(made)
+    }
+
+    /// Puts a provider's columns in the place of the controller's.
+    fn show(&mut self, columns: MachineColumns) {
+        for (crd, columns) in [
+            (&mut self.machine, columns.machine),
+            (&mut self.machine_template, columns.machine_template),
+            (&mut self.cluster, columns.cluster),
+            (&mut self.cluster_template, columns.cluster_template),
+        ] {
+            for version in &mut crd.spec.versions {
+                version.additional_printer_columns = Some(columns.iter().map(column).collect());
+            }
+        }
     }
 
     /// Says who converts the objects of kinds with several versions.
@@ -100,7 +117,7 @@ pub fn has_versions(crd: &CustomResourceDefinition) -> bool {
 mod tests {
     use cloudprovider::{
         DynMachines,
-        machines::{Kind, KindDefinition, Kinds, Schemas},
+        machines::{Column, Kind, KindDefinition, Kinds, MachineColumns, Schemas},
         testing::FakeCloud,
     };
     use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::ServiceReference;
@@ -164,6 +181,28 @@ mod tests {
             assert_eq!((&*conversion.strategy, &*webhook.conversion_review_versions[0]), ("Webhook", "v1"));
         }
         assert_eq!(made.policies().len(), 1, "templates have one policy");
+    }
+
+    #[test]
+    fn a_provider_may_have_columns_of_its_own() {
+        const AGE: [Column; 1] = [Column::age()];
+        const MACHINE: [Column; 2] =
+            [Column::new("Host", ".status.host", "Where it is.").wide(), Column::age()];
+        let columns = MachineColumns {
+            machine: &MACHINE,
+            machine_template: &AGE,
+            cluster: &AGE,
+            cluster_template: &AGE,
+        };
+        let named = |types: MachineTypes| {
+            let made = Definitions::of("fake", &types).expect("good types");
+            let columns = made.machine.spec.versions[0].additional_printer_columns.clone().expect("columns");
+            columns.into_iter().map(|one| (one.name, one.priority)).collect::<Vec<_>>()
+        };
+        let of_the_controller = named(MachineTypes::new(kinds(), schemas));
+        assert!(of_the_controller.iter().any(|(name, _)| name == "Ready"), "{of_the_controller:?}");
+        let own = named(MachineTypes::new(kinds(), schemas).with_columns(columns));
+        assert_eq!(own, [("Host".to_owned(), Some(1)), ("Age".to_owned(), None)]);
     }
 
     #[test]

@@ -133,6 +133,10 @@ fn files_beside_the_configuration_come_along() {
 
 #[test]
 fn flags_that_cannot_work_in_pods_are_refused() {
+    for word in ["version", "version=raw"] {
+        let found = faults(&["--provider=libvirt", &format!("--set={word}")]);
+        assert!(found.len() == 1 && found[0].starts_with("--set version: "), "{found:?}");
+    }
     let alone = ["--provider=libvirt", "--set=leader-elect=false"];
     for more in [&[][..], &["--replicas=3"]] {
         let found = faults(&[&alone[..], more].concat());
@@ -181,6 +185,10 @@ fn all_faults_are_named_at_once() {
     }
     assert!(faults(&["--provider="])[0].starts_with("--provider cannot be empty"));
     assert!(faults(&["--provider=libvirt", "--set=no-such-flag=1"])[0].contains("--no-such-flag"));
+    for nameless in ["--set=", "--set=--", "--set==4"] {
+        let found = faults(&["--provider=libvirt", nameless]);
+        assert!(found[0].starts_with("--set: must be FLAG=VALUE"), "{found:?}");
+    }
     assert!(faults(&["--provider=libvirt", "--cloud-config=/no/such"])[0].contains("/no/such"));
     for address in ["api", "api:", ":6443", "api:0", "a b:1", "api:99999"] {
         assert!(faults(&["--provider=libvirt", "--api-server", address])[0].contains("HOST:PORT"));

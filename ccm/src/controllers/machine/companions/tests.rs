@@ -1,4 +1,4 @@
-use cloudprovider::machines::{Condition, ConditionStatus, Kind};
+use cloudprovider::machines::{Condition, ConditionStatus, Kind, Severity};
 
 use super::*;
 use crate::controllers::machine::further::WireFurther;
@@ -256,4 +256,38 @@ fn what_belongs_to_a_companion_belongs_to_its_owner() {
         (&patch["metadata"]["finalizers"], &patch["metadata"]["ownerReferences"]),
         (&json!([]), &Value::Null)
     );
+}
+
+#[test]
+fn older_conditions_follow_and_those_of_others_stay() {
+    const OF_OTHERS: FurtherKind = FurtherKind::new(
+        "example.org",
+        "v1",
+        Kind::new("Guest", "guests").with_older_conditions(&[OlderCondition::new(
+            "Made",
+            "Ready",
+            Severity::Warning,
+        )]),
+    )
+    .made();
+    let theirs = json!({"type": "Theirs", "status": "True", "lastTransitionTime": "2025-01-01T00:00:00Z"});
+    let last = json!({"type": "Made", "status": "True", "lastTransitionTime": "2025-01-01T00:00:00Z"});
+    let found = kept(|object| {
+        object["status"] = json!({
+            "retryAfter": "2025-01-01T00:00:00Z",
+            "deprecated": {"v1beta1": {"conditions": [last, theirs], "failureReason": "CreateError"}},
+        });
+    });
+    let gone = Condition::new("Ready", ConditionStatus::False, "NotFound").with_message("it is gone");
+    let mut wanted = wanted().with_status(json!({"ready": false}), [gone]);
+    wanted.kind = OF_OTHERS;
+    let Some(Write::Status(status)) = next(&OWNER, &wanted, Some(&found)) else { panic!("a status") };
+    let made = json!({
+        "type": "Made", "status": "False", "severity": "Warning", "reason": "NotFound", "message": "it is gone",
+        "lastTransitionTime": "2026-01-02T00:00:00Z",
+    });
+    assert_eq!(status["deprecated"], json!({"v1beta1": {"conditions": [made, theirs]}}));
+    assert_eq!((&status["ready"], status.contains_key("retryAfter")), (&json!(false), false));
+    let written = kept(|object| object["status"] = status.clone().into());
+    assert_eq!(next(&OWNER, &wanted, Some(&written)), None);
 }

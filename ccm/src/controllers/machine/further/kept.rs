@@ -1,6 +1,6 @@
 //! What is kept of an object.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use cloudprovider::machines::FurtherObject;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -44,8 +44,9 @@ impl Kept {
     /// The same as an object of the controller's own kinds, for its conditions.
     pub(in crate::controllers::machine) fn as_infra(&self) -> InfraObject {
         let status = self.object.status.as_object().cloned().unwrap_or_default();
-        let labels = Some(self.object.labels.clone()).filter(|labels| !labels.is_empty());
-        let metadata = ObjectMeta { labels, ..self.metadata.clone() };
+        let texts = |texts: &BTreeMap<String, String>| Some(texts.clone()).filter(|texts| !texts.is_empty());
+        let (labels, annotations) = (texts(&self.object.labels), texts(&self.object.annotations));
+        let metadata = ObjectMeta { labels, annotations, ..self.metadata.clone() };
         InfraObject { metadata, spec: Value::Null, status }
     }
 }
@@ -82,6 +83,7 @@ impl From<WireFurther> for Kept {
             .with_uid(metadata.uid.clone().unwrap_or_default())
             // There they are once.
             .with_labels(metadata.labels.take().unwrap_or_default())
+            .with_annotations(metadata.annotations.take().unwrap_or_default())
             .with_owners(metadata.owner_references.iter().flatten().map(|owner| owner.uid.clone()))
             .deleting(metadata.deletion_timestamp.is_some())
             .with_spec(spec.unwrap_or_default())

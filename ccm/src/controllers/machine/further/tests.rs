@@ -123,6 +123,19 @@ async fn a_kind_is_missed_if_a_read_had_no_answer() {
     assert_eq!([&ZONE, &POOL].map(|kind| reader.has_missed(kind)), [true, false]);
 }
 
+#[test]
+fn annotations_are_for_the_steps_and_for_the_controller() {
+    let wire: WireFurther = serde_json::from_value(json!({
+        "apiVersion": "example.org/v1", "kind": "Pool",
+        "metadata": {"name": "a", "annotations": {"cluster.x-k8s.io/paused": "", "mine": "1"}},
+    }))
+    .expect("an object");
+    let kept = Kept::from(wire);
+    assert_eq!(kept.object.annotations["mine"], "1");
+    assert_eq!(kept.metadata.annotations, None, "they are kept once");
+    assert_eq!(kept.as_infra().annotation("cluster.x-k8s.io/paused"), Some(""));
+}
+
 #[tokio::test(start_paused = true)]
 async fn our_own_writes_are_seen_before_the_watch_shows_them() {
     let further = further();

@@ -29,6 +29,8 @@ pub struct Memory {
     pub due: Due,
     /// How many steps in a row failed.
     pub failures: u32,
+    /// Whether the step said that the next one can do without the bootstrap data.
+    pub needs_no_bootstrap: bool,
     /// What it waits for, if that was not told at once.
     pub untold: Option<Untold>,
     /// What steps have left for the status that is not written.
@@ -71,6 +73,11 @@ impl Memory {
         self.unwritten.as_ref().filter(|_| self.is_of(object))
     }
 
+    /// Whether the next step of this object can do without the bootstrap data.
+    pub(in crate::controllers::machine) fn needs_no_bootstrap_of(&self, object: &InfraObject) -> bool {
+        self.needs_no_bootstrap && self.is_of(object)
+    }
+
     /// Until when nothing is done about this object, if our finalizer has just gone.
     pub(in crate::controllers::machine) fn released_until(
         &self,
@@ -81,8 +88,8 @@ impl Memory {
         (until > now).then_some(until)
     }
 
-    /// Another object may get the name of one that was deleted.
-    fn is_of(&self, object: &InfraObject) -> bool {
+    /// Whether it is of this object. Another one may get the name of one that was deleted.
+    pub(in crate::controllers::machine) fn is_of(&self, object: &InfraObject) -> bool {
         self.inputs.uid == object.metadata.uid
     }
 }

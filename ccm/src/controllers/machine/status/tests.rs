@@ -1,7 +1,15 @@
-use cloudprovider::machines::ConditionStatus;
+use cloudprovider::machines::{ConditionStatus, Severity};
 
 use super::*;
 use crate::controllers::machine::conditions::paused;
+
+const KIND: Kind = Kind::new("LabMachine", "labmachines");
+
+/// One whose users look at other conditions too.
+const OF_OTHERS: Kind = KIND.with_ready_twin("MachineMade").with_older_conditions(&[
+    OlderCondition::new("Ready", "Ready", Severity::Warning),
+    OlderCondition::new("Made", "MachineMade", Severity::Warning),
+]);
 
 const BEFORE: &str = "2026-01-01T00:00:00Z";
 
@@ -29,16 +37,17 @@ fn entry_of(condition_type: &str, status: &str, reason: &str, since: &str) -> Va
 fn after(status: Value, record: &Record<Value>, told: &Told) -> Value {
     let object = object(status);
     let given = record_of(&object);
-    Value::Object(after_step(&object, &given, record, told, now()).unwrap_or(object.status))
+    Value::Object(after_step(&object, (&given, record), told, &KIND, now()).unwrap_or(object.status))
 }
 
 #[test]
 fn a_status_is_written_only_if_it_changed() {
     let told = Told { is_done: true, ..Told::ready(ready(ConditionStatus::True, "Ready")) };
     let record = Record::new(json!({"taskRef": "task-1"}));
-    let first = after_step(&object(json!({})), &Record::default(), &record, &told, now()).expect("it is new");
+    let first = after_step(&object(json!({})), (&Record::default(), &record), &told, &KIND, now())
+        .expect("it is new");
     let later = "2026-07-01T00:00:00Z".parse().expect("a time");
-    assert_eq!(after_step(&object(first.clone().into()), &record, &record, &told, later), None);
+    assert_eq!(after_step(&object(first.clone().into()), (&record, &record), &told, &KIND, later), None);
     let expected = json!({
         "taskRef": "task-1", "initialization": {"provisioned": true}, "ready": true,
         "conditions": [
@@ -57,6 +66,15 @@ fn a_condition_that_is_over_goes_and_all_else_stays() {
     let left = without_condition(&object(told(json!([ready(), trouble]))), "CompanionsUpToDate");
     assert_eq!(left.map(Value::Object), Some(told(json!([ready()]))));
     assert_eq!(without_condition(&object(told(json!([ready()]))), "CompanionsUpToDate"), None);
+}
+
+#[test]
+fn what_was_recorded_is_written_without_a_step() {
+    let before = object(json!({"ready": true, "a": 1, "b": 2}));
+    let record = Record::new(json!({"a": 3, "c": "x", "b": null, "ready": false}));
+    let status = with_record(&before, &record).expect("it is new");
+    assert_eq!(Value::Object(status.clone()), json!({"ready": true, "a": 3, "c": "x"}));
+    assert_eq!(with_record(&object(status.into()), &record), None);
 }
 
 #[test]
@@ -142,11 +160,11 @@ fn addresses_and_failure_domains() {
 #[test]
 fn a_pause_changes_its_own_condition_alone() {
     let before = json!({"ready": true, "conditions": [entry_of("Ready", "True", "Ready", BEFORE)]});
-    let status = with_conditions(&object(before.clone()), &[paused()], now()).expect("it is new");
+    let status = with_conditions(&object(before.clone()), &[paused()], &[], now()).expect("it is new");
     assert_eq!(status["ready"], true);
     assert_eq!(status["conditions"][0], before["conditions"][0]);
     assert_eq!(status["conditions"][1]["reason"], "Paused");
-    assert_eq!(with_conditions(&object(status.into()), &[paused()], now()), None);
+    assert_eq!(with_conditions(&object(status.into()), &[paused()], &[], now()), None);
 }
 
 /// While the step ran, somebody else wrote conditions of the same object.
@@ -171,7 +189,7 @@ fn a_step_writes_its_own_conditions_and_leaves_those_of_others() {
         old("New", "True")
     ]));
     let told = Told::ready(ready(ConditionStatus::True, "Ready"));
-    let status = after_step(&object(now_there), &given, &record, &told, now()).expect("it is new");
+    let status = after_step(&object(now_there), (&given, &record), &told, &KIND, now()).expect("it is new");
     let expected = json!([
         entry_of("Kept", "True", "R", BEFORE),
         old("Theirs", "False"),
@@ -181,4 +199,58 @@ fn a_step_writes_its_own_conditions_and_leaves_those_of_others() {
         entry_of("Direct", "True", "R", "2026-06-01T00:00:00Z"),
     ]);
     assert_eq!(status["conditions"], expected);
+}
+
+/// What programs that know the kind from elsewhere read of an object: the twin of `Ready`, and the older conditions.
+fn read_by_others(status: &Map<String, Value>) -> (Value, Vec<(Value, Value, Value)>) {
+    let twin =
+        status["conditions"].as_array().expect("a list").iter().find(|one| one["type"] == "MachineMade");
+    let older = status["deprecated"]["v1beta1"]["conditions"].as_array().expect("a list").iter();
+    let older = older.map(|one| (one["type"].clone(), one["status"].clone(), one["reason"].clone()));
+    (twin.map_or(Value::Null, |twin| twin["reason"].clone()), older.collect())
+}
+
+#[test]
+fn what_the_twin_of_ready_says() {
+    use ConditionStatus::{False, True};
+    let step = |made: Option<Condition>, status: ConditionStatus, reason: &'static str| {
+        let object = object(json!({"conditions": [entry_of("MachineMade", "True", "Old", BEFORE)]}));
+        let given = record_of(&object);
+        let mut record = given.clone();
+        if let Some(made) = made {
+            record.set(made);
+        }
+        let told = Told::ready(ready(status, reason));
+        let status = after_step(&object, (&given, &record), &told, &OF_OTHERS, now()).expect("it is new");
+        let (twin, older) = read_by_others(&status);
+        assert_eq!(older[1].0, "Made");
+        assert_eq!(older[1].1, older[0].1, "{older:?}");
+        twin
+    };
+    let made = |status, reason: &'static str| Some(Condition::new("MachineMade", status, reason));
+    assert_eq!(step(made(True, "Made"), True, "Ready"), "Made", "the words of the step");
+    assert_eq!(step(made(False, "NotFound"), False, "MachineLost"), "NotFound");
+    assert_eq!(step(None, False, "InvalidSpec"), "InvalidSpec", "the step was not made");
+    assert_eq!(step(made(True, "Made"), False, "ProviderIDMismatch"), "ProviderIDMismatch");
+}
+
+/// A wait of the controller, and another program's last words.
+#[test]
+fn older_conditions_are_written_with_the_others() {
+    let theirs = json!({"conditions": [
+        {"type": "Made", "status": "True", "lastTransitionTime": BEFORE}, {"type": "Theirs", "status": "True"},
+    ]});
+    let object = object(json!({"deprecated": {"v1beta1": theirs}}));
+    let ready = ready(ConditionStatus::False, "WaitingForBootstrapData");
+    let wanted = with_twin(&[ready, not_paused()], OF_OTHERS.ready_twin);
+    let status = with_conditions(&object, &wanted, OF_OTHERS.older_conditions, now()).expect("it is new");
+    let (twin, older) = read_by_others(&status);
+    assert_eq!(twin, "WaitingForBootstrapData");
+    let waits = |name: &str| (json!(name), json!("False"), json!("WaitingForBootstrapData"));
+    assert_eq!(older, [waits("Made"), (json!("Theirs"), json!("True"), Value::Null), waits("Ready")]);
+    let made = &status["deprecated"]["v1beta1"]["conditions"][0];
+    assert_eq!(
+        (&made["severity"], &made["lastTransitionTime"]),
+        (&json!("Info"), &json!("2026-06-01T00:00:00Z"))
+    );
 }

@@ -75,7 +75,7 @@ pub fn next(
     if found.object.is_deleting {
         let is_held = own.is_some_and(|own| found.metadata.finalizers.iter().flatten().any(|one| one == own));
         if let Some(users) = users.filter(|users| is_held && !users.is_empty()) {
-            return with_conditions(&found.as_infra(), &[in_use(users)], now)
+            return with_conditions(&found.as_infra(), &[in_use(users)], kind.older_conditions, now)
                 .map_or(Next::Rest, |status| Next::Write(Write::Status(status)));
         }
         let freed = without_finalizers(found, |one| kind.left_finalizers.contains(&one) || own == Some(one));
@@ -116,8 +116,8 @@ pub fn users_of(
 }
 
 /// The write of what was told. `None`: the object says so already.
-pub fn write_of(told: &Told, found: &Kept, now: Timestamp) -> Option<Write> {
-    status_with(&told.status, &told.conditions, found, now).map(Write::Status)
+pub fn write_of(kind: &FurtherKind, told: &Told, found: &Kept, now: Timestamp) -> Option<Write> {
+    status_with(&told.status, &told.conditions, kind.older_conditions, found, now).map(Write::Status)
 }
 
 impl Memory {
@@ -237,16 +237,16 @@ mod tests {
             .map(|time| time.parse::<Timestamp>().expect("a time"));
         let ready = Condition::new("Ready", ConditionStatus::True, "Told");
         let told = Told::new(json!({"ready": true, "size": null}), [ready.clone()]);
-        let write = write_of(&told, &zone(&json!({}), &Value::Null), now);
+        let write = write_of(&ZONE, &told, &zone(&json!({}), &Value::Null), now);
         let Some(Write::Status(status)) = write else { panic!("a write") };
         assert!(status["ready"] == true && !status.contains_key("size"), "{status:?}");
         let written = zone(&json!({}), &status.into());
-        assert_eq!(write_of(&told, &written, later), None);
+        assert_eq!(write_of(&ZONE, &told, &written, later), None);
         let told = Told::new(json!({"ready": true}), [ready.with_message("more")]);
-        let Some(Write::Status(status)) = write_of(&told, &written, later) else { panic!("a write") };
+        let Some(Write::Status(status)) = write_of(&ZONE, &told, &written, later) else { panic!("a write") };
         let since = status["conditions"][0]["lastTransitionTime"].as_str().unwrap_or_default();
         assert!(since.starts_with("2026-01-01"), "{since}");
-        assert_eq!(write_of(&Told::default(), &written, later), None, "nothing is told");
+        assert_eq!(write_of(&ZONE, &Told::default(), &written, later), None, "nothing is told");
     }
 
     #[test]

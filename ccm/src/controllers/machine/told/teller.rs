@@ -290,7 +290,7 @@ impl Teller {
         };
         let soon = told.look_again_after.and_then(|after| Instant::now().checked_add(after));
         rest.due = rest.due.into_iter().chain(soon).min();
-        match write_of(&told, found, Timestamp::now()) {
+        match write_of(&store.kind, &told, found, Timestamp::now()) {
             Some(write) => self.write(store, found, &write, rest, failures).await,
             None => Some(rest),
         }

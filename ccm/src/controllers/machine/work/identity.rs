@@ -25,8 +25,8 @@ impl Work<'_> {
         let reader = Arc::new(Reader::new(self.view.further.clone()));
         let request = self.view.machine_situation(&self.object, bootstrap).request(&self.scope);
         let request = request.with_objects(Objects::new(Arc::<Reader>::clone(&reader)));
-        let ask = self.shared.fence.pass(self.shared.cloud.identify_machine(&request));
-        let Some(Some(answer)) = self.shared.cut.run_until_cancelled(ask).await else {
+        let ask = self.shared.cloud.identify_machine(&request);
+        let Some(answer) = self.shared.call_cloud(&self.seat, ask).await else {
             return Identified::Ended(Then::Stopped, None);
         };
         let kinds = self.shared.kinds;

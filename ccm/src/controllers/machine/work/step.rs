@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cloudprovider::{
     Error, ErrorKind,
-    machines::{ClusterReport, Deletion, MachineReport, Objects, Record},
+    machines::{ClusterReport, Deletion, Kind, MachineReport, Objects, Record, Wait, WaitsFor},
 };
 use jiff::Timestamp;
 use serde_json::Value;
@@ -50,6 +50,14 @@ impl Answer {
         }
     }
 
+    /// What a machine waits for that is to exist.
+    fn wait_of_machine(&self) -> Option<&Wait> {
+        match self {
+            Self::Machine(Ok(report)) => report.wait(),
+            _ => None,
+        }
+    }
+
     /// Which companions go that the step did not want.
     fn unwanted(&self) -> Unwanted {
         match self {
@@ -88,6 +96,18 @@ impl Work<'_> {
         let Some(answer) = self.call(bootstrap, &reader, &mut record).await else {
             return self.end(None, Then::Stopped);
         };
+        let known = self.view.memory.as_ref();
+        let was_called_without = known.is_some_and(|known| known.needs_no_bootstrap_of(&self.object));
+        let wait = answer.wait_of_machine();
+        if was_called_without && wait.is_some_and(|wait| wait.waits_for == WaitsFor::BootstrapData) {
+            tracing::debug!(object = %self.view.subject, "the step needs the bootstrap data: calling it again");
+            self.count_step(&answer);
+            let inputs = self.view.inputs(&self.object, bootstrap, &self.scope).with_reads(reader.reads());
+            let (due, unwritten) = (Due::Now, Some(record));
+            let memory = Memory { inputs, due, unwritten, needs_no_bootstrap: false, ..self.remembered() };
+            return self.end(Some(memory), Then::Look);
+        }
+        let needs_no_bootstrap = wait.map_or(was_called_without, |wait| !wait.needs_bootstrap_data);
         let unwanted = answer.unwanted();
         let answer = match unwanted {
             Unwanted::AllGo => match self.companions(&record, &reader, unwanted).await {
@@ -96,23 +116,22 @@ impl Work<'_> {
             },
             Unwanted::Stay | Unwanted::Go => answer,
         };
-        let (step, result) = answer.labels();
-        self.shared.metrics.steps(self.view.subject.kind.as_str(), step, result).inc();
+        let step = self.count_step(&answer);
         if let Some(error) = answer.error() {
             tracing::warn!(object = %self.view.subject, step, error = %error.report(), "step failed");
         }
         if let Some((untold, due)) = self.told_late(&answer, (&given, &record))
-            && self.holds_move(&answer).await
+            && self.writes_at_once(&answer).await
         {
             let inputs = self.view.inputs(&self.object, bootstrap, &self.scope).with_reads(reader.reads());
-            let memory =
-                Memory { inputs, due, untold: Some(untold), unwritten: Some(record), ..Memory::default() };
+            let (untold, unwritten) = (Some(untold), Some(record));
+            let memory = Memory { inputs, due, needs_no_bootstrap, untold, unwritten, ..Memory::default() };
             return self.end(Some(memory), Then::Look);
         }
         let before = self.view.memory.as_ref().map_or(0, |memory| memory.failures);
         let failures = if answer.error().is_some() { before.saturating_add(1) } else { 0 };
         // What the step saw. What somebody else writes from now on is something new for the next step.
-        let seen = self.object.clone();
+        let seen = Arc::clone(&self.object);
         let (mut outcome, mut written) = self.write(&answer, (&given, &record), failures).await;
         let mut failures = if outcome.has_failed { before.saturating_add(1) } else { failures };
         let may_go_on = !matches!(written, Written::Not(_)) && !self.view.is_paused(&self.object);
@@ -136,26 +155,28 @@ impl Work<'_> {
                 let tries = before.saturating_add(1);
                 let due = Due::At(Instant::now() + RETRIES.after(tries));
                 let inputs = self.view.inputs(&seen, bootstrap, &self.scope).with_reads(reader.reads());
+                let (failures, unwritten) = (tries, Some(record));
                 let memory =
-                    Memory { inputs, due, failures: tries, unwritten: Some(record), ..Memory::default() };
+                    Memory { inputs, due, failures, needs_no_bootstrap, unwritten, ..Memory::default() };
                 return self.end(Some(memory), Then::Look);
             }
             Written::Not(then) => (&seen, outcome.due, then),
         };
         let inputs = self.view.inputs(object, bootstrap, &self.scope).with_reads(reader.reads());
-        self.end(Some(Memory { inputs, due, failures, released, ..Memory::default() }), then)
+        let memory = Memory { inputs, due, failures, needs_no_bootstrap, released, ..Memory::default() };
+        self.end(Some(memory), then)
     }
 
-    /// The wait of a machine that is not told yet, and when the next step is due. Nothing is written then: neither what was seen nor
-    /// what is wanted beside the machine. A deletion is one wait, whatever it does just now.
+    /// The wait of a machine that is not told yet, and when the next step is due. The status is not written then, and neither is what
+    /// is wanted beside the machine. A deletion is one wait, whatever it does just now.
     fn told_late(
         &self,
         answer: &Answer,
         (given, record): (&Record<Value>, &Record<Value>),
     ) -> Option<(Untold, Due)> {
         let (wait, reason) = match answer {
-            Answer::Machine(Ok(report)) if !self.object.is_provisioned() => {
-                report.wait().map(|wait| (wait, wait.reason.clone()))?
+            Answer::Machine(_) if !self.object.is_provisioned() => {
+                answer.wait_of_machine().map(|wait| (wait, wait.reason.clone()))?
             }
             Answer::Deletion(Ok(Deletion::Deleting(wait))) => (wait, DELETING.into()),
             _ => return None,
@@ -166,9 +187,9 @@ impl Work<'_> {
         }
         let now = Instant::now();
         let outcome = answer.outcome(&self.object, 0, now);
-        let kind = self.view.subject.kind.own_kind(&self.shared.kinds);
+        let kind = self.own_kind();
         let is_news = outcome.patch(&self.object, &self.shared.kinds, &kind).is_some()
-            || after_step(&self.object, given, record, &outcome.told, Timestamp::now()).is_some();
+            || after_step(&self.object, (given, record), &outcome.told, &kind, Timestamp::now()).is_some();
         if outcome.has_failed || !is_news {
             return None;
         }
@@ -179,12 +200,32 @@ impl Work<'_> {
         (now < told_at).then(|| (untold, outcome.due.or(Due::At(told_at))))
     }
 
-    /// Lets a move wait for a task of which nothing is told yet. Gives whether it does, or need not.
-    async fn holds_move(&mut self, answer: &Answer) -> bool {
-        let outcome = answer.outcome(&self.object, 0, Instant::now());
-        let Some(body) = outcome.hold(&self.object) else { return true };
-        // What did not work is written with everything else.
-        self.patch(&body).await.is_ok()
+    /// Writes what is not told late: the provider ID, and that a move waits for a task. Gives whether that is written, or need not be.
+    ///
+    /// The core looks at an object once a second at most. Were the provider ID written together with the status at the end, the core
+    /// would look after the first of the two writes, and see the second one only a second later.
+    async fn writes_at_once(&mut self, answer: &Answer) -> bool {
+        for _ in 0..=MAX_READS_AGAIN {
+            let outcome = answer.outcome(&self.object, 0, Instant::now());
+            let kind = self.own_kind();
+            let Some(body) = outcome.at_once(&self.object, &self.shared.kinds, &kind) else { return true };
+            match self.patch(&body).await {
+                Ok(()) => return true,
+                Err(NotWritten::Early(_)) => return false,
+                Err(NotWritten::Stale) => {}
+            }
+            if self.read_again().await.is_err() || self.view.is_paused(&self.object) {
+                return false;
+            }
+        }
+        false
+    }
+
+    /// Counts a step, and gives its name.
+    fn count_step(&self, answer: &Answer) -> &'static str {
+        let (step, result) = answer.labels();
+        self.shared.metrics.steps(self.view.subject.kind.as_str(), step, result).inc();
+        step
     }
 
     /// `None`: the term has ended, or the controller stops.
@@ -218,7 +259,7 @@ impl Work<'_> {
                 }
             }
         };
-        self.shared.cut.run_until_cancelled(self.shared.fence.pass(call)).await.flatten()
+        self.shared.call_cloud(&self.seat, Box::pin(call)).await
     }
 
     async fn write(
@@ -227,7 +268,7 @@ impl Work<'_> {
         records: (&Record<Value>, &Record<Value>),
         failures: u32,
     ) -> (Outcome, Written) {
-        let kind = self.view.subject.kind.own_kind(&self.shared.kinds);
+        let kind = self.own_kind();
         let mut written = Written::All;
         let mut reads = 0;
         loop {
@@ -268,12 +309,13 @@ impl Work<'_> {
         for _ in 0..=MAX_READS_AGAIN {
             let status = match &condition {
                 Some(condition) => {
-                    with_conditions(&self.object, std::slice::from_ref(condition), Timestamp::now())
+                    let table = self.own_kind().older_conditions;
+                    with_conditions(&self.object, std::slice::from_ref(condition), table, Timestamp::now())
                 }
                 None => without_condition(&self.object, COMPANIONS_UP_TO_DATE),
             };
             let Some(status) = status else { return written };
-            let before = self.object.clone();
+            let before = Arc::clone(&self.object);
             match self.write_status(&status).await {
                 Ok(()) => {
                     if let Some(condition) = condition.filter(|condition| is_news(&before, condition)) {
@@ -295,8 +337,8 @@ impl Work<'_> {
     async fn write_outcome(
         &mut self,
         outcome: &Outcome,
-        (given, record): (&Record<Value>, &Record<Value>),
-        kind: &cloudprovider::machines::Kind,
+        records: (&Record<Value>, &Record<Value>),
+        kind: &Kind,
     ) -> Result<(), NotWritten> {
         if let Some(body) = outcome.patch(&self.object, &self.shared.kinds, kind) {
             self.patch(&body).await?;
@@ -305,8 +347,8 @@ impl Work<'_> {
         if outcome.is_gone {
             return Ok(());
         }
-        let before = self.object.clone();
-        if let Some(status) = after_step(&self.object, given, record, &outcome.told, Timestamp::now()) {
+        let before = Arc::clone(&self.object);
+        if let Some(status) = after_step(&self.object, records, &outcome.told, kind, Timestamp::now()) {
             self.write_status(&status).await?;
         }
         if let Some(happening) = happening {

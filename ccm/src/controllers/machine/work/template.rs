@@ -11,6 +11,7 @@ use crate::controllers::machine::{
     object::InfraObject,
     outcome::due_after_error,
     plan::{Due, Inputs, Memory},
+    room::Seat,
     subject::{Subject, SubjectKind},
 };
 use crate::writes::WriteError;
@@ -27,7 +28,7 @@ impl Shared {
         subject: &Subject,
         template: &Arc<InfraObject>,
         memory: Option<&Memory>,
-        provider: u64,
+        (provider, seat): (u64, &Seat),
     ) -> Ended {
         let inputs = Inputs::of_template(template, provider);
         let ended = |due: Due, failures: u32, version: Option<String>, then: Then| Ended {
@@ -36,8 +37,7 @@ impl Shared {
             then,
         };
         let spec = &template.spec["template"]["spec"];
-        let call = self.fence.pass(self.cloud.machine_capacity(spec));
-        let Some(answer) = self.cut.run_until_cancelled(call).await.flatten() else {
+        let Some(answer) = self.call_cloud(seat, self.cloud.machine_capacity(spec)).await else {
             return Ended { version: None, memory: None, then: Then::Stopped };
         };
         let result = answer.as_ref().map_or_else(|error| error.kind().as_str(), |_| "ok");

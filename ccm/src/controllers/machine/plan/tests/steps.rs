@@ -93,6 +93,7 @@ async fn a_step_gets_what_it_needs() {
     assert_eq!(request.spec, json!({"cpus": 2, "providerID": "my:///1"}));
     assert_eq!(request.cluster.spec["pool"], "fast");
     assert_eq!(request.cluster.control_plane_endpoint.map(|endpoint| endpoint.port), Some(6443));
+    assert!(request.cluster.is_reconciled);
     assert!(request.is_control_plane && !request.is_provisioned);
     assert_eq!(request.failure_domain.as_deref(), Some("b"));
     assert_eq!(request.group.as_deref(), Some("masters"));
@@ -106,15 +107,55 @@ async fn a_step_gets_what_it_needs() {
 }
 
 #[tokio::test]
+async fn a_step_is_told_that_nobody_takes_care_of_its_cluster() {
+    let filtered = |cluster| {
+        World::new(machine_object(json!({"metadata": {"labels": {"cluster.x-k8s.io/watch-filter": "a"}}})))
+            .with(|world| {
+                world.watch_filter = Some("a");
+                world.infra_cluster = Some(cluster_object(cluster));
+            })
+    };
+    for (change, expected) in [
+        (json!({"metadata": {"labels": {"cluster.x-k8s.io/watch-filter": "a"}}}), true),
+        (json!({}), false),
+        (
+            json!({"metadata": {
+                "labels": {"cluster.x-k8s.io/watch-filter": "a"}, "deletionTimestamp": "2026-01-01T00:00:00Z",
+            }}),
+            false,
+        ),
+        (
+            json!({"metadata": {
+                "labels": {"cluster.x-k8s.io/watch-filter": "a"}, "annotations": {"cluster.x-k8s.io/managed-by": "x"},
+            }}),
+            false,
+        ),
+    ] {
+        let world = filtered(change.clone());
+        let request = world.situation().request(&world.scope());
+        assert_eq!(request.cluster.is_reconciled, expected, "{change}");
+    }
+}
+
+#[tokio::test]
 async fn a_secret_is_read_only_where_it_decides_something() {
     let unread = || World::new(machine_object(json!({}))).with(|world| world.bootstrap = Bootstrap::Unread);
     let provisioned =
         || json!({"spec": {"providerID": "my:///1"}, "status": {"initialization": {"provisioned": true}}});
+    let without = |world: &mut World| world.memory.as_mut().expect("a step").needs_no_bootstrap = true;
     let (now, minute) = (Instant::now(), Duration::from_secs(60));
     for (what, world, expected) in [
         ("before the first step", unread(), Next::ReadBootstrap),
         ("nothing is due", unread().remembering(Due::At(now + minute)), Next::At(now + minute)),
         ("something is due", unread().remembering(Due::Now), Next::ReadBootstrap),
+        ("the step can do without", unread().remembering(Due::Now).with(without), Next::Ensure),
+        (
+            "another object of this name cannot",
+            unread().remembering(Due::Now).with(without).with(|world| {
+                world.object.metadata.uid = Some("another".to_owned());
+            }),
+            Next::ReadBootstrap,
+        ),
         (
             "nobody needs it any more",
             unread().with(|world| world.object = machine_object(provisioned())),

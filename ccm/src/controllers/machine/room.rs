@@ -1,0 +1,118 @@
+//! Room for work on many objects at once.
+//!
+//! Each piece of work holds its object in several forms, about 0.1 MB. When many objects are due at once, most would wait for
+//! their turn to make a request to the API server. So there are seats for as much work as keeps those requests busy. Work whose
+//! call to the cloud takes long leaves its seat, and goes on without one. So calls that hang hold up other objects for a moment only,
+//! and not until the calls are given up.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::timeout,
+};
+
+use super::writer::MAX_REQUESTS;
+
+/// How many pieces of work there are at a time, besides those that have left their seats.
+const SEATS: usize = 2 * MAX_REQUESTS;
+
+/// After this time a call takes long.
+const LONG: Duration = Duration::from_millis(200);
+
+/// The room that is left.
+#[derive(Debug)]
+pub(super) struct Room(Arc<Semaphore>);
+
+/// The seat of one piece of work, which ends with it.
+#[derive(Debug)]
+pub(super) struct Seat(Mutex<Option<OwnedSemaphorePermit>>);
+
+impl Default for Room {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(SEATS)))
+    }
+}
+
+impl Room {
+    /// A seat, if there is one.
+    pub(super) fn take(&self) -> Option<Seat> {
+        Arc::clone(&self.0).try_acquire_owned().ok().map(Seat::new)
+    }
+
+    /// Waits until there is a seat. It takes none.
+    pub(super) async fn free(&self) {
+        // It is never closed.
+        drop(self.0.acquire().await);
+    }
+}
+
+impl Seat {
+    fn new(permit: OwnedSemaphorePermit) -> Self {
+        Self(Mutex::new(Some(permit)))
+    }
+
+    /// Makes a call to the cloud, and leaves the seat if that takes long.
+    pub(super) async fn call<T>(&self, mut call: impl Future<Output = T> + Unpin) -> T {
+        match timeout(LONG, &mut call).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                drop(self.0.lock().unwrap_or_else(PoisonError::into_inner).take());
+                call.await
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::ready;
+
+    use futures::FutureExt as _;
+    use tokio::time::sleep;
+
+    use super::*;
+
+    fn all_of(room: &Room) -> Vec<Seat> {
+        std::iter::from_fn(|| room.take()).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_seat_is_left_at_the_end_of_the_work() {
+        let room = Room::default();
+        let mut seats = all_of(&room);
+        assert_eq!(seats.len(), SEATS);
+        assert!(room.free().now_or_never().is_none());
+        let seat = seats.pop().expect("a seat");
+        assert_eq!(seat.call(ready(7)).await, 7);
+        assert!(room.take().is_none(), "the work goes on after the call");
+        drop(seat);
+        room.free().await;
+        assert_eq!(all_of(&room).len(), 1, "waiting takes none");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_seat_is_left_during_a_call_that_takes_long() {
+        let room = Room::default();
+        let slow = |seat: Seat| async move {
+            let call = async {
+                sleep(LONG * 3).await;
+                7
+            };
+            seat.call(Box::pin(call)).await
+        };
+        let calls: Vec<_> = all_of(&room).into_iter().map(|seat| tokio::spawn(slow(seat))).collect();
+        sleep(Duration::from_millis(199)).await;
+        assert!(room.take().is_none());
+        room.free().await;
+        sleep(Duration::from_millis(1)).await;
+        assert_eq!(all_of(&room).len(), SEATS);
+        for call in calls {
+            assert_eq!(call.await.expect("it ends"), 7);
+        }
+        assert_eq!(all_of(&room).len(), SEATS, "no seat is left twice");
+    }
+}
