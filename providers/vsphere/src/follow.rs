@@ -12,6 +12,7 @@
 mod behind;
 mod connection;
 mod failures;
+mod listing;
 mod patience;
 mod pauses;
 mod selection;
@@ -29,29 +30,29 @@ use std::{
 };
 
 use cloudprovider::InstanceRef;
-use tokio::time::{Instant, sleep};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep},
+};
 use tokio_util::sync::CancellationToken;
 
 use self::{
     connection::Connection,
-    failures::{is_final, is_momentary},
+    failures::is_momentary,
     patience::Patience,
-    selection::{PLACE_KINDS, all_kinds, entities, machines, spec},
+    selection::{PLACE_KINDS, version_in},
     tags::read_tags,
 };
 use crate::{
     inventory::Changes,
     moref::MoRef,
-    session::{CALL_DEADLINE, ServiceContent},
+    session::CALL_DEADLINE,
     vcenter::VCenter,
     vim::{
         Call, CallError,
         element::Element,
-        objects::{
-            ContinueRetrievePropertiesEx, CreateContainerView, CreateFilter, CreatePropertyCollector,
-            RetrieveOptions, RetrievePropertiesEx, WaitForUpdatesEx, WaitOptions,
-        },
-        property_collector::{Page, UpdateKind, read_listing, read_updates},
+        objects::{WaitForUpdatesEx, WaitOptions},
+        property_collector::{Page, UpdateKind, read_updates},
     },
 };
 
@@ -159,6 +160,8 @@ struct Follower<'a> {
     own_collector: bool,
     /// Whether one property collector reports machines and tasks.
     shares_collector: AtomicBool,
+    /// Whether vCenter is slow to tell changes, so that they are listed and not watched. Sent anew for each listing.
+    behind: watch::Sender<bool>,
 }
 
 impl<'a> Follower<'a> {
@@ -172,6 +175,7 @@ impl<'a> Follower<'a> {
             patience,
             own_collector: true,
             shares_collector: AtomicBool::new(false),
+            behind: watch::Sender::new(false),
         }
     }
 
@@ -185,6 +189,7 @@ impl<'a> Follower<'a> {
 
     async fn follow_session(&mut self, connection: &Connection) -> CallError {
         self.shares_collector.store(false, Ordering::Relaxed);
+        self.behind.send_replace(false);
         let seen = connection.session.generation();
         let content = match connection.session.open(seen).await {
             Ok(content) => content,
@@ -221,156 +226,6 @@ impl<'a> Follower<'a> {
         error
     }
 
-    /// Lists everything: the first changes of the property collector are all objects. Takes four calls, and
-    /// one for each further page. With configured datacenters it takes two more, and one for each datacenter.
-    async fn list(
-        &mut self,
-        connection: &Connection,
-        content: &ServiceContent,
-    ) -> Result<Watched, CallError> {
-        let root = &content.root_folder;
-        let all = all_kinds();
-        let collector = self.collector(connection, content).await?;
-        let mut watched = Watched::by(collector);
-        let mut changes = Changes::default();
-        if self.vcenter.settings.datacenters.is_empty() {
-            watched.views.push(self.view(connection, content, root, all).await?);
-        } else {
-            let places = self.view(connection, content, root, PLACE_KINDS.into()).await?;
-            self.read_places(connection, content, &places, &mut changes).await?;
-            watched.views.push(places);
-            let datacenters = self.vcenter.datacenters(&self.vcenter.state());
-            for datacenter in &datacenters {
-                watched.views.push(self.view(connection, content, datacenter, all.clone()).await?);
-            }
-            watched.datacenters = Some(datacenters);
-        }
-        self.create_filter(connection, &watched).await?;
-        self.take_listing(connection, &mut watched, changes).await?;
-        Ok(watched)
-    }
-
-    /// Takes the first changes of a property collector: all objects.
-    async fn take_listing(
-        &self,
-        connection: &Connection,
-        watched: &mut Watched,
-        mut changes: Changes,
-    ) -> Result<(), CallError> {
-        let began = Instant::now();
-        let has_untold = self.vcenter.state().has_untold;
-        let mut listed = HashSet::new();
-        while self.wait(connection, watched, Duration::ZERO, &mut listed, &mut changes).await? {}
-        self.vcenter.update(|state| {
-            let gone = state.inventory.retain(&listed);
-            state.is_listed = true;
-            state.is_live = true;
-            state.has_untold = false;
-            state.trouble = None;
-            state.unshown.forget_before(began);
-            changes.add(gone.instances);
-            tracing::info!(
-                vcenter = self.vcenter.name(),
-                machines = state.inventory.machines().len(),
-                "following changes"
-            );
-            changes
-        });
-        if has_untold {
-            // The inventory had these changes already, so this listing did not report them.
-            self.vcenter.push_all();
-        }
-        watched.listing_took = began.elapsed();
-        Ok(())
-    }
-
-    async fn view(
-        &self,
-        connection: &Connection,
-        content: &ServiceContent,
-        container: &MoRef,
-        kinds: Vec<&'static str>,
-    ) -> Result<MoRef, CallError> {
-        let create = CreateContainerView { container: container.clone(), kinds, recursive: true };
-        let answer = self.call(connection, &create.of(&content.view_manager)).await?;
-        reference(&answer, "CreateContainerView")
-    }
-
-    /// Reads the folders and datacenters that a view shows.
-    async fn read_places(
-        &self,
-        connection: &Connection,
-        content: &ServiceContent,
-        view: &MoRef,
-        changes: &mut Changes,
-    ) -> Result<(), CallError> {
-        let mut call = RetrievePropertiesEx {
-            spec_set: vec![spec(std::slice::from_ref(view), entities())],
-            options: RetrieveOptions { max_objects: Some(self.page) },
-        }
-        .of(&content.property_collector);
-        loop {
-            let method = call.method;
-            let answer = self.call(connection, &call).await?;
-            let page = read_listing(method, &answer)?;
-            self.take(&page, &mut HashSet::new(), changes);
-            match page.token {
-                Some(token) => {
-                    call = ContinueRetrievePropertiesEx { token }.of(&content.property_collector);
-                }
-                None => return Ok(()),
-            }
-        }
-    }
-
-    /// Creates a property collector, or uses the session's own if vCenter refuses that.
-    async fn collector(
-        &mut self,
-        connection: &Connection,
-        content: &ServiceContent,
-    ) -> Result<MoRef, CallError> {
-        if self.own_collector {
-            let create = CreatePropertyCollector {}.of(&content.property_collector);
-            match self.call(connection, &create).await {
-                Ok(answer) => return reference(&answer, create.method),
-                Err(error @ CallError::Fault { .. }) if !error.is_session_lost() => {
-                    tracing::warn!(
-                        vcenter = self.vcenter.name(),
-                        %error,
-                        "vCenter makes no property collector; the session's own is used"
-                    );
-                    let is_momentary =
-                        ["ManagedObjectNotFound", "RequestCanceled"].map(|kind| error.is_fault(kind));
-                    self.own_collector = !is_final(&error) || is_momentary.contains(&true);
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(content.property_collector.clone())
-    }
-
-    /// Makes the property collector report changes of the views' objects.
-    async fn create_filter(&mut self, connection: &Connection, watched: &Watched) -> Result<(), CallError> {
-        loop {
-            match self.call(connection, &self.filter(watched).of(&watched.collector)).await {
-                Err(error) if self.with_optional && error.is_fault("InvalidProperty") => {
-                    tracing::info!(
-                        vcenter = self.vcenter.name(),
-                        "vCenter cannot read single keys of extraConfig"
-                    );
-                    self.with_optional = false;
-                }
-                answer => return answer.map(drop),
-            }
-        }
-    }
-
-    /// The filter of the views' objects.
-    fn filter(&self, watched: &Watched) -> CreateFilter {
-        let properties = std::iter::once(machines(self.with_optional)).chain(entities()).collect();
-        CreateFilter { spec: spec(&watched.views, properties), partial_updates: false }
-    }
-
     /// Takes a page into the inventory without reporting its changes yet.
     fn take(&self, page: &Page<'_>, seen: &mut HashSet<MoRef>, changes: &mut Changes) {
         for update in &page.objects {
@@ -382,14 +237,9 @@ impl<'a> Follower<'a> {
         }
         let mut told = Changes::default();
         self.vcenter.update(|state| {
+            state.version = version_in(&page.objects).or(state.version.take());
             told = state.inventory.apply(&page.objects);
-            let woken = state.tasks.apply(&page.objects);
-            told.add(
-                woken
-                    .into_iter()
-                    .map(|uid| InstanceRef { machine: Some(uid), ..InstanceRef::default() })
-                    .collect(),
-            );
+            told.add(of_machines(state.tasks.apply(&page.objects)));
             state.has_untold |= !told.instances.is_empty();
             Changes { instances: Vec::new(), is_moved: told.is_moved && state.is_live }
         });
@@ -511,6 +361,11 @@ impl<'a> Follower<'a> {
         }
         pause
     }
+}
+
+/// What is told of the objects of machines with these UIDs.
+fn of_machines(uids: Vec<String>) -> Vec<InstanceRef> {
+    uids.into_iter().map(|uid| InstanceRef { machine: Some(uid), ..InstanceRef::default() }).collect()
 }
 
 fn reference(answer: &Element, method: &'static str) -> Result<MoRef, CallError> {

@@ -135,7 +135,13 @@ fn unreachable(error: reqwest::Error) -> HttpError {
     if error.is_timeout() {
         return HttpError::Timeout;
     }
-    HttpError::Unreachable(readable(error_chain(&error.without_url())).into())
+    // Without them the message would not say which server refuses.
+    let server = error.url().filter(|_| error.is_connect()).and_then(|url| {
+        let (host, port) = (url.host_str()?, url.port_or_known_default()?);
+        Some(format!("{host}:{port}: "))
+    });
+    let words = readable(error_chain(&error.without_url()));
+    HttpError::Unreachable(format!("{}{words}", server.unwrap_or_default()).into())
 }
 
 /// Some of rustls' words, in those of people who configure a vCenter.
@@ -146,7 +152,13 @@ fn readable(words: String) -> String {
     }
     if words.contains("UnknownIssuer") {
         return format!(
-            "its certificate is not trusted: give its thumbprint, or the file of its authority ({words})"
+            "its certificate is not trusted: give its thumbprint, or in caFile the file of its authority ({words})"
+        );
+    }
+    // One that its owner has signed and that may sign others, as openssl makes them unless told otherwise.
+    if words.contains("CaUsedAsEndEntity") {
+        return format!(
+            "its certificate is one of an authority and none of a server: give its thumbprint ({words})"
         );
     }
     words
@@ -180,14 +192,19 @@ mod tests {
             HttpClient::new(&Endpoint { port, insecure: true, ..endpoint("127.0.0.1") }).expect("a client");
         let answer = client.send(Method::GET, "/", &[], None, Duration::from_secs(30), 1000).await;
         let Err(HttpError::Unreachable(words)) = answer else { panic!("it answered") };
-        assert_eq!(&*words, "the port does not speak TLS");
+        assert_eq!(*words, format!("127.0.0.1:{port}: the port does not speak TLS"));
         server.await.expect("ended");
+        let answer = client.send(Method::GET, "/", &[], None, Duration::from_secs(30), 1000).await;
+        let Err(HttpError::Unreachable(words)) = answer else { panic!("nobody listens any more") };
+        assert!(words.starts_with(&format!("127.0.0.1:{port}: ")), "{words}");
     }
 
     #[test]
     fn who_is_not_trusted_is_told_what_helps() {
         let words = readable("invalid peer certificate: UnknownIssuer".to_owned());
         assert!(words.contains("give its thumbprint") && words.contains("UnknownIssuer"), "{words}");
+        let words = readable("invalid peer certificate: Other(OtherError(CaUsedAsEndEntity))".to_owned());
+        assert!(words.contains("give its thumbprint"), "{words}");
         assert_eq!(readable("connection refused".to_owned()), "connection refused");
     }
 

@@ -199,7 +199,8 @@ impl<'a> View<'a> {
             Ok(addresses) => metadata.addresses = addresses,
             Err(why) => incomplete = Some(missing_address(at, &why)),
         }
-        if self.rules.wants_tags() {
+        // A vCenter that only machines of clusters are on has no Nodes that get zones.
+        if self.rules.wants_tags() && site.vcenter.tag_refresh().is_some() {
             match &site.state.tag_trouble {
                 _ if site.state.has_tags => {
                     let ways = zones::ancestors(vm, site.state.inventory.parents());

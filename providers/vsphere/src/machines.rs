@@ -21,6 +21,7 @@ mod invalid;
 mod kinds;
 mod modules;
 mod naming;
+mod older;
 mod open_sites;
 mod places;
 mod pools;
@@ -54,5 +55,8 @@ pub(crate) use self::{
 /// The kinds of this provider's machines, for [`Registry::register_machines`](cloudprovider::Registry::register_machines).
 /// The API server stores them in v1beta1, so that Cluster API Provider vSphere can take them back.
 pub fn machine_types() -> MachineTypes {
-    MachineTypes::of::<Fleet>().with_further(v1beta2::further_kinds).stored_as(v1beta1, convert)
+    MachineTypes::of::<Fleet>()
+        .with_further(v1beta2::further_kinds)
+        .with_columns(v1beta2::COLUMNS)
+        .stored_as(v1beta1, convert)
 }

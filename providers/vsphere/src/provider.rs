@@ -1,7 +1,8 @@
 //! The vSphere provider.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap, HashSet},
+    path::Path,
     sync::{Arc, OnceLock},
     time::Duration,
 };
@@ -82,7 +83,8 @@ pub fn factory(input: &FactoryInput) -> Result<Arc<dyn CloudProvider>> {
     for warning in warnings {
         input.warn(warning);
     }
-    let config = config?;
+    let mut config = config?;
+    find_ca_files(input, &mut config);
     if let Some(notice) = config.nsx.notice() {
         input.warn(cloudprovider::ConfigProblem::new("", notice));
     }
@@ -97,6 +99,26 @@ pub fn factory(input: &FactoryInput) -> Result<Arc<dyn CloudProvider>> {
             return Err(Error::invalid_configuration(vec![problem]));
         }
     }))
+}
+
+/// Finds the files of authorities that are named by relative paths beside the configuration, and reads all of them once. So who makes
+/// manifests of the configuration has them too, and who checks it is told of those that are missing. Each connection reads
+/// them again.
+fn find_ca_files(input: &FactoryInput, config: &mut Config) {
+    let folder = input.config_path.as_deref().and_then(Path::parent);
+    let mut seen = HashSet::new();
+    for file in config.vcenters.iter_mut().flat_map(|one| &mut one.endpoint.ca_files) {
+        if let Some(folder) = folder.filter(|_| file.is_relative()) {
+            *file = folder.join(&*file);
+        }
+        if !seen.insert(file.clone()) {
+            continue;
+        }
+        if let Err(error) = input.read_file(&*file) {
+            let words = format!("{} cannot be read: {error}", file.display());
+            input.warn(cloudprovider::ConfigProblem::new("caFile", words));
+        }
+    }
 }
 
 impl VSphereProvider {
@@ -139,6 +161,7 @@ impl VSphereProvider {
             instance_changes: instance_changes.clone(),
             status_changes: status_changes.clone(),
             accounts,
+            families: config.families,
             tasks: tasks.clone(),
             stop: stopped.clone(),
         }));
@@ -326,5 +349,35 @@ impl Instances for VSphereProvider {
 
     fn changes(&self) -> Option<InstanceStream> {
         Some(instance_stream(self.instance_changes.subscribe(), self.stopped.clone()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io, path::PathBuf};
+
+    use super::*;
+
+    #[test]
+    fn the_files_of_authorities_are_beside_the_configuration_and_are_read() {
+        let text = "global: {caFile: 'ca.crt:/certs/other.pem', user: a, password: b}\nvcenter:\n  one: {server: one.example}\n  \
+                    two: {server: two.example}\n";
+        let (config, _) = Config::read(text, &Environment::default());
+        let mut config = config.expect("good");
+        let input = FactoryInput::new(text).with_path("/etc/cloud-config/cloud.conf").with_reader(|path| {
+            if path == Path::new("/etc/cloud-config/ca.crt") {
+                Ok(Vec::new())
+            } else {
+                Err(io::ErrorKind::NotFound.into())
+            }
+        });
+        find_ca_files(&input, &mut config);
+        let expected = ["/etc/cloud-config/ca.crt", "/certs/other.pem"].map(PathBuf::from);
+        assert!(config.vcenters.iter().all(|one| one.endpoint.ca_files == expected), "{config:?}");
+        let warnings: Vec<_> = input.warnings().iter().map(ToString::to_string).collect();
+        assert!(
+            warnings.len() == 1 && warnings[0].starts_with("caFile: /certs/other.pem cannot be read"),
+            "{warnings:?}"
+        );
     }
 }

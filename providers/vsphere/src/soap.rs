@@ -19,9 +19,9 @@ use crate::{
     vim::{Call, CallError, Transport, element::Element, policies::is_of_policies},
 };
 
-/// The API version whose names and types are used: that of the oldest supported vCenter. Later ones accept it
-/// too.
-const SOAP_ACTION: &str = "urn:vim25/7.0";
+/// The API version whose names and types are used, unless a call needs a later one: that of the oldest supported vCenter. Later ones
+/// accept it too.
+const API_VERSION: &str = "7.0";
 
 /// The same for storage policies.
 const POLICY_ACTION: &str = "urn:pbm/2.0";
@@ -73,8 +73,12 @@ impl Transport for SoapTransport {
     async fn call(&self, call: &Call, deadline: Duration) -> Result<Element, CallError> {
         let method = call.method;
         let is_of_policies = is_of_policies(call);
-        let (path, action) = if is_of_policies { ("/pbm", POLICY_ACTION) } else { ("/sdk", SOAP_ACTION) };
-        let mut headers = vec![("SOAPAction", action.to_owned())];
+        let (path, action) = if is_of_policies {
+            ("/pbm", POLICY_ACTION.to_owned())
+        } else {
+            ("/sdk", format!("urn:vim25/{}", call.since.unwrap_or(API_VERSION)))
+        };
+        let mut headers = vec![("SOAPAction", action)];
         let text = if is_of_policies {
             let session = self.session_id();
             let session = session.as_ref().map(ExposeSecret::expose_secret);

@@ -4,7 +4,7 @@ mod power_on;
 mod state;
 
 use std::{
-    collections::{BTreeSet, HashMap, VecDeque},
+    collections::{BTreeSet, HashMap, HashSet, VecDeque},
     time::Duration,
 };
 
@@ -35,6 +35,10 @@ const MAX_ENDED: usize = 4096;
 
 /// After this time without a question, nobody waits for a task any more.
 const WAIT_LASTS: Duration = Duration::from_secs(180);
+
+/// What the description of every edit of a cluster of hosts has in it: `ComputeResource.reconfigureEx`, and
+/// `ClusterComputeResource.reconfigure` of the older method.
+const EDIT: &str = "ComputeResource.reconfigure";
 
 /// What the description of every clone begins with.
 const CLONE: &str = "VirtualMachine.clone";
@@ -106,6 +110,11 @@ impl Task {
         !self.has_ended() && self.description.starts_with(CLONE)
     }
 
+    /// Whether it is an edit of this cluster of hosts that is under way.
+    pub(crate) fn is_edit_under_way(&self, cluster: &MoRef) -> bool {
+        !self.has_ended() && self.entity.as_ref() == Some(cluster) && self.description.contains(EDIT)
+    }
+
     /// Whether it has ended.
     pub(crate) fn has_ended(&self) -> bool {
         self.state != TaskState::Running
@@ -164,6 +173,18 @@ impl Tasks {
         let Some(waiting) = self.waiting.remove(task) else { return BTreeSet::new() };
         self.ends += 1;
         waiting.uids
+    }
+
+    /// Forgets the tasks under way that a listing has no more. Returns the UIDs of the objects that waited for them.
+    pub(crate) fn retain(&mut self, listed: &HashSet<MoRef>) -> Vec<String> {
+        let is_missing = |(task, known): &(&MoRef, &Task)| !known.has_ended() && !listed.contains(*task);
+        let missing: Vec<_> = self.known.iter().filter(is_missing).map(|(task, _)| task.clone()).collect();
+        let mut woken = Vec::new();
+        for task in missing {
+            self.forget(&task);
+            woken.extend(self.wake(&task));
+        }
+        woken
     }
 
     fn forget(&mut self, task: &MoRef) {

@@ -115,7 +115,11 @@ impl ServerCertVerifier for Verifier {
             Some(thumbprint) if thumbprint.is_malformed() => outcome.map_err(|error| {
                 rustls::Error::General(format!("{error}; the thumbprint in the configuration is none"))
             }),
-            _ => outcome,
+            Some(_) => outcome.map_err(|error| {
+                let words = "the thumbprint in the configuration is that of another certificate";
+                rustls::Error::General(format!("{error}; {words}"))
+            }),
+            None => outcome,
         }
     }
 
@@ -199,15 +203,15 @@ mod tests {
 
     #[test]
     fn what_is_no_thumbprint_is_told_where_one_is_looked_for() {
-        let verifier = |insecure| Verifier {
+        let verifier = |insecure, thumbprint| Verifier {
             normal: None,
-            thumbprint: Some(Thumbprint::malformed()),
+            thumbprint: Some(thumbprint),
             insecure,
             provider: Arc::new(rustls::crypto::ring::default_provider()),
         };
-        let verify = |insecure| {
+        let verify = |insecure, thumbprint: Thumbprint| {
             let name = ServerName::try_from("vc").expect("a name");
-            verifier(insecure).verify_server_cert(
+            verifier(insecure, thumbprint).verify_server_cert(
                 &CertificateDer::from(vec![1]),
                 &[],
                 &name,
@@ -215,12 +219,15 @@ mod tests {
                 UnixTime::now(),
             )
         };
-        assert!(verify(true).is_ok(), "nobody looks");
-        let error = verify(false).expect_err("trusted by nobody").to_string();
-        assert!(
-            error.contains("UnknownIssuer") && error.contains("thumbprint in the configuration is none"),
-            "{error}"
-        );
+        assert!(verify(true, Thumbprint::malformed()).is_ok(), "nobody looks");
+        let other = vec!["AB"; 20].join(":").parse::<Thumbprint>().expect("a thumbprint");
+        for (thumbprint, words) in
+            [(Thumbprint::malformed(), "is none"), (other, "is that of another certificate")]
+        {
+            let error = verify(false, thumbprint).expect_err("trusted by nobody").to_string();
+            let words = format!("the thumbprint in the configuration {words}");
+            assert!(error.contains("UnknownIssuer") && error.contains(&words), "{error}");
+        }
     }
 
     #[test]

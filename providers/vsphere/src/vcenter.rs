@@ -85,6 +85,8 @@ pub(crate) struct VCenter {
     pub(crate) retag: Notify,
     /// Wakes the task that waits to connect again.
     pub(crate) reconnect: Notify,
+    /// A change was noted that may not be shown yet.
+    pub(crate) noted: Notify,
     /// Whether its tasks are to be followed.
     wants_tasks: watch::Sender<bool>,
 }
@@ -106,13 +108,15 @@ pub(crate) struct State {
     pub(crate) has_tags: bool,
     /// Whether everything was listed at least once.
     pub(crate) is_listed: bool,
-    /// Whether changes are followed without a gap, so that an object that is missing here does not exist.
+    /// Whether changes are followed, or all objects are listed again and again, so that an object that is missing here does not exist.
     pub(crate) is_live: bool,
     /// Whether there are changes of machines that were not reported yet, since a listing or a page of changes
     /// was interrupted.
     pub(crate) has_untold: bool,
     /// Its instance UUID, if vCenter was asked.
     pub(crate) instance_uuid: Option<String>,
+    /// Its version, such as `8.0.3`, as it comes with the objects.
+    pub(crate) version: Option<String>,
     /// The current trouble, and since when.
     pub(crate) trouble: Option<(CallError, Instant)>,
 }
@@ -137,6 +141,7 @@ impl VCenter {
             status_changes,
             retag: Notify::new(),
             reconnect: Notify::new(),
+            noted: Notify::new(),
             wants_tasks: watch::channel(false).0,
         }
     }
@@ -229,6 +234,8 @@ impl VCenter {
     pub(crate) fn note_change(&self, instance_uuid: Uuid, change: Change) {
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         state.unshown.note(instance_uuid, change, Instant::now());
+        drop(state);
+        self.noted.notify_one();
     }
 
     /// For how long a change is known that the inventory does not show.

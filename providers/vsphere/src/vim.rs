@@ -60,6 +60,17 @@ pub(crate) struct Call {
     pub(crate) method: &'static str,
     /// The arguments, in the order of the WSDL: a real vCenter refuses any other order.
     pub(crate) arguments: Vec<Field>,
+    /// The version of the API that the call needs, if that of the oldest supported vCenter does not know all of it.
+    pub(crate) since: Option<&'static str>,
+}
+
+impl Call {
+    /// Sets the version of the API that the call needs. A vCenter that is older refuses it.
+    #[must_use]
+    pub(crate) fn since(mut self, version: Option<&'static str>) -> Self {
+        self.since = version;
+        self
+    }
 }
 
 /// Carries calls to one vCenter, together with the session of a login.
@@ -216,13 +227,15 @@ impl CallError {
             Self::Refused { .. }
             | Self::Held { .. }
             | Self::NoCredentials(_)
-            | Self::NotShared { is_denied: true, .. } => ErrorKind::Unauthenticated,
+            | Self::NotShared { is_denied: true, .. }
+            | Self::Status { status: 401, .. } => ErrorKind::Unauthenticated,
             Self::Fault { kind, .. } => match &**kind {
                 "InvalidLogin" | "NotAuthenticated" | "PasswordExpired" => ErrorKind::Unauthenticated,
                 "NoPermission" => ErrorKind::PermissionDenied,
                 _ => ErrorKind::Unavailable,
             },
             Self::Misconfigured(_) => ErrorKind::InvalidConfiguration,
+            Self::Status { status: 403, .. } => ErrorKind::PermissionDenied,
             Self::Timeout { .. } => ErrorKind::Timeout,
             Self::NotShared { .. }
             | Self::Status { .. }
@@ -252,6 +265,13 @@ mod tests {
         assert!(fault("InvalidLogin").is_refused());
         assert_eq!(Error::from(fault("NoPermission")).kind(), ErrorKind::PermissionDenied);
         assert_eq!(Error::from(fault("InvalidLogin")).kind(), ErrorKind::Unauthenticated);
+        for (status, expected) in [
+            (401, ErrorKind::Unauthenticated),
+            (403, ErrorKind::PermissionDenied),
+            (503, ErrorKind::Unavailable),
+        ] {
+            assert_eq!(Error::from(CallError::Status { method: "POST", status }).kind(), expected);
+        }
         assert_eq!(fault("HostNotConnected").to_string(), "Login: vCenter answers HostNotConnected (x)");
     }
 

@@ -38,6 +38,7 @@ struct Builder<'a> {
 impl Builder<'_> {
     fn build(mut self, environment: &Environment) -> Config {
         let vcenters = self.vcenters();
+        let families = self.families("");
         let labels = self.labels();
         let addresses = self.addresses();
         let machines = self.machines();
@@ -45,6 +46,7 @@ impl Builder<'_> {
         let address_pools = self.address_pools();
         Config {
             vcenters,
+            families,
             labels,
             addresses,
             machines,

@@ -192,7 +192,7 @@ pub(crate) const KEYS: &[Key] = &[
     Key::new(Global, "caFile", "ca-file", Text)
         .env("VSPHERE_CAFILE")
         .default("the system's")
-        .means("PEM files with the certificate authorities that vCenter certificates may come from, joined by colons."),
+        .means("PEM files with the certificate authorities that vCenter certificates may come from, joined by colons. A relative path is beside the configuration."),
     Key::new(Global, "thumbprint", "thumbprint", Text)
         .env("VSPHERE_THUMBPRINT")
         .means("SHA-256 or SHA-1 of the vCenter's certificate: it is accepted although no authority vouches for it."),

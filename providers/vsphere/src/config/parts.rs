@@ -22,8 +22,10 @@ use crate::{
 /// ```
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The vCenters, at least one, by their references.
+    /// The vCenters, by their references. None where clusters name their credentials.
     pub(crate) vcenters: Vec<VCenterConfig>,
+    /// Address families of a vCenter that is not among them, in this order; never empty.
+    pub(crate) families: Vec<Family>,
     /// Where zones and regions come from.
     pub(crate) labels: ZoneLabels,
     /// Which addresses of a machine become addresses of its Node.

@@ -5,6 +5,10 @@
 //! comparison. So a change that the end of a task proves, and that is not told within [`MAX_LAG`], has the
 //! property collector replaced: the old one's backlog ends with it, and the listing of the new one has
 //! everything.
+//!
+//! Then nothing is watched for a moment. As long as tasks come to their ends, the server is busy, and the next listing
+//! replaces what it would have to compare. The watch goes on when nothing is waited for, when no task has ended for a while, or
+//! after some listings.
 
 use std::{sync::atomic::Ordering, time::Duration};
 
@@ -22,14 +26,20 @@ use crate::{
 };
 
 /// How late a change may be told.
-pub(super) const MAX_LAG: Duration = Duration::from_secs(2);
+pub(super) const MAX_LAG: Duration = Duration::from_millis(250);
 
-/// Where listings take long, how much longer than one of them a change may take. So they are at most a third
-/// of a server's work.
+/// Where listings take long, how much longer than one of them a change may take. So listings of machines are at most a third
+/// of the time.
 const LISTINGS: u32 = 2;
 
 /// How often it is looked for changes that are late.
-pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(500);
+pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// After this time without the end of a task, a server has nothing more to tell.
+const QUIET_AFTER: Duration = Duration::from_secs(2);
+
+/// How many listings follow each other before the watch is tried again: the server may not be slow any more.
+const MAX_LISTINGS: usize = 20;
 
 impl Follower<'_> {
     /// Watches machines until an error.
@@ -47,25 +57,53 @@ impl Follower<'_> {
                 error = self.watch(connection, watched) => return error,
                 () = self.falls_behind(max_lag), if can_replace => {}
             }
-            tracing::info!(
+            tracing::debug!(
                 vcenter = self.vcenter.name(),
                 "vCenter is slow to tell changes of machines; listing them anew"
             );
-            if let Err(error) = self.list_again(connection, content, watched).await {
+            if let Err(error) = self.catch_up(connection, content, watched).await {
                 return error;
             }
         }
     }
 
+    /// Lists machines and tasks anew until vCenter has no more to tell, or for some time. If a listing takes long, there is one.
+    async fn catch_up(
+        &self,
+        connection: &Connection,
+        content: &ServiceContent,
+        watched: &mut Watched,
+    ) -> Result<(), CallError> {
+        let mut pause = MAX_LAG;
+        for _ in 0..MAX_LISTINGS {
+            let ends = self.vcenter.state().tasks.ends();
+            // Also where it is true already: that has tasks listed once more.
+            self.behind.send_replace(true);
+            self.list_again(connection, content, watched).await?;
+            pause = pause.max(max_lag(watched.listing_took));
+            if max_lag(watched.listing_took) >= QUIET_AFTER {
+                break;
+            }
+            sleep(pause).await;
+            let is_busy = self.vcenter.state().tasks.ends() != ends || self.vcenter.lag().is_some();
+            let is_awaited = self.vcenter.state().tasks.longest_wait().is_some();
+            if !is_busy && (pause >= QUIET_AFTER || !is_awaited) {
+                break;
+            }
+            pause = if is_busy { MAX_LAG } else { pause * 2 };
+        }
+        self.behind.send_replace(false);
+        Ok(())
+    }
+
     /// Returns when a change is not told within this time.
     async fn falls_behind(&self, max_lag: Duration) {
         loop {
-            sleep(CHECK_INTERVAL).await;
-            // One that reports tasks too would lose their filter.
-            if !self.shares_collector.load(Ordering::Relaxed)
-                && self.vcenter.lag().is_some_and(|lag| lag >= max_lag)
-            {
-                return;
+            match self.vcenter.lag() {
+                None => self.vcenter.noted.notified().await,
+                // One that reports tasks too would lose their filter.
+                Some(lag) if lag >= max_lag && !self.shares_collector.load(Ordering::Relaxed) => return,
+                Some(_) => sleep(CHECK_INTERVAL).await,
             }
         }
     }
@@ -139,9 +177,9 @@ mod tests {
             let listing = [machine("vm-1", Uuid::nil()), machine("vm-2", uuid)];
             rig.answers("WaitForUpdatesEx", [updates("1", "enter", &listing, false)]);
             rig.vcenter.note_change(uuid, Change::Made);
-            sleep(Duration::from_millis(1_900)).await;
+            sleep(MAX_LAG / 2).await;
             assert_eq!(rig.machines(), ["vm-1"], "it may still be told");
-            sleep(CHECK_INTERVAL * 2).await;
+            sleep(MAX_LAG / 2 + CHECK_INTERVAL * 2).await;
             assert_eq!(rig.machines(), ["vm-1", "vm-2"]);
             // another machine is there once, and then no longer: nobody looks for it twice
             rig.vcenter.note_change(Uuid::from_u128(8), Change::Made);

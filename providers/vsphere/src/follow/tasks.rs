@@ -3,16 +3,13 @@
 //! A property collector of its own reports them. So the end of a task does not wait until the server has
 //! compared all machines with what it last reported, and neither does a change of a machine wait for tasks.
 
-use std::{future::pending, sync::atomic::Ordering, time::Duration};
+use std::{collections::HashSet, future::pending, sync::atomic::Ordering, time::Duration};
 
 use tokio::time::{Instant, sleep};
 
-use super::{
-    Connection, Follower, Watched,
-    behind::{CHECK_INTERVAL, MAX_LAG},
-    reference,
-};
+use super::{Connection, Follower, Watched, of_machines, reference};
 use crate::{
+    inventory::Changes,
     moref::MoRef,
     session::ServiceContent,
     tasks::watched,
@@ -21,6 +18,13 @@ use crate::{
         objects::{CreateFilter, CreatePropertyCollector},
     },
 };
+
+/// For how long no end of a task is told before they are listed anew, if machines wait for one. Tasks of a vCenter that is not slow to tell
+/// them often take longer, so this doubles each time that the listing had no end either.
+const MIN_SILENCE: Duration = Duration::from_secs(2);
+
+/// How often it is looked whether an end was told.
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// For how long no end of a task need be told, at most, before they are listed anew.
 const MAX_SILENCE: Duration = Duration::from_secs(60);
@@ -50,24 +54,47 @@ impl Follower<'_> {
                 Err(error) => error,
             };
         };
-        let mut max_silence = MAX_LAG;
+        let mut max_silence = MIN_SILENCE;
+        let mut behind = self.behind.subscribe();
         loop {
             if let Err(error) = self.call(connection, &filter().of(&own)).await {
                 return error;
             }
             let ends = self.vcenter.state().tasks.ends();
             let mut watched = Watched::by(own.clone());
-            tokio::select! {
-                error = self.watch(connection, &mut watched) => return error,
-                () = self.fall_silent(max_silence) => {}
+            if *behind.borrow_and_update() {
+                if let Err(error) = self.list_tasks(connection, &mut watched).await {
+                    return error;
+                }
+                max_silence = MIN_SILENCE;
+                // The sender is there as long as this.
+                let _ = behind.changed().await;
+            } else {
+                tokio::select! {
+                    error = self.watch(connection, &mut watched) => return error,
+                    () = self.fall_silent(max_silence) => {
+                        let was_told = self.vcenter.state().tasks.ends() != ends;
+                        max_silence = if was_told { MIN_SILENCE } else { MAX_SILENCE.min(max_silence * 2) };
+                    }
+                    _ = behind.changed() => {}
+                }
             }
-            let was_told = self.vcenter.state().tasks.ends() != ends;
-            max_silence = if was_told { MAX_LAG } else { MAX_SILENCE.min(max_silence * 2) };
             own = match self.replace(connection, content, &own).await {
                 Ok(own) => own,
                 Err(error) => return error,
             };
         }
+    }
+
+    /// Takes the listing of a property collector. Whoever waits for a task that it has no more is woken, to ask for it.
+    async fn list_tasks(&self, connection: &Connection, watched: &mut Watched) -> Result<(), CallError> {
+        let (mut seen, mut changes) = (HashSet::new(), Changes::default());
+        while self.wait(connection, watched, Duration::ZERO, &mut seen, &mut changes).await? {}
+        self.vcenter.update(|state| {
+            changes.add(of_machines(state.tasks.retain(&seen)));
+            changes
+        });
+        Ok(())
     }
 
     /// Returns when somebody waits for a task, and no end was told for this time. The tasks may take long, or the
@@ -118,10 +145,14 @@ impl Follower<'_> {
 mod tests {
     use std::collections::BTreeSet;
 
+    use uuid::Uuid;
+
     use super::*;
     use crate::{
+        follow::behind::{self, MAX_LAG},
         follow::tests::{Rig, rig, updates, vm},
         testing::scripted::{collector, node, reference as answer, text},
+        vcenter::Change,
         vim::element::Element,
     };
 
@@ -222,7 +253,7 @@ mod tests {
             assert_eq!(rig.transport.count("DestroyPropertyCollector"), 0, "nobody waits for a task");
             assert!(rig.vcenter.wait_for_task(&task, "u-1").is_some_and(|task| !task.has_ended()));
             rig.answers("WaitForUpdatesEx", [updates("1", "enter", &of_task("success"), false)]);
-            sleep(MAX_LAG + CHECK_INTERVAL * 2).await;
+            sleep(MIN_SILENCE + CHECK_INTERVAL * 2).await;
             assert!(rig.vcenter.wait_for_task(&task, "u-2").is_some_and(|task| task.has_ended()));
             sleep(Duration::from_secs(100)).await;
         };
@@ -233,6 +264,37 @@ mod tests {
         let destroyed: Vec<_> =
             rig.transport.requests("DestroyPropertyCollector").into_iter().map(|call| call.this).collect();
         assert_eq!(destroyed, [collectors[1].clone()], "of tasks, once");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_server_has_machines_and_tasks_listed_until_it_has_no_more_to_tell() {
+        let rig = rig_with_tasks();
+        let (task, uuid) = (MoRef::new("Task", "task-1"), Uuid::from_u128(7));
+        let listings = || rig.transport.count("DestroyPropertyCollector") / 2;
+        let watches =
+            || rig.sent("WaitForUpdatesEx", "options").iter().filter(|sent| sent.contains("45")).count();
+        let mut follower = rig.follower();
+        let looking = async {
+            sleep(Duration::from_secs(10)).await;
+            rig.vcenter.wait_for_task(&task, "u-1");
+            rig.vcenter.note_change(uuid, Change::Made);
+            let before = watches();
+            sleep(MAX_LAG + behind::CHECK_INTERVAL).await;
+            for number in 1..5 {
+                assert_eq!(listings(), number, "of both, while machines change");
+                rig.vcenter.note_change(uuid, Change::Made);
+                sleep(MAX_LAG).await;
+            }
+            // It may have more to tell while somebody waits for a task, and is asked less and less often.
+            sleep(Duration::from_secs(3)).await;
+            assert_eq!((listings(), watches()), (8, before));
+            sleep(Duration::from_secs(1)).await;
+            assert!(watches() > before, "both are watched again");
+        };
+        tokio::select! {
+            error = follower.follow(&rig.connection) => panic!("{error}"),
+            () = looking => {}
+        }
     }
 
     #[tokio::test(start_paused = true)]

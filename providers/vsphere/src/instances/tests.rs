@@ -369,7 +369,9 @@ fn the_kubelets_own_address_is_taken() {
 
 #[test]
 fn zones_are_waited_for_followed_or_kept() {
-    let vc = live(vcenter("vc", "a", &[]));
+    let mut vc = vcenter("vc", "a", &[]);
+    vc.settings.tag_refresh = Some(std::time::Duration::from_secs(60));
+    let vc = live(vc);
     machine(&vc, "vm-1", UUID, "a");
     put(
         &vc,
@@ -399,4 +401,18 @@ fn zones_are_waited_for_followed_or_kept() {
     wanted.labels = BTreeMap::from([("topology.kubernetes.io/zone".to_owned(), "z0".to_owned())]);
     let zone = |follow_moves| present(ask(&[&vc], &rules(follow_moves), &wanted)).metadata.zone;
     assert_eq!((zone(true).as_deref(), zone(false).as_deref()), (Some("z1"), Some("z0")));
+}
+
+#[test]
+fn a_vcenter_whose_tags_nobody_reads_waits_for_none() {
+    let labels = ZoneLabels { zone: Some("k8s-zone".to_owned()), ..ZoneLabels::default() };
+    let rules = Rules { labels, ..rules() };
+    for tag_refresh in [None, Some(std::time::Duration::from_secs(60))] {
+        let mut vcenter = vcenter("a", "vc1.example.org", &[]);
+        vcenter.settings.tag_refresh = tag_refresh;
+        let vcenter = live(vcenter);
+        machine(&vcenter, "vm-1", UUID, "node-1");
+        let instance = present(ask(&[&vcenter], &rules, &node("node-1", None, Some(UUID))));
+        assert_eq!(instance.incomplete.is_some(), tag_refresh.is_some(), "{instance:?}");
+    }
 }

@@ -41,7 +41,18 @@ impl<K: Hash + Eq, V> Cached<K, V> {
         *known = None;
         let value = Arc::new(read.await?);
         *known = Some((Instant::now(), Arc::clone(&value)));
+        drop(known);
+        self.drop_old();
         Ok(value)
+    }
+
+    /// Drops what is known no longer. What somebody reads at the moment stays.
+    fn drop_old(&self) {
+        let lasts = self.lasts;
+        let is_known = |known: &Option<(Instant, Arc<V>)>| {
+            known.as_ref().is_some_and(|(since, _)| since.elapsed() < lasts)
+        };
+        self.entries().retain(|_, entry| entry.try_lock().map_or(true, |known| is_known(&known)));
     }
 
     /// Forgets everything: something was not as an answer said.
@@ -78,6 +89,18 @@ mod tests {
         assert_eq!(get().await.ok().as_deref(), Some(&1), "read again when it is old");
         cached.clear();
         assert_eq!(get().await.ok().as_deref(), Some(&2), "and when it was forgotten");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_old_takes_no_room() {
+        let cached = Cached::new(Duration::from_secs(30));
+        for key in 0..10 {
+            cached.get(key, async { Ok(key) }).await.expect("read");
+        }
+        assert_eq!(cached.entries().len(), 10);
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        cached.get(10, async { Ok(10) }).await.expect("read");
+        assert_eq!(cached.entries().len(), 1);
     }
 
     #[tokio::test]

@@ -20,7 +20,7 @@ use crate::{
     mark::{self, MARK},
     moref::MoRef,
     vim::{
-        Value,
+        Call, Value,
         machines::{
             CloneSpec, CloneVm, ConfigSpec, DefinedProfile, DiskLocator, FlagInfo, OptionValue, RelocateSpec,
         },
@@ -132,11 +132,11 @@ pub(crate) fn plan(wanted: &Wanted<'_>) -> Result<Clone> {
     let is_linked = mode == CloneMode::LinkedClone;
     let macs = macs(*uid, spec)?;
     let profile: Vec<_> = place.policy.iter().map(|id| DefinedProfile { profile_id: id.clone() }).collect();
-    let mut device_change = devices::cards(&spec.network, &template.cards, wanted.catalog, &macs)?;
-    if !is_linked {
-        device_change.extend(devices::grown(spec, &template.disks, &profile)?);
-    }
+    // in the order of Cluster API Provider vSphere
+    let mut device_change =
+        if is_linked { Vec::new() } else { devices::grown(spec, &template.disks, &profile)? };
     device_change.extend(devices::added(spec, template, &profile)?);
+    device_change.extend(devices::cards(&spec.network, &template.cards, wanted.catalog, &macs)?);
     device_change.extend(devices::of_the_host(&spec.pci_devices)?);
     let notice = notice.or_else(|| {
         let has_sizes = spec.disk_gib.is_some_and(|size| size != 0) || !spec.additional_disks_gib.is_empty();
@@ -194,7 +194,17 @@ pub(crate) fn plan(wanted: &Wanted<'_>) -> Result<Clone> {
     Ok(Clone { call, mode, snapshot, hardware_version, notice })
 }
 
+/// The version of the API that has `ftEncryptionMode`.
+const FT_ENCRYPTION: &str = "7.0.2.0";
+
 impl Clone {
+    /// The call that clones a template.
+    pub(crate) fn call_of(&self, template: &MoRef) -> Call {
+        let config = self.call.spec.config.as_ref();
+        let has_encryption = config.is_some_and(|config| config.ft_encryption_mode.is_some());
+        self.call.clone().of(template).since(has_encryption.then_some(FT_ENCRYPTION))
+    }
+
     /// Puts the machine on a datastore that was not known yet.
     pub(crate) fn put_on(&mut self, datastore: &MoRef, template: &TemplateFacts) {
         put_on(&mut self.call.spec.location, datastore, template);

@@ -13,6 +13,8 @@ mod shape;
 mod v1beta1;
 mod v1beta2;
 
+use std::collections::BTreeMap;
+
 use cloudprovider::{
     Error, ErrorKind, Result,
     machines::{BoundedObject, GROUP},
@@ -145,8 +147,17 @@ fn take_annotation(metadata: &mut Map<String, Value>) -> Option<Body> {
     if annotations.is_empty() {
         metadata.remove("annotations");
     }
+    read_kept(kept.as_str()?)
+}
+
+/// What a conversion kept of an object with these annotations: all that it says in the other version.
+pub(crate) fn kept(annotations: &BTreeMap<String, String>) -> Option<Map<String, Value>> {
+    read_kept(annotations.get(ANNOTATION)?)
+}
+
+fn read_kept(text: &str) -> Option<Body> {
     // The text can be a stranger's.
-    let Value::Object(mut kept) = BoundedObject::from_text(kept.as_str()?).ok()? else { return None };
+    let Value::Object(mut kept) = BoundedObject::from_text(text).ok()? else { return None };
     kept.retain(|name, _| !OF_EVERY_OBJECT.contains(&name.as_str()));
     Some(kept)
 }

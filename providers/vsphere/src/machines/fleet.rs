@@ -94,6 +94,14 @@ pub(crate) struct Turn {
     _gate: Arc<tokio::sync::OwnedMutexGuard<()>>,
 }
 
+impl Turn {
+    /// Keeps whether the vCenter is followed: a look for it has given this.
+    pub(crate) fn note_vcenter<T>(&self, found: Result<T>) -> Result<T> {
+        self.slot.known().vcenter = Some(found.as_ref().map(drop).map_err(Error::clone));
+        found
+    }
+}
+
 /// All of it.
 #[derive(Debug)]
 pub(crate) struct Fleet {
@@ -335,11 +343,12 @@ impl Fleet {
     /// The devices of a machine, as they are now.
     ///
     /// # Errors
-    /// Those of the call.
+    /// Those of the call, and [`ErrorKind::Unavailable`] if vCenter does not tell the configuration, as of a machine that is
+    /// inaccessible: what nobody knows of is not destroyed with it.
     pub(crate) async fn devices(&self, site: &Site, machine: &MoRef) -> Result<TemplateFacts> {
         let mut facts = None;
         let take = |updates: &[crate::vim::property_collector::ObjectUpdate<'_>]| {
-            facts = updates.first().map(template::read).or(facts.take());
+            facts = updates.first().and_then(template::read).or(facts.take());
         };
         site.read(template::selection(machine), take).await?;
         facts.ok_or_else(|| {
@@ -374,10 +383,9 @@ impl Fleet {
             .map_err(|error| Error::new(ErrorKind::Internal, format!("the call did not end: {error}")))
     }
 
-    /// Forgets what was read of templates, networks, datastores and clusters: vCenter refused what was made from it.
+    /// Forgets what was read of templates, networks and datastores: vCenter refused what was made from it.
     pub(crate) fn forget_facts(&self) {
         self.catalogs.clear();
-        self.clusters.clear();
         self.templates.clear();
         self.policies.clear();
     }

@@ -2,11 +2,18 @@
 
 use cloudprovider::machines::{FurtherKind, GROUP, Kind, Kinds};
 
+use super::older;
+
+/// The condition of a `VSphereMachine` and its `VSphereVM` that programs which know them look at.
+pub(crate) const PROVISIONED: &str = "VirtualMachineProvisioned";
+
 /// `VSphereMachine`, `VSphereCluster` and their templates. The steps work on v1beta2. Cluster API Provider vSphere works on them too.
 pub(crate) const KINDS: Kinds = Kinds::new(
     "v1beta2",
-    Kind::new("VSphereMachine", "vspheremachines"),
-    Kind::new("VSphereCluster", "vsphereclusters"),
+    Kind::new("VSphereMachine", "vspheremachines")
+        .with_older_conditions(older::OF_MACHINE)
+        .with_ready_twin(PROVISIONED),
+    Kind::new("VSphereCluster", "vsphereclusters").with_older_conditions(older::OF_CLUSTER),
 )
 .with_further(&[
     VM_KIND,
@@ -21,13 +28,15 @@ pub(crate) const KINDS: Kinds = Kinds::new(
 .shared();
 
 /// The virtual machine of a `VSphereMachine`.
-pub(crate) const VM: Kind = Kind::new("VSphereVM", "vspherevms");
+pub(crate) const VM: Kind = Kind::new("VSphereVM", "vspherevms").with_older_conditions(older::OF_VM);
 
 /// Credentials for several namespaces.
-pub(crate) const CLUSTER_IDENTITY: Kind = Kind::new("VSphereClusterIdentity", "vsphereclusteridentities");
+pub(crate) const CLUSTER_IDENTITY: Kind =
+    Kind::new("VSphereClusterIdentity", "vsphereclusteridentities").with_older_conditions(older::OF_IDENTITY);
 
 /// A place for machines.
-pub(crate) const DEPLOYMENT_ZONE: Kind = Kind::new("VSphereDeploymentZone", "vspheredeploymentzones");
+pub(crate) const DEPLOYMENT_ZONE: Kind =
+    Kind::new("VSphereDeploymentZone", "vspheredeploymentzones").with_older_conditions(older::OF_ZONE);
 
 /// A part of vSphere that can fail as a whole.
 pub(crate) const FAILURE_DOMAIN: Kind = Kind::new("VSphereFailureDomain", "vspherefailuredomains");

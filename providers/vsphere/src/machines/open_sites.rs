@@ -13,7 +13,8 @@ use std::{
 };
 
 use cloudprovider::{
-    Error, ErrorKind, InstanceChange, InstanceRef, Result, SecretName, SecretSource, StartContext,
+    Error, ErrorKind, InstanceChange, InstanceRef, InstanceStream, Result, SecretName, SecretSource,
+    StartContext, instance_stream,
 };
 use tokio::sync::{broadcast, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -45,6 +46,8 @@ pub(crate) struct Outside {
     pub(crate) status_changes: watch::Sender<u64>,
     /// The accounts of each server, by its address in lower case.
     pub(crate) accounts: HashMap<String, Arc<Accounts>>,
+    /// The families of addresses that the configuration names for all vCenters; never empty.
+    pub(crate) families: Vec<Family>,
     /// Has the tasks that follow vCenters and Secrets.
     pub(crate) tasks: TaskTracker,
     /// Cancelled when the provider ends.
@@ -143,6 +146,11 @@ impl OpenSites {
     pub(crate) fn start(&self, context: &StartContext) {
         // The provider is started once.
         let _ = self.started.set((Arc::clone(&context.secrets), context.namespace.clone()));
+    }
+
+    /// The changes that are told of all vCenters, from now on.
+    pub(crate) fn changes(&self) -> InstanceStream {
+        instance_stream(self.outside.instance_changes.subscribe(), self.outside.stop.clone())
     }
 
     /// The namespace of the daemon.
@@ -276,7 +284,8 @@ impl OpenSites {
             endpoint: of.endpoint.clone(),
             datacenters: Vec::new(),
             access,
-            asks_who_it_is: false,
+            // its address may change
+            asks_who_it_is: true,
             tag_refresh: None,
         };
         let Outside { instance_changes, status_changes, tasks, stop, .. } = &self.outside;
@@ -284,7 +293,7 @@ impl OpenSites {
         vcenter.accounts = Arc::clone(lock(&self.accounts).entry(authority.to_lowercase()).or_default());
         let (vcenter, stop) = (Arc::new(vcenter), stop.child_token());
         tasks.spawn(follow::run(Arc::clone(&vcenter), stop.clone()));
-        let families = like.map_or_else(|| vec![Family::Ipv4], |site| site.families.clone());
+        let families = like.map_or(&self.outside.families, |site| &site.families).clone();
         let (number, removed) = (self.number(), Removed::default());
         let site = Arc::new(Site { vcenter, families, stop: stop.clone(), number, removed });
         OpenSite { site, user, uses, stop }

@@ -21,6 +21,9 @@ use super::{
 /// The condition of a machine with pools, and of its `VSphereVM`, as with Cluster API Provider vSphere.
 pub(crate) const FULFILLED: &str = "IPAddressClaimsFulfilled";
 
+/// The reason of `Ready` while a machine is not made since it has no addresses yet.
+pub(crate) const WAITING_FOR_CLAIMS: &str = "WaitingForIPAddressClaims";
+
 /// The claim for one device of a machine and one of its pools.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Claim<'a> {

@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-use cloudprovider::machines::Wait;
+use cloudprovider::machines::{Condition, ConditionStatus, Wait};
 
 use super::spec::{PowerOffMode, VSphereMachineSpec};
 use crate::vm::VmPower;
@@ -21,6 +21,12 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// When a machine is looked at again. Its end comes as a change.
 const LOOK_INTERVAL: Duration = Duration::from_secs(60);
+
+/// The condition of a `VSphereVM` that is deleted: whether its guest has shut down.
+pub(crate) const GUEST_SOFT_POWER_OFF: &str = "GuestSoftPowerOffSucceeded";
+
+/// The reason of [`GUEST_SOFT_POWER_OFF`] where the guest cannot be asked, or has not shut down in time.
+pub(crate) const SOFT_POWER_OFF_FAILED: &str = "Failed";
 
 /// The next thing to do about a machine that is not off.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,6 +95,30 @@ pub(crate) fn power_off(
     })
 }
 
+/// The condition about the shutdown of a guest, if it is to shut down: with the next thing to do, whether it was asked before, and what
+/// was told last. One that was given up has failed, although the machine is off after that.
+pub(crate) fn soft_power_off(
+    step: Option<&PowerOffStep>,
+    was_asked: bool,
+    before: Option<Condition>,
+) -> Option<Condition> {
+    let open = |reason: &'static str, words: String| {
+        Some(Condition::new(GUEST_SOFT_POWER_OFF, ConditionStatus::False, reason).with_message(words))
+    };
+    match step {
+        Some(PowerOffStep::Ask { wait, .. }) => open("InProgress", wait.message.to_string()),
+        Some(PowerOffStep::Wait(wait)) if was_asked => open("InProgress", wait.message.to_string()),
+        Some(PowerOffStep::Wait(wait)) => open(SOFT_POWER_OFF_FAILED, wait.message.to_string()),
+        Some(PowerOffStep::Force) if was_asked => {
+            open(SOFT_POWER_OFF_FAILED, "the guest has not shut down in time; it is powered off".to_owned())
+        }
+        None if was_asked && before.as_ref().is_none_or(|before| before.reason != SOFT_POWER_OFF_FAILED) => {
+            Some(Condition::new(GUEST_SOFT_POWER_OFF, ConditionStatus::True, "Succeeded"))
+        }
+        Some(PowerOffStep::Force) | None => before,
+    }
+}
+
 fn wait(words: String, look_again_after: Duration) -> Wait {
     Wait::task(words).with_reason("ShuttingDown").look_again_after(look_again_after)
 }
@@ -147,6 +177,37 @@ mod tests {
         ] {
             assert_eq!(step(mode, power, can_ask, asked), expected, "{mode:?} {power:?} {can_ask} {asked:?}");
         }
+    }
+
+    #[test]
+    fn what_is_told_of_the_guest() {
+        use PowerOffMode::{Hard, Soft, TrySoft};
+        use VmPower::{Off, On};
+        let told = |mode, power, can_ask, asked_before: Option<i64>, before: Option<Condition>| {
+            let spec = VSphereMachineSpec { power_off_mode: Some(mode), ..VSphereMachineSpec::default() };
+            let step = power_off(power, can_ask, &spec, asked_before.map(|seconds| NOW - seconds), NOW);
+            let told = soft_power_off(step.as_ref(), asked_before.is_some(), before);
+            told.map(|told| (told.status, told.reason.into_owned(), told.message.into_owned()))
+        };
+        let open =
+            |reason: &str, words: &str| Some((ConditionStatus::False, reason.to_owned(), words.to_owned()));
+        assert_eq!(told(Hard, On, true, None, None), None);
+        assert_eq!(told(TrySoft, On, false, None, None), None, "it is powered off at once");
+        let words = "the guest was asked to shut down; it is powered off after 300 s";
+        assert_eq!(told(TrySoft, On, true, None, None), open("InProgress", words));
+        assert_eq!(told(TrySoft, On, false, Some(40), None), open("InProgress", words));
+        let words = "the guest has not shut down in time; it is powered off";
+        assert_eq!(told(TrySoft, On, true, Some(300), None), open("Failed", words));
+        assert_eq!(
+            told(TrySoft, Off, false, Some(40), None),
+            Some((ConditionStatus::True, "Succeeded".into(), String::new()))
+        );
+        let failed = Condition::new(GUEST_SOFT_POWER_OFF, ConditionStatus::False, SOFT_POWER_OFF_FAILED);
+        assert_eq!(told(TrySoft, Off, false, Some(301), Some(failed)), open("Failed", ""), "not by itself");
+        let (status, reason, words) = told(Soft, On, false, None, None).expect("a condition");
+        assert_eq!((status, &*reason), (ConditionStatus::False, "Failed"));
+        assert!(words.contains("VMware Tools"), "{words}");
+        assert_eq!(told(Soft, Off, false, None, None), None, "it was off");
     }
 
     #[test]

@@ -204,7 +204,7 @@ impl Site {
     /// # Errors
     /// Those of the call.
     pub(crate) async fn edits_under_way(&self, cluster: &MoRef) -> Result<HashSet<MoRef>> {
-        self.tasks_that(|task| !task.has_ended() && task.entity.as_ref() == Some(cluster)).await
+        self.tasks_that(|task| task.is_edit_under_way(cluster)).await
     }
 
     async fn tasks_that(&self, fulfils: impl Fn(&Task) -> bool + Send) -> Result<HashSet<MoRef>> {

@@ -18,7 +18,7 @@ mod vm;
 pub(crate) use self::{
     clone::{CloneMode, OperatingSystem, VirtualMachineCloneSpec, text},
     cluster::{ClusterModule, IdentityKind, VSphereClusterSpec, VSphereIdentityReference},
-    deployment_zone::VSphereDeploymentZoneSpec,
+    deployment_zone::{PlacementConstraint, VSphereDeploymentZoneSpec},
     failure_domain::{
         FailureDomain, FailureDomainHosts, FailureDomainType, NetworkConfiguration, VSphereFailureDomainSpec,
     },

@@ -49,6 +49,9 @@ pub(crate) struct UsedLogin {
     /// The vCenter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) server: Option<String>,
+    /// Its instance UUID, which stays where it gets another address.
+    #[serde(rename = "vCenterUUID", skip_serializing_if = "Option::is_none")]
+    pub(crate) vcenter_uuid: Option<String>,
     /// The fingerprint of its certificate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) thumbprint: Option<String>,
@@ -92,7 +95,7 @@ pub(crate) struct VSphereVMStatus {
     /// The snapshot from which it was cloned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) snapshot: Option<String>,
-    /// Until when a task that failed is not tried again.
+    /// Until when Cluster API Provider vSphere does not try a failed task again. Not set here, and removed.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "date-time"))]
     pub(crate) retry_after: Option<String>,
@@ -187,13 +190,13 @@ pub(crate) struct DeprecatedStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct V1Beta1Status {
-    /// Conditions in the old form.
+    /// The conditions by the names of v1beta1. They follow those of v1beta2; others stay.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) conditions: Vec<V1Beta1Condition>,
-    /// Why it cannot be helped, for programs.
+    /// Why another program has given it up, for programs. Not set here, and removed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) failure_reason: Option<String>,
-    /// Why it cannot be helped, for people.
+    /// Why another program has given it up, for people. Not set here, and removed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) failure_message: Option<String>,
 }

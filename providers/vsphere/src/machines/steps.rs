@@ -10,6 +10,7 @@
 //! The instance UUID is the UID of the mark. It and the whole mark are in the call that makes a machine, so whatever
 //! happens in between, the machine is found again.
 
+mod available;
 mod bootstrap;
 mod claims;
 mod cluster;
@@ -33,15 +34,20 @@ mod zone_status;
 use std::{sync::Arc, time::Duration};
 
 use cloudprovider::{
-    Error, ErrorKind, Machines, Result, async_trait,
+    Error, ErrorKind, InstanceStream, Machines, Result, async_trait,
     machines::{
         Capacity, ClusterReport, ClusterRequest, Condition, ConditionStatus, Deletion, Kinds, LookRequest,
-        MachineReport, Mark, NodeInfo, Record, Told, Wait,
+        MachineReport, MachineRequest, Mark, NodeInfo, Record, Told, Wait,
     },
 };
 use uuid::Uuid;
 
-use self::{companion::name_of, edits::Edit, last_seen::confirm_left, login::Login};
+use self::{
+    companion::{Seen, deleted, name_of, provisioned},
+    edits::Edit,
+    last_seen::confirm_left,
+    login::Login,
+};
 use super::{
     clone::{cpus, memory_mib},
     fleet::{Fleet, Turn},
@@ -62,6 +68,9 @@ pub(crate) use request::{DeletionRequest, MachineRecord, Request};
 /// When to look again for a machine that another session still shows.
 const SIGHTING_RETRY: Duration = Duration::from_secs(1);
 
+/// The same where it is not known that both are sessions of one vCenter.
+const ELSEWHERE_RETRY: Duration = Duration::from_secs(10);
+
 /// The condition that names fields that mean nothing here.
 const FIELDS_IGNORED: &str = "FieldsIgnored";
 
@@ -75,28 +84,8 @@ impl Machines for Fleet {
     const KINDS: Kinds = KINDS;
 
     async fn ensure_machine(&self, request: &Request, record: &mut MachineRecord) -> Result<MachineReport> {
-        let uid = uid_of(&request.mark)?;
-        // Without its failure domain it is not known what its `VSphereVM` would say.
-        let request = &*self.placed(request, record).await?;
-        let mut guest = None;
-        let answer = {
-            let (record, guest) = (&mut *record, &mut guest);
-            self.one_step(uid, move |turn| async move {
-                let slot = Arc::clone(&turn.slot);
-                let answer = self.ensure(turn, request, record).await;
-                let mut known = slot.known();
-                *guest = known.guest;
-                if request.is_provisioned {
-                    known.guest = None;
-                }
-                drop(known);
-                answer
-            })
-            .await
-        };
-        let is_there = request.provider_id.is_some() || self.has(&request.mark.uid);
-        claims::want(request, record, &answer, is_there);
-        self.want_vm(request, record, &answer, guest);
+        let answer = self.ensure_with_objects(request, record).await;
+        record.set(provisioned(&answer));
         answer
     }
 
@@ -107,11 +96,24 @@ impl Machines for Fleet {
     ) -> Result<Deletion> {
         let uid = uid_of(&request.mark)?;
         let request = &*Self::placed_for_deletion(request);
-        let answer = self.one_step(uid, |turn| self.delete(turn, request, record)).await;
+        let mut seen = Seen::default();
+        let answer = {
+            let (record, seen) = (&mut *record, &mut seen);
+            self.one_step(uid, move |turn| async move {
+                let slot = Arc::clone(&turn.slot);
+                let answer = self.delete(turn, request, record).await;
+                *seen = Seen::of(&slot);
+                answer
+            })
+            .await
+        };
         // Everything is found again without what a step has recorded.
         let answer = answer.map(Deletion::told_late);
         claims::note(request);
-        self.tell_deletion(request, record, &answer);
+        self.tell_deletion(request, record, &answer, seen);
+        if let Some(condition) = deleted(&answer) {
+            record.set(condition);
+        }
         answer
     }
 
@@ -167,10 +169,44 @@ impl Machines for Fleet {
 
     fn forget(&self, uid: &str) {
         self.open.release(uid);
+        self.module_board.forget_object(uid);
+    }
+
+    fn changes(&self) -> Option<InstanceStream> {
+        Some(self.open.changes())
     }
 }
 
 impl Fleet {
+    /// A step towards existing, and what is wanted beside the object after it.
+    async fn ensure_with_objects(
+        &self,
+        request: &Request,
+        record: &mut MachineRecord,
+    ) -> Result<MachineReport> {
+        let uid = uid_of(&request.mark)?;
+        // Without its failure domain it is not known what its `VSphereVM` would say.
+        let request = &*self.placed(request, record).await?;
+        let mut seen = Seen::default();
+        let answer = {
+            let (record, seen) = (&mut *record, &mut seen);
+            self.one_step(uid, move |turn| async move {
+                let slot = Arc::clone(&turn.slot);
+                let answer = self.ensure(turn, request, record).await;
+                *seen = Seen::of(&slot);
+                if request.is_provisioned {
+                    slot.known().guest = None;
+                }
+                answer
+            })
+            .await
+        };
+        let is_there = request.provider_id.is_some() || self.has(&request.mark.uid);
+        claims::want(request, record, &answer, is_there);
+        self.want_vm(request, record, &answer, seen);
+        answer
+    }
+
     async fn ensure(
         &self,
         turn: Turn,
@@ -181,18 +217,30 @@ impl Fleet {
             supported::check_machine(&request.spec)?;
             name_of(request)?;
         }
-        note_ignored(record, supported::ignored(Some(&request.spec), &request.cluster.spec));
+        note_ignored(record, supported::ignored_of_machine(&request.spec, &request.cluster.spec));
         let login = Login::of_machine(request);
-        record.status.login = login.remembered();
+        let before = record.status.login.clone();
+        if before.is_none() {
+            record.status.login = login.remembered(None);
+        }
         let is_there = request.provider_id.is_some() || self.has(&request.mark.uid);
         let addresses = claims::addresses(request, record, is_there)?;
         let with_addresses = claims::with_addresses(request, &addresses);
-        let site = &self.site_for(&login).await?;
-        let known = turn.slot.known().guest;
-        let edit = Edit::of(request, &addresses, known);
+        let site = &turn.note_vcenter(self.site_for(&login).await)?;
+        let (known, written) = {
+            let known = turn.slot.known();
+            (known.guest, known.guest_written)
+        };
+        let edit = Edit::of(request, &addresses, known, written);
         let request = with_addresses.as_ref().unwrap_or(request);
         site.vcenter.follow_tasks();
-        site.check_live()?;
+        turn.note_vcenter(site.check_live())?;
+        // What was used before stays while what was made there may be there.
+        let is_shown = machine_of(site, &turn)?.is_some();
+        if !is_shown && has_begun(&turn, request, record) && login::is_elsewhere(before.as_ref(), &[site]) {
+            return Err(login::elsewhere(before.as_ref()));
+        }
+        record.status.login = login.remembered(Some(site));
         if request.provider_id.is_none() {
             Self::take_over_task(&turn, request, record);
         }
@@ -233,6 +281,7 @@ impl Fleet {
             };
         }
         if let Some(vm) = machine_of(site, turn)? {
+            turn.slot.known().unshown_since = None;
             if site.removed.has(&vm.moref) {
                 return self.report_removed(&vm, site, request, record);
             }
@@ -290,12 +339,14 @@ impl Fleet {
                         format!("another session of vCenter {:?} still shows it", site.vcenter.name());
                     return Ok(Some(Wait::task(words).look_again_after(SIGHTING_RETRY)));
                 }
-                return Err(invalid(format!(
+                let error = invalid(format!(
                     "spec.server: the virtual machine {:?} ({}) is in vCenter {:?}, and another one is named",
                     vm.name,
                     vm.moref.id(),
                     site.vcenter.name()
-                )));
+                ));
+                // It may be the same one under another address, whose session knows a change a moment later.
+                return Err(error.with_retry_after(ELSEWHERE_RETRY));
             }
             if let Some(vm) = other {
                 let found = site.mark_of(&vm).await?;
@@ -340,6 +391,20 @@ fn machine_of(site: &Site, turn: &Turn) -> Result<Option<VirtualMachine>> {
     }
 }
 
+/// Whether a machine was made, or may have been, as far as is known.
+fn has_begun<C>(
+    turn: &Turn,
+    request: &MachineRequest<VSphereMachineSpec, C>,
+    record: &MachineRecord,
+) -> bool {
+    let known = turn.slot.known();
+    request.provider_id.is_some()
+        || record.status.task_ref.is_some()
+        || known.task.is_some()
+        || known.uncertain.is_some()
+        || known.done.is_some_and(|(work, _)| work == Work::Clone)
+}
+
 /// The error about a machine that is somebody else's.
 fn conflict(site: &Site, vm: &VirtualMachine, mark: &Mark, found: Option<&Mark>) -> Error {
     let what =
@@ -348,13 +413,15 @@ fn conflict(site: &Site, vm: &VirtualMachine, mark: &Mark, found: Option<&Mark>)
 }
 
 fn note_ignored<S>(record: &mut Record<S>, words: Option<String>) {
-    match words {
-        Some(words) => {
-            let condition = Condition::new(FIELDS_IGNORED, ConditionStatus::True, "NotNeeded");
-            record.set(condition.with_message(words));
-        }
+    match ignored_fields(words) {
+        Some(condition) => record.set(condition),
         None => record.remove(FIELDS_IGNORED),
     }
+}
+
+/// The condition that names fields that mean nothing here.
+fn ignored_fields(words: Option<String>) -> Option<Condition> {
+    words.map(|words| Condition::new(FIELDS_IGNORED, ConditionStatus::True, "NotNeeded").with_message(words))
 }
 
 /// Whether two sites are sessions of the same vCenter. One of them may know a change a moment later than the other.
@@ -378,3 +445,7 @@ fn uid_of(mark: &Mark) -> Result<Uuid> {
 mod removed_tests;
 #[cfg(test)]
 mod rig;
+#[cfg(test)]
+mod told_tests;
+#[cfg(test)]
+mod unshown_tests;

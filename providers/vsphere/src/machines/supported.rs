@@ -46,18 +46,28 @@ pub(crate) fn ignored_of_cluster(spec: &VSphereClusterSpec, options: MachineOpti
          configuration of the controller is not true"
             .to_owned()
     });
-    let all: Vec<_> = ignored(None, spec).into_iter().chain(of_modules).collect();
+    let all: Vec<_> = thumbprint(spec.thumbprint.as_ref(), spec).into_iter().chain(of_modules).collect();
     (!all.is_empty()).then(|| all.join("; "))
 }
 
-/// The fields that are set and mean nothing here, with the reason.
-pub(crate) fn ignored(machine: Option<&VSphereMachineSpec>, cluster: &VSphereClusterSpec) -> Option<String> {
-    if cluster.identity_ref.is_some() {
-        return None;
-    }
-    let of_machine = machine.is_some_and(|machine| is_set(machine.clone.thumbprint.as_ref()));
-    (of_machine || (machine.is_none() && is_set(cluster.thumbprint.as_ref())))
+/// The fields of a machine that are set and mean nothing here, with the reasons.
+pub(crate) fn ignored_of_machine(spec: &VSphereMachineSpec, cluster: &VSphereClusterSpec) -> Option<String> {
+    let all: Vec<_> =
+        thumbprint(spec.clone.thumbprint.as_ref(), cluster).into_iter().chain(custom_labels(spec)).collect();
+    (!all.is_empty()).then(|| all.join("; "))
+}
+
+fn thumbprint(thumbprint: Option<&String>, cluster: &VSphereClusterSpec) -> Option<String> {
+    (is_set(thumbprint) && cluster.identity_ref.is_none())
         .then(|| "thumbprint: the vCenter is trusted as the configuration of the controller says".to_owned())
+}
+
+/// Labels are for devices that vCenter chooses by them, and a virtual GPU is chosen by its profile.
+fn custom_labels(spec: &VSphereMachineSpec) -> impl Iterator<Item = String> {
+    let devices = spec.clone.pci_devices.iter().enumerate();
+    let labelled = devices
+        .filter(|(_, device)| is_set(device.vgpu_profile.as_ref()) && is_set(device.custom_label.as_ref()));
+    labelled.map(|(number, _)| format!("pciDevices[{number}].customLabel: a virtual GPU has no label"))
 }
 
 #[cfg(test)]
@@ -65,6 +75,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::machines::spec::{IdentityKind, VSphereIdentityReference};
 
     fn machine(more: Value) -> VSphereMachineSpec {
         let mut spec = json!({"template": "t", "network": {"devices": [{"networkName": "n"}]}});
@@ -99,6 +110,26 @@ mod tests {
     }
 
     #[test]
+    fn a_label_that_a_virtual_gpu_cannot_have_is_named() {
+        let devices = json!({"pciDevices": [
+            {"deviceId": 1, "vendorId": 2, "customLabel": "a"}, {"vGPUProfile": "p"}, {"vGPUProfile": "p", "customLabel": ""},
+            {"vGPUProfile": "p", "customLabel": "a"},
+        ]});
+        let spec = machine(devices);
+        check_machine(&spec).expect("supported");
+        let mut cluster = VSphereClusterSpec::default();
+        let words = ignored_of_machine(&spec, &cluster);
+        assert_eq!(words.as_deref(), Some("pciDevices[3].customLabel: a virtual GPU has no label"));
+        let mut spec = spec;
+        spec.clone.thumbprint = Some("AA".to_owned());
+        let both = ignored_of_machine(&spec, &cluster).unwrap_or_default();
+        assert!(both.starts_with("thumbprint: ") && both.contains("; pciDevices[3].customLabel: "), "{both}");
+        cluster.identity_ref =
+            Some(VSphereIdentityReference { kind: IdentityKind::Secret, name: "s".to_owned() });
+        assert_eq!(ignored_of_machine(&spec, &cluster), words);
+    }
+
+    #[test]
     fn what_is_empty_is_not_set() {
         for more in [
             json!({}),
@@ -113,9 +144,10 @@ mod tests {
             serde_json::from_value(json!({"server": "vc", "failureDomainSelector": {}})).expect("a spec");
         assert_eq!(ignored_of_cluster(&cluster, MachineOptions::default()), None);
         let cluster = VSphereClusterSpec { thumbprint: Some("AA".to_owned()), ..cluster };
-        assert!(ignored(None, &cluster).is_some_and(|words| words.starts_with("thumbprint: ")));
+        let words = |cluster| ignored_of_cluster(cluster, MachineOptions::default());
+        assert!(words(&cluster).is_some_and(|words| words.starts_with("thumbprint: ")));
         let more = json!({"thumbprint": "AA", "identityRef": {"kind": "Secret", "name": "s"}});
         let cluster: VSphereClusterSpec = serde_json::from_value(more).expect("a spec");
-        assert_eq!(ignored(None, &cluster), None, "it counts for the session of the cluster");
+        assert_eq!(words(&cluster), None, "it counts for the session of the cluster");
     }
 }

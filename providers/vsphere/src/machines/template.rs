@@ -91,8 +91,13 @@ pub(crate) fn selection(machine: &MoRef) -> PropertyFilterSpec {
     }
 }
 
-/// Reads what was selected.
-pub(crate) fn read(update: &ObjectUpdate<'_>) -> TemplateFacts {
+/// Reads what was selected. `None` without the devices, or without the folder of the files.
+pub(crate) fn read(update: &ObjectUpdate<'_>) -> Option<TemplateFacts> {
+    let is_told =
+        |wanted: &str| update.properties.iter().any(|(path, value)| *path == wanted && value.is_some());
+    if ![DEVICES, FILE].into_iter().all(is_told) {
+        return None;
+    }
     let mut facts = TemplateFacts::default();
     for (path, value) in &update.properties {
         let Some(value) = value else { continue };
@@ -107,7 +112,7 @@ pub(crate) fn read(update: &ObjectUpdate<'_>) -> TemplateFacts {
             _ => {}
         }
     }
-    facts
+    Some(facts)
 }
 
 /// Whether a device of this type is a network card.

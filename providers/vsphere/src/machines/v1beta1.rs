@@ -8,9 +8,10 @@ mod rules;
 mod status;
 
 use cloudprovider::machines::{Column, ForeignVersion, Kind, KindDefinition, schema_of};
+use schemars::JsonSchema;
 use serde_json::{Value, json};
 
-use self::edits::{at, insert, remove, rename, require, set_default};
+use self::edits::{at, insert, loosen, remove, rename, require, set_default};
 use super::{
     kinds,
     spec::{
@@ -23,12 +24,16 @@ use super::{
 pub(super) const LATER_FIELDS: [&str; 6] =
     ["resources", "nestedHV", "ftEncryptionMode", "migrateEncryption", "cryptoKeyID", "cryptoProfile"];
 
+/// How many new disks a machine may have.
+const MAX_DATA_DISKS: u32 = 29;
+
 /// What the API server puts into the specs of v1beta1 where a field is missing. v1beta2 has no such defaults.
 pub(super) mod defaults {
     pub(in super::super) const DATACENTER: &str = "*";
     pub(in super::super) const POWER_OFF_MODE: &str = "hard";
     pub(in super::super) const OS: &str = "Linux";
     pub(in super::super) const CONTROL_PLANE: bool = true;
+    pub(in super::super) const AUTO_CONFIGURE: bool = false;
 }
 
 const CLUSTER: Column = Column::new(
@@ -103,7 +108,7 @@ pub fn v1beta1() -> ForeignVersion {
         KindDefinition::new(
             kinds::CLUSTER_IDENTITY,
             "Credentials for a vCenter, for all namespaces that it allows.",
-            schema_of::<VSphereClusterIdentitySpec>(),
+            spec_of::<VSphereClusterIdentitySpec>(),
         )
         .cluster_scoped()
         .with_status(status::of_others()),
@@ -125,8 +130,15 @@ pub fn v1beta1() -> ForeignVersion {
     ForeignVersion::new("v1beta1", "v1beta1", kinds)
 }
 
+/// The schema of a spec, without the limits that came with v1beta2.
+fn spec_of<T: JsonSchema>() -> Value {
+    let mut spec = schema_of::<T>();
+    loosen(&mut spec);
+    spec
+}
+
 fn machine_spec() -> Value {
-    let mut spec = schema_of::<VSphereMachineSpec>();
+    let mut spec = spec_of::<VSphereMachineSpec>();
     change_clone_spec(&mut spec);
     rename(&mut spec, "naming", "namingStrategy");
     insert(
@@ -141,7 +153,7 @@ fn machine_spec() -> Value {
 }
 
 fn vm_spec() -> Value {
-    let mut spec = schema_of::<VSphereVMSpec>();
+    let mut spec = spec_of::<VSphereVMSpec>();
     change_clone_spec(&mut spec);
     set_default(&mut spec, "os", json!(defaults::OS));
     let text = |about: &str| json!({"description": about, "type": "string"});
@@ -170,6 +182,12 @@ fn change_clone_spec(spec: &mut Value) {
     for field in LATER_FIELDS {
         remove(spec, field);
     }
+    if let Some(mode) = at(spec, &["cloneMode"]).and_then(Value::as_object_mut) {
+        mode.remove("enum");
+    }
+    if let Some(disks) = at(spec, &["dataDisks"]) {
+        disks["maxItems"] = json!(MAX_DATA_DISKS);
+    }
     remove(spec, "guestSoftPowerOffTimeoutSeconds");
     insert(
         spec,
@@ -192,7 +210,7 @@ fn change_clone_spec(spec: &mut Value) {
 }
 
 fn cluster_spec() -> Value {
-    let mut spec = schema_of::<VSphereClusterSpec>();
+    let mut spec = spec_of::<VSphereClusterSpec>();
     insert(
         &mut spec,
         "controlPlaneEndpoint",
@@ -213,16 +231,18 @@ fn cluster_spec() -> Value {
 }
 
 fn deployment_zone_spec() -> Value {
-    let mut spec = schema_of::<VSphereDeploymentZoneSpec>();
+    let mut spec = spec_of::<VSphereDeploymentZoneSpec>();
+    require(&mut spec, "placementConstraint");
     set_default(&mut spec, "controlPlane", json!(defaults::CONTROL_PLANE));
     spec
 }
 
 fn failure_domain_spec() -> Value {
-    let mut spec = schema_of::<VSphereFailureDomainSpec>();
+    let mut spec = spec_of::<VSphereFailureDomainSpec>();
     for part in ["region", "zone"] {
         if let Some(part) = at(&mut spec, &[part]) {
             insert(part, "autoConfigure", json!({"description": "Not used.", "type": "boolean"}));
+            set_default(part, "autoConfigure", json!(defaults::AUTO_CONFIGURE));
         }
     }
     spec

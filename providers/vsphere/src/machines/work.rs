@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use cloudprovider::{Result, machines::Condition};
 use tokio::time::Instant;
 
 use crate::{moref::MoRef, vcenter::Change};
@@ -91,6 +92,8 @@ pub(crate) struct Known {
     /// The clones that ran when the machine was to be deleted and was not found. One could be its own.
     /// By vCenter.
     pub(crate) clones: HashMap<String, HashSet<MoRef>>,
+    /// Since when vCenter finds the machine by its instance UUID and the inventory does not show it.
+    pub(crate) unshown_since: Option<Instant>,
     /// The task of another program that was waited for.
     pub(crate) taken_over: Option<String>,
     /// What the work is done to that was begun last: the machine, the template of a clone, or the datacenter of a power-on by DRS.
@@ -103,10 +106,16 @@ pub(crate) struct Known {
     pub(crate) was_left_to_drs: bool,
     /// The shape of the network configuration that its guest has. It is forgotten once the machine is complete.
     pub(crate) guest: Option<u64>,
+    /// The shape that was written to its guest last, until its `VSphereVM` tells it.
+    pub(crate) guest_written: Option<u64>,
     /// When an edit could not be passed on to its guest.
     pub(crate) guest_failed: Option<Instant>,
     /// When its bootstrap data could not be removed.
     pub(crate) removal_failed: Option<Instant>,
+    /// Whether its vCenter is followed, as far as the step that is being made has come.
+    pub(crate) vcenter: Option<Result<()>>,
+    /// How far the shutdown of its guest is before it is deleted. A later process does not know whether one that is off was forced.
+    pub(crate) soft_power_off: Option<Condition>,
 }
 
 impl Known {
@@ -118,10 +127,12 @@ impl Known {
         self.task.is_none()
             && !self.done.is_some_and(is_new)
             && self.uncertain.is_none()
+            && self.unshown_since.is_none()
             && self.clones.is_empty()
             && self.taken_over.is_none()
             && !self.is_tagged
             && self.guest.is_none()
+            && self.guest_written.is_none()
             && !self.was_left_to_drs
             && self.guest_failed.is_none_or(|since| since.elapsed() >= WRITE_RETRY)
             && self.removal_failed.is_none_or(|since| since.elapsed() >= WRITE_RETRY)

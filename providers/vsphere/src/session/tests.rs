@@ -19,6 +19,7 @@ fn some_call() -> Call {
         this: MoRef::new("ServiceInstance", "ServiceInstance"),
         method: "CurrentTime",
         arguments: Vec::new(),
+        since: None,
     }
 }
 

@@ -105,7 +105,7 @@ fn fault(kind: &str, words: &str) -> String {
 
 fn now() -> Call {
     let this = MoRef::new("ServiceInstance", "ServiceInstance");
-    Call { this, method: "CurrentTime", arguments: Vec::new() }
+    Call { this, method: "CurrentTime", arguments: Vec::new(), since: None }
 }
 
 const SESSION: &str = "Set-Cookie: other=1\r\nSet-Cookie: \
@@ -134,6 +134,10 @@ async fn the_cookie_goes_back_with_its_quotes() {
         head.starts_with("post /sdk http/1.1") && head.contains("\r\nsoapaction: urn:vim25/7.0\r\n"),
         "{head}"
     );
+    let later = Server::start(vec![good("CurrentTime", "")]).await;
+    later.call(&now().since(Some("7.0.2.0"))).await.expect("answered");
+    let later = later.requests().remove(0).to_lowercase();
+    assert!(later.contains("\r\nsoapaction: urn:vim25/7.0.2.0\r\n"), "{later}");
     assert!(head.contains("\r\ncontent-type: text/xml; charset=\"utf-8\"\r\n"), "{head}");
     assert!(!format!("{:?}", server.transport).contains("4c1b"));
 }

@@ -52,6 +52,7 @@ async fn rest_that_refuses_what_soap_accepts_is_tried_again_and_stops_nobody() {
         this: MoRef::new("ServiceInstance", "ServiceInstance"),
         method: "CurrentTime",
         arguments: Vec::new(),
+        since: None,
     };
     session.call(&call, CALL_DEADLINE).await.expect("SOAP logs in again");
     for (minutes, is_good) in [(1, false), (1, false), (1, true)] {

@@ -36,6 +36,9 @@ impl TaskFault {
     }
 }
 
+/// An error of a step whose source it is says that a task failed.
+impl std::error::Error for TaskFault {}
+
 impl std::fmt::Display for TaskFault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match (&*self.kind, &*self.message) {

@@ -31,6 +31,21 @@ fn the_end_of_a_task_wakes_who_waits_once() {
 }
 
 #[test]
+fn a_task_that_is_listed_no_more_wakes_who_waits() {
+    let mut tasks = Tasks::default();
+    for number in 1..4 {
+        tasks.wait(&task(number), &format!("u-{number}"));
+    }
+    apply(&mut tasks, 1, UpdateKind::Enter, &[("info.state", state("running"))]);
+    apply(&mut tasks, 2, UpdateKind::Enter, &[("info.state", state("running"))]);
+    apply(&mut tasks, 4, UpdateKind::Enter, &[("info.state", state("success"))]);
+    // The third was begun just now, so no listing has it yet.
+    assert_eq!(tasks.retain(&HashSet::from([task(2)])), ["u-1"]);
+    let known = [1, 2, 3, 4].map(|number| tasks.get(&task(number)).is_some());
+    assert_eq!(known, [false, true, false, true], "what has ended is kept");
+}
+
+#[test]
 fn several_objects_wait_for_one_task() {
     let mut tasks = Tasks::default();
     for uid in ["u-1", "u-2", "u-1"] {
@@ -135,4 +150,25 @@ fn the_tasks_of_the_manager_are_read_and_it_is_not() {
     }
     // a watch that reports more is more work for the server with each change
     assert_eq!(watched(&manager).prop_set[0].path_set, ["info.state", "info.error", "info.result"]);
+}
+
+#[test]
+fn an_edit_of_a_cluster_is_told_from_other_work_on_it() {
+    let cluster = MoRef::new("ClusterComputeResource", "domain-c1");
+    let of = |description: &str, state: TaskState| Task {
+        state,
+        entity: Some(cluster.clone()),
+        description: description.into(),
+        ..Task::default()
+    };
+    for (description, state, expected) in [
+        ("ComputeResource.reconfigureEx", TaskState::Running, true),
+        ("ClusterComputeResource.reconfigure", TaskState::Running, true),
+        ("ComputeResource.reconfigureEx", TaskState::Success, false),
+        ("com.vmware.vcIntegrity.lifecycle.EsxClusterRemediateTask", TaskState::Running, false),
+    ] {
+        assert_eq!(of(description, state).is_edit_under_way(&cluster), expected, "{description}");
+    }
+    let other = MoRef::new("ClusterComputeResource", "domain-c2");
+    assert!(!of("ComputeResource.reconfigureEx", TaskState::Running).is_edit_under_way(&other));
 }

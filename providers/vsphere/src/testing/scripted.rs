@@ -39,6 +39,11 @@ impl Scripted {
         self.answer(method, Err(fault));
     }
 
+    /// Forgets the rest of the script.
+    pub(crate) fn clear(&self) {
+        self.answers.lock().expect("lock").clear();
+    }
+
     /// The methods called so far.
     pub(crate) fn calls(&self) -> Vec<&'static str> {
         self.calls.lock().expect("lock").iter().map(|call| call.method).collect()

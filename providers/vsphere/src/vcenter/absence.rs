@@ -176,6 +176,28 @@ impl VCenter {
         }
     }
 
+    /// The error that says why the inventory does not show a machine that vCenter has found by its UUID.
+    pub(crate) async fn why_unshown(&self, machine: &MoRef) -> Error {
+        let session = self.session().clone();
+        let content = session.as_ref().and_then(|session| session.content());
+        let (Some(session), Some(content)) = (session, content) else {
+            return self.error(ErrorKind::Unavailable, "not connected");
+        };
+        let asked = Asked { session, content };
+        match asked.read(properties_of(machine, &TEMPLATE_PATHS)).await {
+            Err(error) if error.is_fault("NoPermission") => self.hidden(machine),
+            Ok(found)
+                if found.iter().flat_map(|(_, properties)| properties).any(|(_, value)| value.is_true()) =>
+            {
+                let words = format!(
+                    "{machine} was made a template; make it a virtual machine again, or delete it in vCenter"
+                );
+                self.error(ErrorKind::Conflict, &words)
+            }
+            Err(_) | Ok(_) => self.contradiction(&asked, machine).await,
+        }
+    }
+
     /// The error that says where the machine is that vCenter found.
     async fn contradiction(&self, asked: &Asked, machine: &MoRef) -> Error {
         let place = match self.known_place(machine) {

@@ -123,7 +123,7 @@ macro_rules! method {
                 #[allow(unused_mut, reason = "some methods have no arguments")]
                 let mut arguments = Vec::new();
                 $($crate::vim::encode::Encode::encode(self.$field, $wire, &mut arguments);)*
-                $crate::vim::Call { this: this.clone(), method: $method, arguments }
+                $crate::vim::Call { this: this.clone(), method: $method, arguments, since: None }
             }
         }
     };

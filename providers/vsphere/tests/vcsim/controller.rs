@@ -90,16 +90,10 @@ const RETRY: Duration = Duration::from_millis(200);
 
 impl<'a> Controller<'a> {
     pub(crate) fn new(running: &'a Running) -> Self {
-        let stream =
-            running.provider.instances().and_then(cloudprovider::Instances::changes).expect("a stream");
-        Self {
-            part: running.provider.machines().expect("machines"),
-            stream,
-            written: None,
-            step_limit: LIMIT,
-            errors: Vec::new(),
-            limit: LIMIT,
-        }
+        let part = running.provider.machines().expect("machines");
+        let of_instances = running.provider.instances().and_then(cloudprovider::Instances::changes);
+        let stream = of_instances.or_else(|| part.changes()).expect("a stream");
+        Self { part, stream, written: None, step_limit: LIMIT, errors: Vec::new(), limit: LIMIT }
     }
 
     /// Writes what each step leaves here.

@@ -115,6 +115,36 @@ async fn an_edit_is_passed_on_to_the_guest_and_nothing_is_started_again() {
 }
 
 #[tokio::test]
+async fn an_edit_that_is_taken_back_while_it_is_written_is_taken_back_in_the_guest() {
+    let Some(vcsim) = simulator(&factory_options()) else { return };
+    let running = started(&vcsim).await;
+    let mut object = complete(&vcsim, &running, "192.0.2.53").await;
+    let mut controller = Controller::new(&running);
+    object.request.spec["network"]["devices"] = devices("192.0.2.54");
+    controller.step(&mut object).await.expect("a step");
+    assert_eq!(calls(&vcsim).get("soap:ReconfigVM_Task"), Some(&1), "it is under way");
+    object.request.spec["network"]["devices"] = devices("192.0.2.53");
+    for _ in 0..200 {
+        let report = controller.step(&mut object).await.expect("a step");
+        assert!(report.is_done(), "it is complete all the time: {report:?}");
+        if calls(&vcsim).get("soap:ReconfigVM_Task") == Some(&2) && name_server(&vcsim) == "192.0.2.53" {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    assert_eq!(name_server(&vcsim), "192.0.2.53");
+    controller.wait(&object, None).await;
+    for _ in 0..2 {
+        controller.step(&mut object).await.expect("a step");
+    }
+    vcsim.reset_counts().expect("reset");
+    controller.step(&mut object).await.expect("a step");
+    assert_eq!(calls(&vcsim), [].into(), "it is settled");
+    controller.delete(&mut object).await;
+    running.stop().await;
+}
+
+#[tokio::test]
 async fn a_change_that_vcenter_refuses_is_told_and_tried_again() {
     let Some(vcsim) = simulator(&factory_options()) else { return };
     let running = started(&vcsim).await;

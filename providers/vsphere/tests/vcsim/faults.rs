@@ -37,27 +37,70 @@ async fn live(vcsim: &Vcsim, controller: &mut Controller<'_>, number: usize) {
     assert_eq!(names(vcsim), [machine(0)]);
 }
 
-/// The same effect for each task, once.
-fn once(effect: &Value) -> Value {
+/// The same effect for the first calls for each task, so many times.
+fn times(times: usize, effect: &Value) -> Value {
     let rule = |(method, _): &(&str, &str)| {
-        let methods = json!({"methods": [format!("soap:{method}")], "times": 1});
+        let methods = json!({"methods": [format!("soap:{method}")], "times": times});
         merged(methods, effect)
     };
     TASKS.iter().map(rule).collect()
+}
+
+/// How many machines meet the same trouble at once.
+const SEVERAL: usize = 6;
+
+fn several<'a>(vcsim: &Vcsim, running: &'a Running) -> Vec<(Controller<'a>, Object)> {
+    (1..=SEVERAL).map(|number| (Controller::new(running), object(vcsim, number))).collect()
+}
+
+/// That there are exactly the machines of these objects, and they run.
+fn are_made_once<'a>(vcsim: &Vcsim, objects: impl Iterator<Item = &'a Object>) {
+    let mut made = vcsim.inventory().expect("an inventory");
+    made.retain(|one| one["name"] != machine(0));
+    let mut made: Vec<_> =
+        made.iter().map(|one| (one["instanceUuid"].as_str(), one["power"].as_str())).collect();
+    made.sort_unstable();
+    let mut wanted: Vec<_> =
+        objects.map(|object| (Some(&*object.request.mark.uid), Some("poweredOn"))).collect();
+    wanted.sort_unstable();
+    assert_eq!(made, wanted);
+}
+
+/// Makes machines at once, gives each a volume, and deletes them at once. Each is made once, and nothing is left of any. Returns the errors
+/// of all.
+async fn live_at_once(vcsim: &Vcsim, all: &mut [(Controller<'_>, Object)]) -> Vec<String> {
+    let files = vcsim.files().expect("files");
+    join_all(all.iter_mut().map(|(controller, object)| controller.make(object))).await;
+    are_made_once(vcsim, all.iter().map(|(_, object)| object));
+    for (_, object) in &*all {
+        vcsim.act(&object.name(), "volume", "").expect("a volume");
+    }
+    join_all(all.iter_mut().map(|(controller, object)| controller.delete(object))).await;
+    assert_eq!(names(vcsim), [machine(0)]);
+    assert_eq!(vcsim.files().expect("files"), files);
+    all.iter_mut().flat_map(|(controller, _)| std::mem::take(&mut controller.errors)).collect()
+}
+
+/// How often each task was called for.
+fn begun(vcsim: &Vcsim) -> Vec<(&'static str, usize)> {
+    let counts = vcsim.counts().expect("counts");
+    let of = |method: &str| counts.get(&format!("soap:{method}")).copied().unwrap_or_default();
+    TASKS.iter().map(|(method, _)| (*method, usize::try_from(of(method)).expect("few"))).collect()
 }
 
 #[tokio::test]
 async fn a_refusal_is_told_and_tried_again() {
     let Some(vcsim) = simulator(&factory_options()) else { return };
     let running = started(&vcsim).await;
+    // the last one keeps the provider from DRS for a minute
     let faults =
-        ["NoPermission", "InvalidState", "TaskInProgress", "NoDiskSpace", "InsufficientResourcesFault"];
+        ["InvalidState", "TaskInProgress", "NoDiskSpace", "InsufficientResourcesFault", "NoPermission"];
     for (number, fault) in faults.iter().enumerate() {
         // without the right to power on by DRS, a machine is powered on without it
         let is_told =
             |(method, _): &&(&str, &str)| *fault != "NoPermission" || *method != "PowerOnMultiVM_Task";
         let told: Vec<_> = TASKS.iter().filter(is_told).collect();
-        vcsim.set_rules(&once(&json!({"fault": fault}))).expect("rules");
+        vcsim.set_rules(&times(1, &json!({"fault": fault}))).expect("rules");
         let mut controller = Controller::new(&running);
         live(&vcsim, &mut controller, number).await;
         assert_eq!(controller.errors.len(), told.len(), "{:?}", controller.errors);
@@ -99,23 +142,52 @@ async fn a_name_that_is_taken_is_told() {
     running.stop().await;
 }
 
-/// Whether what the task was to do was done or not.
+/// A busy vCenter refuses calls, and lets tasks fail. Who of the machines is hit, and how often, is left to chance.
 #[tokio::test]
-async fn a_task_that_is_lost_is_done_once() {
+async fn several_machines_are_refused_at_once() {
+    let Some(vcsim) = simulator(&factory_options()) else { return };
+    let running = started(&vcsim).await;
+    for fault in ["TaskInProgress", "InsufficientResourcesFault"] {
+        vcsim.set_rules(&times(SEVERAL, &json!({"fault": fault}))).expect("rules");
+        let errors = live_at_once(&vcsim, &mut several(&vcsim, &running)).await;
+        for (method, _) in TASKS {
+            let words = format!("{method}: vCenter answers {fault}");
+            assert_eq!(
+                errors.iter().filter(|one| one.contains(&words)).count(),
+                SEVERAL,
+                "{method}: {errors:?}"
+            );
+        }
+        vcsim.set_rules(&json!([])).expect("no rules");
+
+        for _ in 0..SEVERAL {
+            for (method, _) in TASKS {
+                vcsim.fail_next_task(method, fault).expect("a fault");
+            }
+        }
+        let errors = live_at_once(&vcsim, &mut several(&vcsim, &running)).await;
+        for (_, what) in TASKS {
+            let is_told = |one: &&String| one.contains(&format!("the {what} of ")) && one.contains(fault);
+            assert_eq!(errors.iter().filter(is_told).count(), SEVERAL, "{what}: {errors:?}");
+        }
+    }
+    running.stop().await;
+}
+
+/// Each machine loses each of its tasks, whether what the task was to do was done or not.
+#[tokio::test]
+async fn tasks_that_are_lost_are_done_once() {
     let lose = async |is_done: bool| {
         let Some(vcsim) = simulator(&factory_options()) else { return };
         let running = started(&vcsim).await;
-        vcsim.set_rules(&once(&json!({"loseTask": true, "after": is_done}))).expect("rules");
-        let mut controller = Controller::new(&running);
-        live(&vcsim, &mut controller, 1).await;
-        assert!(controller.errors.is_empty(), "{:?}", controller.errors);
-        let counts = vcsim.counts().expect("counts");
-        for (method, _) in TASKS {
-            let calls = counts[&format!("soap:{method}")];
-            assert!(calls <= 2, "done {is_done}: {method} {calls}");
-            assert!(is_done || calls == 2, "done {is_done}: {method} {calls}");
+        vcsim.set_rules(&times(SEVERAL, &json!({"loseTask": true, "after": is_done}))).expect("rules");
+        let errors = live_at_once(&vcsim, &mut several(&vcsim, &running)).await;
+        assert!(errors.is_empty(), "{errors:?}");
+        for (method, calls) in begun(&vcsim) {
+            assert!(calls <= 2 * SEVERAL, "done {is_done}: {method} {calls}");
+            assert!(is_done || calls == 2 * SEVERAL, "done {is_done}: {method} {calls}");
+            assert!(!is_done || method != "CloneVM_Task" || calls == SEVERAL, "{method} {calls}");
         }
-        assert!(!is_done || counts["soap:CloneVM_Task"] == 1, "{counts:?}");
         running.stop().await;
     };
     tokio::join!(lose(false), lose(true));
@@ -123,7 +195,7 @@ async fn a_task_that_is_lost_is_done_once() {
 
 /// Each step is given up before its call is answered, or takes place.
 #[tokio::test]
-async fn a_late_answer_is_waited_for() {
+async fn late_answers_are_waited_for() {
     let late = async |is_after: bool| {
         let Some(vcsim) = simulator(&factory_options()) else { return };
         let running = started(&vcsim).await;
@@ -131,18 +203,20 @@ async fn a_late_answer_is_waited_for() {
             "methods": ["soap:*"], "except": ["soap:WaitForUpdatesEx"], "delayMillis": 700, "after": is_after,
         }]);
         vcsim.set_rules(&delay).expect("a rule");
-        let mut controller = Controller::new(&running);
-        controller.step_limit = Duration::from_millis(500);
+        let mut all = several(&vcsim, &running);
+        join_all(all.iter_mut().map(|(controller, object)| {
+            controller.step_limit = Duration::from_millis(500);
+            controller.step(object)
+        }))
+        .await;
         // what is only read is read to its end by some step
         let reads = json!(["soap:RetrievePropertiesEx", "soap:FindAllByUuid", "soap:WaitForUpdatesEx"]);
         let delay = json!([{"methods": ["soap:*"], "except": reads, "delayMillis": 700, "after": is_after}]);
         vcsim.set_rules(&delay).expect("a rule");
-        live(&vcsim, &mut controller, 1).await;
-        assert!(controller.errors.len() >= TASKS.len(), "{:?}", controller.errors);
-        let counts = vcsim.counts().expect("counts");
-        for (method, _) in TASKS {
-            let calls = counts[&format!("soap:{method}")];
-            assert_eq!(calls, 1, "after {is_after}: {method} {:?} {counts:?}", controller.errors);
+        let errors = live_at_once(&vcsim, &mut all).await;
+        assert!(errors.len() >= SEVERAL * TASKS.len(), "{errors:?}");
+        for (method, calls) in begun(&vcsim) {
+            assert_eq!(calls, SEVERAL, "after {is_after}: {method} {errors:?}");
         }
         running.stop().await;
     };
@@ -156,6 +230,7 @@ const AWAY: Duration = Duration::from_secs(60);
 async fn a_vcenter_is_away_for_a_minute() {
     let options = VcsimOptions { task_delays: "CloneVm:400,PowerOn:200,Destroy:300", ..factory_options() };
     let Some(vcsim) = simulator(&options) else { return };
+    let files = vcsim.files().expect("files");
     let relay = Relay::start(vcsim.port()).await.expect("a relay");
     let port = |port: u16| format!("port: {port}");
     let relayed = config(&[&vcsim]).replace(&port(vcsim.port()), &port(relay.port()));
@@ -185,10 +260,9 @@ async fn a_vcenter_is_away_for_a_minute() {
         relay.open(true);
     };
     tokio::join!(join_all(work), trouble);
-    let mut found = names(&vcsim);
-    found.sort();
-    assert_eq!(found, [&machine(0), "worker-4", "worker-5", "worker-6", "worker-7"]);
+    are_made_once(&vcsim, objects.iter().skip(4));
     join_all(controllers.iter_mut().zip(&mut objects).skip(4).map(|(one, object)| one.delete(object))).await;
     assert_eq!(names(&vcsim), [machine(0)]);
+    assert_eq!(vcsim.files().expect("files"), files);
     running.stop().await;
 }

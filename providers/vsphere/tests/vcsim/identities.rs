@@ -25,14 +25,14 @@ type Content = watch::Sender<Option<(String, String)>>;
 
 /// Secrets of a cluster.
 #[derive(Clone, Debug, Default)]
-struct Secrets(Arc<Mutex<HashMap<String, Content>>>);
+pub(crate) struct Secrets(Arc<Mutex<HashMap<String, Content>>>);
 
 impl Secrets {
     fn of(&self, name: &str) -> Content {
         self.0.lock().expect("no panic").entry(name.to_owned()).or_default().clone()
     }
 
-    fn set(&self, name: &str, user: &str, password: &str) {
+    pub(crate) fn set(&self, name: &str, user: &str, password: &str) {
         self.of(name).send_replace(Some((user.to_owned(), password.to_owned())));
     }
 
@@ -378,6 +378,46 @@ async fn a_machine_goes_without_the_object_of_its_cluster() {
     );
     assert_eq!(names(&vcsim), [machine(0)]);
     sessions(&vcsim, 0).await;
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn an_identity_says_whether_its_secret_has_credentials() {
+    use cloudprovider::CloudProvider as _;
+    let secrets = Secrets::default();
+    let running = Running::start_with("vcenter: {}", secrets.clone()).await;
+    let machines = running.provider.machines().expect("machines");
+    let kind = take_over::kind_called(&running, "VSphereClusterIdentity");
+    let object = FurtherObject::new("team").with_uid("u-1").with_spec(json!({"secretName": "vc"}));
+    let becomes = async |is_ready: bool, reason: &str, words: &str| {
+        let began = Instant::now();
+        loop {
+            let told = machines.look_at(&LookRequest::new(kind, object.clone())).await;
+            let seen = told.as_ref().ok().map(|told| {
+                let names = told.conditions.iter().map(|one| &*one.condition_type).collect::<Vec<_>>();
+                assert_eq!(
+                    (names, &told.conditions[0].message),
+                    (vec!["Ready", "Available"], &told.conditions[1].message)
+                );
+                let reasons = told.conditions.iter().all(|one| one.reason == reason);
+                told.status == json!({"ready": is_ready})
+                    && reasons
+                    && told.conditions[1].message.contains(words)
+            });
+            if seen == Some(true) {
+                return;
+            }
+            assert!(began.elapsed() < LIMIT, "{is_ready} {reason}: {told:?}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    becomes(false, "SecretNotAvailable", "Secret kube-system/vc does not exist").await;
+    secrets.set("kube-system/vc", "admin", "");
+    becomes(false, "SecretNotAvailable", "no text under the key password").await;
+    secrets.set("kube-system/vc", "admin", "hunter2");
+    becomes(true, "Available", "").await;
+    secrets.remove("kube-system/vc");
+    becomes(false, "SecretNotAvailable", "does not exist").await;
     running.stop().await;
 }
 

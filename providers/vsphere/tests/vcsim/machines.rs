@@ -168,7 +168,8 @@ async fn a_clone_under_way_is_not_left_behind() {
         let running = started(&vcsim).await;
         let mut object = Object::new(&vcsim, 1, &json!({}));
         let mut controller = Controller::new(&running);
-        controller.step(&mut object).await.expect("begun");
+        let begun = controller.step(&mut object).await.expect("begun");
+        assert!(begun.wait().is_some_and(|wait| !wait.needs_bootstrap_data), "the clone has them: {begun:?}");
         running.stop().await;
         if is_lost {
             object.record = Record::default();
@@ -216,6 +217,29 @@ async fn the_bootstrap_data_are_nowhere_but_in_the_call() {
     let sent = vcsim.last_requests().expect("requests").remove("soap:CloneVM_Task").expect("a clone");
     assert!(sent.contains("guestinfo.userdata"));
     assert!(!format!("{:?}", object.record).contains("hunter2"));
+    controller.delete(&mut object).await;
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_machine_that_is_made_again_gets_its_tags_again() {
+    let Some(vcsim) = simulator(&factory_options()) else { return };
+    let tag = vcsim.attach_tag_with_id("cost", "a", "Datacenter", "DC0").expect("a tag");
+    let running = started(&vcsim).await;
+    let mut controller = Controller::new(&running);
+    let mut object = Object::new(&vcsim, 1, &json!({"tagIDs": [tag]}));
+    vcsim.set_drs("ClusterComputeResource", "DC0_C0", false).expect("switched off");
+    vcsim.fail_next_task("PowerOnVM_Task", "InsufficientResourcesFault").expect("a fault");
+    while controller.errors.is_empty() {
+        if let Ok(report) = controller.step(&mut object).await {
+            controller.wait(&object, report.wait()).await;
+        }
+    }
+    assert!(controller.errors[0].contains("InsufficientResourcesFault"), "{:?}", controller.errors);
+    vcsim.act("worker-1", "destroy", "").expect("destroyed");
+    object.request.provider_id = None;
+    controller.make(&mut object).await;
+    assert_eq!(calls(&vcsim)[ATTACH], 2, "{:?}", calls(&vcsim));
     controller.delete(&mut object).await;
     running.stop().await;
 }

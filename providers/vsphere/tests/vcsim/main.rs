@@ -10,15 +10,18 @@
 )]
 
 mod bootstrap;
+mod clones;
 mod conformance;
 mod controller;
 mod crashes;
+mod disks;
 mod edits;
 mod faults;
 mod identities;
 mod lookups;
 mod machines;
 mod modules;
+mod named_vcenters;
 mod naming;
 mod placement;
 mod pools;

@@ -333,6 +333,35 @@ async fn of_a_making_that_was_not_answered_an_empty_module_is_left() {
     running.stop().await;
 }
 
+#[tokio::test]
+async fn a_cluster_of_which_no_steps_are_made_keeps_no_machine_waiting() {
+    let Some(vcsim) = simulator(&factory_options()) else { return };
+    let running = keeping_apart(&vcsim).await;
+    let mut controller = Controller::new(&running);
+    let mut object = worker(&vcsim, 1);
+    object.request.cluster.is_reconciled = false;
+    controller.make(&mut object).await;
+    let (status, reason) = condition(&object.record, "ClusterModuleJoined").expect("it is told");
+    assert_eq!((status, &*reason), (ConditionStatus::False, "NoClusterModule"));
+    assert_eq!(found(&vcsim), []);
+    controller.delete(&mut object).await;
+
+    // what was recorded there by somebody is used
+    let cluster = Cluster::new(&vcsim, &json!({}));
+    let mut first = worker(&vcsim, 2);
+    cluster.make(&running, &mut controller, &mut first).await;
+    let mut object = worker(&vcsim, 3);
+    object.request.cluster.is_reconciled = false;
+    cluster.make(&running, &mut controller, &mut object).await;
+    assert_eq!(condition(&object.record, "ClusterModuleJoined"), None);
+    let expected = vec![first.name(), object.name()];
+    assert_eq!(found(&vcsim), [("DC0_C0".to_owned(), expected)]);
+    controller.delete(&mut object).await;
+    controller.delete(&mut first).await;
+    cluster.delete(&running).await;
+    running.stop().await;
+}
+
 /// The calls at which a process is not killed.
 const NEVER: [&str; 4] =
     ["soap:WaitForUpdatesEx", "soap:Logout", "soap:CancelWaitForUpdates", "rest:DELETE /session"];

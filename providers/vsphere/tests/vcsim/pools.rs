@@ -43,6 +43,7 @@ async fn a_machine_is_made_when_its_claims_are_fulfilled() {
         let report = controller.step(&mut object).await.expect("a step");
         let MachineReport::Creating(wait) = &report else { panic!("{report:?}") };
         assert_eq!(wait.reason, "WaitingForIPAddressClaims");
+        assert!(wait.needs_bootstrap_data, "the clone comes next");
         assert!(
             wait.message.contains("IPAddressClaim worker-1-0-0 of InClusterIPPool \"workers\""),
             "{wait:?}"

@@ -56,6 +56,22 @@ pub(crate) fn objects(vcsim: &Vcsim, domains: &[(&str, Value)]) -> Objects {
     Objects::of(all)
 }
 
+/// An API with the zone `a`, whose failure domain was written in v1beta1 and asks for the tag of its zone.
+fn with_auto_configure(vcsim: &Vcsim, mut domain: Value) -> Objects {
+    domain["zone"]["autoConfigure"] = json!(true);
+    let old = json!({
+        "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta1", "kind": "VSphereFailureDomain", "metadata": {"name": "a"},
+        "spec": domain,
+    });
+    let new = cloudprovider_vsphere::convert(old, "v1beta2").expect("converted");
+    let annotations = serde_json::from_value(new["metadata"]["annotations"].clone()).expect("annotations");
+    let domain = FurtherObject::new("a").with_spec(new["spec"].clone()).with_annotations(annotations);
+    let zone = kind("VSphereDeploymentZone");
+    let one =
+        objects(vcsim, &[("a", Value::Null)]).get(&zone, None, "a").expect("an answer").expect("a zone");
+    Objects::of([(zone, (*one).clone()), (kind("VSphereFailureDomain"), domain)])
+}
+
 pub(crate) fn tag(vcsim: &Vcsim, clusters: usize) {
     vcsim.attach_tag("k8s-region", "region-1", "Datacenter", "DC0").expect("a tag");
     for number in 0..clusters {
@@ -188,6 +204,8 @@ async fn a_zone_that_is_not_there_or_not_ready_is_named() {
     assert_eq!(names(&vcsim), from_the_start());
 
     let (report, record) = cluster_step(&running, &vcsim, &all, json!({})).await;
+    let version = record.status["vCenterVersion"].as_str().unwrap_or_default();
+    assert!(version.split('.').all(|part| part.parse::<u32>().is_ok()), "{:?}", record.status);
     let report = report.expect("a report");
     assert_eq!(report.failure_domains.iter().map(|one| one.name.as_str()).collect::<Vec<_>>(), ["a"]);
     let told =
@@ -237,10 +255,13 @@ async fn a_zone_says_whether_it_is_ready() {
     let objects = objects(&vcsim, &[("a", domain(0)), ("b", missing)]);
     let part = running.provider.machines().expect("machines");
     let zone = kind("VSphereDeploymentZone");
-    let look = async |name: &str, objects: &Objects| {
+    let tell = async |name: &str, objects: &Objects| {
         let object = objects.get(&zone, None, name).expect("an answer").expect("a zone");
         let told = part.look_at(&LookRequest::new(zone, object).with_objects(objects.clone())).await;
-        let told = told.expect("told");
+        told.expect("told")
+    };
+    let look = async |name: &str, objects: &Objects| {
+        let told = tell(name, objects).await;
         let reasons: Vec<_> = told.conditions.iter().map(|one| one.reason.to_string()).collect();
         (told.status["ready"] == true, reasons)
     };
@@ -248,6 +269,22 @@ async fn a_zone_says_whether_it_is_ready() {
     assert_eq!(look("a", &objects).await, (true, of(&["Ready", "Available", "Ready", "Validated"])));
     let expected = of(&["NotReady", "Available", "Ready", "DatastoreNotFound"]);
     assert_eq!(look("b", &objects).await, (false, expected));
+
+    let with_tags = with_auto_configure(&vcsim, domain(0));
+    let told = tell("a", &with_tags).await;
+    assert_eq!(told.status["ready"], true, "somebody has made the tags");
+    let ignored =
+        told.conditions.iter().find(|one| one.condition_type == "FieldsIgnored").expect("a condition");
+    assert!(ignored.message.contains("spec.zone.autoConfigure: not supported"), "{ignored:?}");
+    let mut untagged = domain(0);
+    untagged["zone"]["name"] = json!("zone-9");
+    let told = tell("a", &with_auto_configure(&vcsim, untagged)).await;
+    let ready = &told.conditions[0];
+    assert!(
+        ready.message.contains("\"zone-9\" of the category \"k8s-zone\"; autoConfigure is not supported"),
+        "{ready:?}"
+    );
+
     let lonely = crate::zones::objects(&vcsim, &[("a", domain(0))]);
     let lonely = lonely.get(&zone, None, "a").expect("an answer").expect("a zone");
     let lonely = Objects::of([(zone, (*lonely).clone())]);

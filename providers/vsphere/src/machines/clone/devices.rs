@@ -233,3 +233,6 @@ pub(super) fn of_the_host(devices: &[PciDeviceSpec]) -> Result<Vec<DeviceConfigS
     };
     (0i32..).zip(devices).map(one).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -57,7 +57,7 @@ fn catalog() -> Catalog {
     catalog
 }
 
-fn planned(spec: &VirtualMachineCloneSpec, template: &TemplateFacts) -> Result<Clone> {
+pub(crate) fn planned(spec: &VirtualMachineCloneSpec, template: &TemplateFacts) -> Result<Clone> {
     planned_with(spec, template, None)
 }
 
@@ -93,7 +93,7 @@ pub(crate) fn planned_on(
 }
 
 /// The values of a call as XML, without the secret ones.
-fn sent(clone: &Clone) -> String {
+pub(crate) fn sent(clone: &Clone) -> String {
     let call = clone.call.clone().of(&MoRef::new("VirtualMachine", "vm-1"));
     crate::soap::written(&call)
 }
@@ -133,15 +133,6 @@ fn the_whole_call_as_a_real_vcenter_wants_it() {
          <config><instanceUuid>4d3c2b1a-0000-4000-8000-123456789abc</instanceUuid>\
          <flags><diskUuidEnabled>true</diskUuidEnabled></flags><numCPUs>4</numCPUs>\
          <numCoresPerSocket>2</numCoresPerSocket><memoryMB>8192</memoryMB>\
-         <deviceChange xsi:type=\"VirtualDeviceConfigSpec\"><operation>remove</operation>\
-         <device xsi:type=\"VirtualE1000\"><key>4000</key></device></deviceChange>\
-         <deviceChange xsi:type=\"VirtualDeviceConfigSpec\"><operation>add</operation>\
-         <device xsi:type=\"VirtualVmxnet3\"><key>-100</key>\
-         <backing xsi:type=\"VirtualEthernetCardNetworkBackingInfo\"><deviceName>VM Network</deviceName>\
-         <network type=\"Network\">network-1</network></backing>\
-         <connectable><startConnected>true</startConnected><allowGuestControl>true</allowGuestControl>\
-         <connected>true</connected></connectable><addressType>manual</addressType>\
-         <macAddress>02:04:56:78:9a:bc</macAddress></device></deviceChange>\
          <deviceChange xsi:type=\"VirtualDeviceConfigSpec\"><operation>edit</operation>\
          <device xsi:type=\"VirtualDisk\"><key>2000</key>\
          <backing xsi:type=\"VirtualDiskFlatVer2BackingInfo\"><fileName>[ds] ubuntu/ubuntu.vmdk</fileName>\
@@ -154,6 +145,15 @@ fn the_whole_call_as_a_real_vcenter_wants_it() {
          <diskMode>persistent</diskMode><thinProvisioned>true</thinProvisioned></backing>\
          <controllerKey>1000</controllerKey><unitNumber>1</unitNumber><capacityInKB>10485760</capacityInKB>\
          </device></deviceChange>\
+         <deviceChange xsi:type=\"VirtualDeviceConfigSpec\"><operation>remove</operation>\
+         <device xsi:type=\"VirtualE1000\"><key>4000</key></device></deviceChange>\
+         <deviceChange xsi:type=\"VirtualDeviceConfigSpec\"><operation>add</operation>\
+         <device xsi:type=\"VirtualVmxnet3\"><key>-100</key>\
+         <backing xsi:type=\"VirtualEthernetCardNetworkBackingInfo\"><deviceName>VM Network</deviceName>\
+         <network type=\"Network\">network-1</network></backing>\
+         <connectable><startConnected>true</startConnected><allowGuestControl>true</allowGuestControl>\
+         <connected>true</connected></connectable><addressType>manual</addressType>\
+         <macAddress>02:04:56:78:9a:bc</macAddress></device></deviceChange>\
          <cpuAllocation><reservation>2000</reservation></cpuAllocation>"
     );
     assert!(text.contains(
@@ -207,6 +207,22 @@ fn devices_of_the_host() {
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
+}
+
+#[test]
+fn nested_hypervisors_and_encrypted_traffic() {
+    let spec = spec(json!({
+        "nestedHV": true, "migrateEncryption": "required", "ftEncryptionMode": "ftEncryptionOpportunistic",
+    }));
+    let text = sent(&planned(&spec, &template()).expect("a plan"));
+    assert!(
+        text.contains(
+            "<vAppConfigRemoved>true</vAppConfigRemoved><nestedHVEnabled>true</nestedHVEnabled>\
+             <migrateEncryption>required</migrateEncryption>\
+             <ftEncryptionMode>ftEncryptionOpportunistic</ftEncryptionMode></config>"
+        ),
+        "{text}"
+    );
 }
 
 #[test]
@@ -291,4 +307,17 @@ fn what_cannot_be_made_is_named() {
     assert!(error.to_string().contains("the template has no disk"), "{error}");
     // the catalog is told apart from the plan
     assert!(places::switches(&[]).is_empty());
+}
+
+#[test]
+fn a_field_of_a_later_version_is_sent_with_that_version() {
+    let machine = MoRef::new("VirtualMachine", "vm-1");
+    for (more, expected) in [
+        (json!({}), None),
+        (json!({"migrateEncryption": "required"}), None),
+        (json!({"ftEncryptionMode": "ftEncryptionRequired"}), Some("7.0.2.0")),
+    ] {
+        let clone = planned(&spec(more.clone()), &template()).expect("a plan");
+        assert_eq!(clone.call_of(&machine).since, expected, "{more}");
+    }
 }

@@ -5,6 +5,9 @@ use serde_json::{Map, Value};
 /// What an object says, by the names of its fields: all but its type and metadata.
 pub(super) type Body = Map<String, Value>;
 
+/// What a failure domain is: fields of its spec.
+pub(super) const FAILURE_DOMAIN_PARTS: [&str; 2] = ["region", "zone"];
+
 /// A kind of object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {

@@ -173,18 +173,28 @@ fn an_endpoint_that_is_not_set_is_none() {
 }
 
 #[test]
+fn half_an_endpoint_is_half_an_endpoint() {
+    let whole = json!({"spec": {"controlPlaneEndpoint": {"host": "h", "port": 0}}});
+    same("VSphereCluster", &whole, &json!({"spec": {"controlPlaneEndpoint": {"host": "h"}}}));
+}
+
+#[test]
 fn the_others() {
     for kind in ["VSphereClusterIdentity", "VSphereDeploymentZone"] {
+        let spec = json!({"server": "v", "controlPlane": true, "placementConstraint": {}});
         same(
             kind,
-            &json!({"spec": {"server": "v", "controlPlane": true}, "status": {"ready": true, "conditions": [], "v1beta2": {"conditions": []}}}),
-            &json!({"spec": {"server": "v", "controlPlane": true}, "status": {
+            &json!({"spec": spec, "status": {"ready": true, "conditions": [], "v1beta2": {"conditions": []}}}),
+            &json!({"spec": spec, "status": {
                 "ready": true, "conditions": [], "deprecated": {"v1beta1": {"conditions": []}},
             }}),
         );
     }
-    let domain = json!({"spec": {"region": {"name": "r"}, "topology": {"datacenter": "d"}}});
-    same("VSphereFailureDomain", &domain, &domain);
+    same(
+        "VSphereFailureDomain",
+        &json!({"spec": {"region": {"name": "r", "autoConfigure": false}, "topology": {"datacenter": "d"}}}),
+        &json!({"spec": {"region": {"name": "r"}, "topology": {"datacenter": "d"}}}),
+    );
 }
 
 #[test]
@@ -223,6 +233,26 @@ fn what_the_other_version_lacks_comes_back() {
     assert_eq!(convert(old.clone(), "v1beta2").expect("converted"), new);
 }
 
+#[test]
+fn what_means_the_same_as_nothing_is_nothing_where_it_is_not_allowed() {
+    let spec = json!({"template": "t", "cloneMode": "", "numCPUs": 0, "memoryMiB": 0, "diskGiB": 0});
+    let old = object("v1beta1", "VSphereMachine", &json!({ "spec": spec }));
+    let new = convert(old.clone(), "v1beta2").expect("converted");
+    assert_eq!(new["spec"], json!({"template": "t"}));
+    assert_eq!(there_and_back(&old, "v1beta2", "v1beta1"), old);
+    let spec = json!({"template": "t", "cloneMode": "x", "numCPUs": 1, "memoryMiB": -1, "diskGiB": 1});
+    let old = object("v1beta1", "VSphereMachine", &json!({ "spec": spec }));
+    assert_eq!(convert(old, "v1beta2").expect("converted")["spec"], spec, "what is wrong is not hidden");
+}
+
+#[test]
+fn what_may_be_missing_later_is_there_before() {
+    let new = object("v1beta2", "VSphereDeploymentZone", &json!({"spec": {"failureDomain": "x"}}));
+    let old = convert(new.clone(), "v1beta1").expect("converted");
+    assert_eq!(old["spec"]["placementConstraint"], json!({}));
+    assert_eq!(convert(old, "v1beta2").expect("converted"), new);
+}
+
 /// As the API server does when it reads an object from where it is stored.
 fn add_defaults(schema: &Value, value: &mut Value) {
     let Some(fields) = value.as_object_mut() else { return };
@@ -238,11 +268,20 @@ fn add_defaults(schema: &Value, value: &mut Value) {
 
 #[test]
 fn what_the_api_server_adds_in_one_version_is_not_in_the_other() {
-    const KINDS: [&str; 4] =
-        ["VSphereMachine", "VSphereMachineTemplate", "VSphereVM", "VSphereDeploymentZone"];
+    const KINDS: [&str; 5] = [
+        "VSphereMachine",
+        "VSphereMachineTemplate",
+        "VSphereVM",
+        "VSphereDeploymentZone",
+        "VSphereFailureDomain",
+    ];
     let mut with_defaults = 0;
     for kind in v1beta1_kinds().kinds.into_iter().filter(|kind| KINDS.contains(&kind.kind.kind)) {
-        let spec = if kind.is_template { json!({"template": {"spec": {}}}) } else { json!({}) };
+        let spec = match kind.kind.kind {
+            "VSphereFailureDomain" => json!({"region": {}, "zone": {}}),
+            _ if kind.is_template => json!({"template": {"spec": {}}}),
+            _ => json!({}),
+        };
         let mut bare = spec.clone();
         add_defaults(&kind.spec, &mut bare);
         with_defaults += usize::from(bare != spec);

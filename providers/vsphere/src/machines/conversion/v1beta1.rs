@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     duration,
-    shape::{Body, Shape, object, objects, rename},
+    shape::{Body, FAILURE_DOMAIN_PARTS, Shape, object, objects, rename},
 };
 use crate::machines::v1beta1::{LATER_FIELDS, defaults};
 
@@ -44,6 +44,14 @@ pub(super) fn from_v1beta2(shape: Shape, namespace: Option<&str>, body: &mut Bod
 /// What the API server adds here when it reads the object again. It is added now, so that the conversion sees that it was
 /// not there, and takes it out on the way back.
 fn add_defaults(shape: Shape, spec: &mut Map<String, Value>) {
+    if shape == Shape::FailureDomain {
+        for part in FAILURE_DOMAIN_PARTS {
+            if let Some(part) = object(spec, part) {
+                part.entry("autoConfigure").or_insert(defaults::AUTO_CONFIGURE.into());
+            }
+        }
+        return;
+    }
     let mut add = |field: &str, value: Value| {
         spec.entry(field).or_insert(value);
     };
@@ -53,7 +61,11 @@ fn add_defaults(shape: Shape, spec: &mut Map<String, Value>) {
     match shape {
         Shape::Machine => add("datacenter", defaults::DATACENTER.into()),
         Shape::VirtualMachine => add("os", defaults::OS.into()),
-        Shape::DeploymentZone => add("controlPlane", defaults::CONTROL_PLANE.into()),
+        Shape::DeploymentZone => {
+            add("controlPlane", defaults::CONTROL_PLANE.into());
+            // It may be missing later, and must be there here.
+            add("placementConstraint", json!({}));
+        }
         _ => {}
     }
 }

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     duration,
-    shape::{Body, Shape, object, rename},
+    shape::{Body, FAILURE_DOMAIN_PARTS, Shape, object, rename},
 };
 
 /// Gives `body` the names and forms of v1beta2.
@@ -13,8 +13,8 @@ pub(super) fn from_v1beta1(shape: Shape, body: &mut Body) {
         if shape.has_clone_spec() {
             clone_spec(spec);
         }
-        if shape.has_cluster_spec() && spec.get("controlPlaneEndpoint").is_some_and(is_unset) {
-            spec.remove("controlPlaneEndpoint");
+        if shape.has_cluster_spec() {
+            endpoint(spec);
         }
         if shape == Shape::VirtualMachine {
             bootstrap_reference(spec);
@@ -24,7 +24,7 @@ pub(super) fn from_v1beta1(shape: Shape, body: &mut Body) {
             spec.remove("providerID");
         }
         if shape == Shape::FailureDomain {
-            for part in ["region", "zone"] {
+            for part in FAILURE_DOMAIN_PARTS {
                 if let Some(part) = object(spec, part) {
                     part.remove("autoConfigure");
                 }
@@ -65,8 +65,19 @@ pub(super) fn repeat_ready(shape: Shape, body: &mut Body) {
     }
 }
 
+/// Numbers of which zero means the same as none. v1beta2 does not allow it.
+const NONE_IF_ZERO: [&str; 3] = ["numCPUs", "memoryMiB", "diskGiB"];
+
 fn clone_spec(spec: &mut Map<String, Value>) {
     rename(spec, "namingStrategy", "naming");
+    for field in NONE_IF_ZERO {
+        if spec.get(field).and_then(Value::as_i64) == Some(0) {
+            spec.remove(field);
+        }
+    }
+    if spec.get("cloneMode").is_some_and(|mode| mode == "") {
+        spec.remove("cloneMode");
+    }
     if let Some(timeout) = spec.remove("guestSoftPowerOffTimeout")
         && let Some(seconds) = timeout.as_str().and_then(duration::seconds)
     {
@@ -86,13 +97,17 @@ fn bootstrap_reference(spec: &mut Map<String, Value>) {
     }
 }
 
-/// Cluster API Provider vSphere writes an endpoint without a host and a port where there is none.
-fn is_unset(endpoint: &Value) -> bool {
-    let is_empty = |field: &str| match endpoint.get(field) {
-        None => true,
-        Some(value) => *value == json!("") || *value == json!(0),
-    };
-    endpoint.is_object() && is_empty("host") && is_empty("port")
+/// An empty host and a port that is zero are none. Cluster API Provider vSphere writes them where there is no endpoint.
+fn endpoint(spec: &mut Map<String, Value>) {
+    let Some(endpoint) = object(spec, "controlPlaneEndpoint") else { return };
+    for (part, none) in [("host", json!("")), ("port", json!(0))] {
+        if endpoint.get(part) == Some(&none) {
+            endpoint.remove(part);
+        }
+    }
+    if endpoint.is_empty() {
+        spec.remove("controlPlaneEndpoint");
+    }
 }
 
 fn conditions(status: &mut Map<String, Value>) {

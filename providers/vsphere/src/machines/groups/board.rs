@@ -23,11 +23,11 @@ const GROUPS_LAST: Duration = Duration::from_secs(60);
 /// For how long an edit may begin after its call was lost. No other edit goes out before that: it would be undone.
 const MAX_UNCERTAIN: Duration = Duration::from_secs(10);
 
-/// The boards of all clusters, by vCenter and cluster.
+/// The boards of all clusters, by vCenter and cluster. Sessions of several users with one vCenter share them.
 #[derive(Debug, Default)]
 pub(crate) struct Boards(Mutex<HashMap<Key, Arc<AsyncMutex<Board>>>>);
 
-/// A vCenter and a cluster of hosts.
+/// The address of a vCenter, and a cluster of hosts.
 type Key = (String, MoRef);
 
 impl Boards {
@@ -35,7 +35,7 @@ impl Boards {
     pub(crate) async fn of(&self, vcenter: &str, cluster: &MoRef) -> OwnedMutexGuard<Board> {
         let board = {
             let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            Arc::clone(all.entry((vcenter.to_owned(), cluster.clone())).or_default())
+            Arc::clone(all.entry((vcenter.to_lowercase(), cluster.clone())).or_default())
         };
         board.lock_owned().await
     }
@@ -187,6 +187,14 @@ mod tests {
 
     fn members(call: &ReconfigureCluster) -> Vec<(String, usize)> {
         call.spec.groups.iter().map(|one| (one.info.name.clone(), one.info.vm.len())).collect()
+    }
+
+    #[tokio::test]
+    async fn a_cluster_has_one_board_for_all_sessions_with_its_vcenter() {
+        let (boards, cluster) = (Boards::default(), MoRef::new("ClusterComputeResource", "domain-c1"));
+        boards.of("VC.example.org:443", &cluster).await.is_known = true;
+        assert!(boards.of("vc.example.org:443", &cluster).await.is_known);
+        assert!(!boards.of("vc2.example.org:443", &cluster).await.is_known);
     }
 
     #[tokio::test(start_paused = true)]

@@ -99,6 +99,11 @@ impl Board {
     pub(crate) fn forget(&self, mark: &Mark) {
         self.all().remove(&key(mark));
     }
+
+    /// The object with this UID is gone, whatever it was.
+    pub(crate) fn forget_object(&self, uid: &str) {
+        self.all().retain(|_, cluster| cluster.uid.as_deref() != Some(uid));
+    }
 }
 
 fn key(mark: &Mark) -> Key {
@@ -141,6 +146,17 @@ mod tests {
         assert_eq!(board.next(&cluster(), &made_before()), Default::default());
         board.forget(&cluster());
         assert_eq!(board.want(&machine(), group("a", "c-1")), None);
+    }
+
+    #[tokio::test]
+    async fn nothing_stays_of_a_cluster_that_was_removed_by_force() {
+        let board = Board::default();
+        drop(board.turn(&cluster()).await);
+        board.made(&cluster(), group("a", "c-1"), "m-1".to_owned());
+        board.forget_object("u-1");
+        assert_eq!(board.next(&cluster(), &[]).1.len(), 1, "that was a machine");
+        board.forget_object("u-0");
+        assert!(board.all().is_empty());
     }
 
     fn made_before() -> [ClusterModule; 1] {

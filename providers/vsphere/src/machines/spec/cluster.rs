@@ -11,15 +11,18 @@ use super::LabelSelector;
 pub(crate) struct VSphereClusterSpec {
     /// The vCenter: a DNS name or an address, with a port if it is not 443.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 1024))]
     pub(crate) server: Option<String>,
     /// The fingerprint of the vCenter's certificate, SHA-1 or SHA-256, in hexadecimal with colons.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 1024))]
     pub(crate) thumbprint: Option<String>,
     /// Whose credentials are used. Default: those of the controller.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) identity_ref: Option<VSphereIdentityReference>,
     /// The cluster modules of vCenter that keep machines on different hosts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 512))]
     pub(crate) cluster_modules: Vec<ClusterModule>,
     /// Whether no cluster modules are made.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -36,7 +39,7 @@ pub(crate) struct VSphereIdentityReference {
     /// What it is.
     pub(crate) kind: IdentityKind,
     /// Its name.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1, max = 253))]
     pub(crate) name: String,
 }
 
@@ -57,8 +60,10 @@ pub(crate) struct ClusterModule {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) control_plane: Option<bool>,
     /// The name of the object that owns the machines, such as a `MachineDeployment`.
+    #[schemars(length(max = 253))]
     pub(crate) target_object_name: String,
     /// The module's ID.
     #[serde(rename = "moduleUUID")]
+    #[schemars(length(max = 2048))]
     pub(crate) module_uuid: String,
 }

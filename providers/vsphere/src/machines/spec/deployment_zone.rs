@@ -9,15 +9,18 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct VSphereDeploymentZoneSpec {
     /// The vCenter: a DNS name or an address, with a port if it is not 443.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 1024))]
     pub(crate) server: Option<String>,
     /// The `VSphereFailureDomain` that it is in.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 253))]
     pub(crate) failure_domain: Option<String>,
     /// Whether machines of the control plane may be here. Default: true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) control_plane: Option<bool>,
-    /// Where in the failure domain the machines are.
-    pub(crate) placement_constraint: PlacementConstraint,
+    /// Where in the failure domain the machines are. Default: wherever their own spec says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) placement_constraint: Option<PlacementConstraint>,
 }
 
 /// Where machines are.
@@ -26,8 +29,10 @@ pub(crate) struct VSphereDeploymentZoneSpec {
 pub(crate) struct PlacementConstraint {
     /// The resource pool: its name or its inventory path.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 2048))]
     pub(crate) resource_pool: Option<String>,
     /// The folder: its name or its inventory path.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 2048))]
     pub(crate) folder: Option<String>,
 }

@@ -21,11 +21,13 @@ pub(crate) struct VSphereFailureDomainSpec {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct FailureDomain {
     /// The name of the tag.
+    #[schemars(length(max = 1024))]
     pub(crate) name: String,
     /// What carries the tag.
     #[serde(rename = "type")]
     pub(crate) kind: FailureDomainType,
     /// The category of the tag.
+    #[schemars(length(max = 1024))]
     pub(crate) tag_category: String,
 }
 
@@ -45,22 +47,27 @@ pub(crate) enum FailureDomainType {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Topology {
     /// The datacenter: its name or its inventory path.
+    #[schemars(length(max = 2048))]
     pub(crate) datacenter: String,
     /// The cluster of hosts: its name or its inventory path.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 2048))]
     pub(crate) compute_cluster: Option<String>,
     /// The hosts of the cluster that belong to it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) hosts: Option<FailureDomainHosts>,
     /// Names of networks, which take the place of those of a machine's devices, in their order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 128), inner(length(max = 2048)))]
     pub(crate) networks: Vec<String>,
     /// The same with more than a name. Give either.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["networkName"]))]
+    #[schemars(length(max = 128))]
     pub(crate) network_configurations: Vec<NetworkConfiguration>,
     /// The datastore or datastore cluster: its name or its inventory path.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 2048))]
     pub(crate) datastore: Option<String>,
 }
 
@@ -69,8 +76,10 @@ pub(crate) struct Topology {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct FailureDomainHosts {
     /// The VM group that machines are put into.
+    #[schemars(length(max = 2048))]
     pub(crate) vm_group_name: String,
     /// The host group that the VM group is tied to.
+    #[schemars(length(max = 2048))]
     pub(crate) host_group_name: String,
 }
 
@@ -79,6 +88,7 @@ pub(crate) struct FailureDomainHosts {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct NetworkConfiguration {
     /// The network: its name or its inventory path.
+    #[schemars(length(max = 2048))]
     pub(crate) network_name: String,
     /// Whether the guest asks for an IPv4 address by DHCP.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -88,9 +98,11 @@ pub(crate) struct NetworkConfiguration {
     pub(crate) dhcp6: Option<bool>,
     /// Addresses of DNS servers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 128), inner(length(max = 64)))]
     pub(crate) nameservers: Vec<String>,
     /// Domains that the guest appends to short names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 128), inner(length(max = 1024)))]
     pub(crate) search_domains: Vec<String>,
     /// What the guest does with an answer of DHCP for IPv4.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -100,5 +112,6 @@ pub(crate) struct NetworkConfiguration {
     pub(crate) dhcp6_overrides: Option<DhcpOverrides>,
     /// Pools of an IPAM provider. The device gets one address of each by an `IPAddressClaim`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 128))]
     pub(crate) addresses_from_pools: Vec<AddressPoolReference>,
 }

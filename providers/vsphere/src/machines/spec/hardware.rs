@@ -8,9 +8,11 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "camelCase")]
 pub(crate) struct DataDisk {
     /// The disk's name, unique in the machine.
+    #[schemars(length(max = 1024))]
     pub(crate) name: String,
     /// The size in GiB.
     #[serde(rename = "sizeGiB")]
+    #[schemars(range(min = 1))]
     pub(crate) size_gib: i32,
     /// How the space is taken from the datastore. Default: as the storage policy says.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -40,9 +42,11 @@ pub(crate) struct PciDeviceSpec {
     pub(crate) vendor_id: Option<i32>,
     /// The profile of a virtual GPU.
     #[serde(rename = "vGPUProfile", skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 1024))]
     pub(crate) vgpu_profile: Option<String>,
     /// The hardware label of the device.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 1024))]
     pub(crate) custom_label: Option<String>,
 }
 

@@ -11,7 +11,7 @@ use super::LabelSelector;
 pub(crate) struct VSphereClusterIdentitySpec {
     /// The Secret with the keys `username` and `password`, in the namespace of the controller.
     #[serde(default)]
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1, max = 253))]
     pub(crate) secret_name: String,
     /// Which namespaces may use it. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -84,7 +84,7 @@ fn clusters_and_what_they_refer_to_are_read_and_written_as_they_are() {
         "server": "v", "failureDomain": "fd", "controlPlane": false,
         "placementConstraint": {"resourcePool": "p", "folder": "f"},
     }));
-    assert_eq!(zone.placement_constraint.folder.as_deref(), Some("f"));
+    assert_eq!(zone.placement_constraint.and_then(|place| place.folder).as_deref(), Some("f"));
     let domain: VSphereFailureDomainSpec = read_and_written(&json!({
         "region": {"name": "r", "type": "Datacenter", "tagCategory": "k8s-region"},
         "zone": {"name": "z", "type": "HostGroup", "tagCategory": "k8s-zone"},

@@ -18,12 +18,9 @@ use crate::machines::{
     addresses::unassigned,
     kinds::CLAIM_KIND,
     naming::vm_name_or_own,
-    pools::{self, Addresses, FULFILLED, Owner},
+    pools::{self, Addresses, FULFILLED, Owner, WAITING_FOR_CLAIMS},
     spec::VSphereMachineSpec,
 };
-
-/// The reason of `Ready` while a machine is not made since it has no addresses yet.
-const WAITING: &str = "WaitingForIPAddressClaims";
 
 /// The reason of `Ready` while a machine is not made since its spec has no addresses yet, as with Cluster API Provider vSphere.
 const WAITING_FOR_SPEC: &str = "WaitingForStaticIPAllocation";
@@ -72,7 +69,7 @@ pub(super) fn with_addresses(request: &Request, addresses: &Addresses) -> Option
 /// The wait of a machine that is not there, if it has no addresses yet.
 pub(super) fn wait(request: &Request, addresses: &Addresses) -> Option<Wait> {
     if let Addresses::Missing(why) = addresses {
-        return Some(Wait::address(why.clone()).with_reason(WAITING));
+        return Some(Wait::address(why.clone()).with_reason(WAITING_FOR_CLAIMS));
     }
     unassigned(&request.spec.clone.network).map(|why| Wait::address(why).with_reason(WAITING_FOR_SPEC))
 }

@@ -2,14 +2,12 @@
 
 use cloudprovider::{
     Result,
-    machines::{ClusterReport, ClusterRequest, Condition, ConditionStatus, Record},
+    machines::{ClusterReport, ClusterRequest, Record},
 };
 use serde_json::json;
 
-use super::{login::Login, note_ignored};
+use super::{available::available, login::Login, note_ignored};
 use crate::machines::{fleet::Fleet, spec::VSphereClusterSpec, status::VSphereClusterStatus, supported};
-
-const VCENTER_AVAILABLE: &str = "VCenterAvailable";
 
 impl Fleet {
     /// One step towards existing. Nothing is made for a cluster but cluster modules, and the endpoint is the user's.
@@ -21,16 +19,12 @@ impl Fleet {
         note_ignored(record, supported::ignored_of_cluster(&request.spec, self.options));
         let owner = (&*request.mark.namespace, &*request.mark.uid);
         let site = self.site_for(&Login::of_cluster(&request.spec, owner, &request.objects)).await;
-        let site = match site.and_then(|site| site.check_live().map(|()| site)) {
-            Ok(site) => site,
-            Err(error) => {
-                let condition =
-                    Condition::new(VCENTER_AVAILABLE, ConditionStatus::False, "VCenterUnreachable");
-                record.set(condition.with_message(error.report()));
-                return Err(error);
-            }
-        };
-        record.set(Condition::new(VCENTER_AVAILABLE, ConditionStatus::True, "Available"));
+        let site = site.and_then(|site| site.check_live().map(|()| site));
+        record.set(available(&site));
+        let site = site?;
+        if let Some(version) = site.vcenter.state().version.clone() {
+            record.status.vcenter_version = Some(version);
+        }
         let modules = self.ensure_modules(&site, request, record).await;
         let domains = self.failure_domains(&site, request, record).await?;
         let endpoint = request.control_plane_endpoint.clone();

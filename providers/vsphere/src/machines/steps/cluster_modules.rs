@@ -36,6 +36,9 @@ const RETRY: Duration = Duration::from_secs(30);
 /// The condition of a cluster about its modules, as Cluster API Provider vSphere has it.
 const CLUSTER_MODULES_READY: &str = "ClusterModulesReady";
 
+/// The condition of a machine that is in no module, though it should be.
+const CLUSTER_MODULE_JOINED: &str = "ClusterModuleJoined";
+
 impl Fleet {
     /// Puts a machine into the module of its group, before it starts. `None` once it is in it, or needs none.
     ///
@@ -48,6 +51,7 @@ impl Fleet {
         request: &Request,
         record: &mut MachineRecord,
     ) -> Result<Option<Wait>> {
+        record.remove(CLUSTER_MODULE_JOINED);
         let spec = &request.cluster.spec;
         if !self.options.node_anti_affinity || spec.disable_cluster_module == Some(true) {
             return Ok(None);
@@ -56,6 +60,17 @@ impl Fleet {
         let known = self.all_modules(site).await?;
         let module = known.as_ref().as_ref().and_then(|known| group.module(&spec.cluster_modules, known));
         let Some(module) = module else {
+            if !request.cluster.is_reconciled {
+                let words = format!(
+                    "spec.clusterModules of the VSphereCluster has no module for {:?}, and none is made: another program manages the \
+                     VSphereCluster, --watch-filter leaves it out, or it is being deleted",
+                    group.name
+                );
+                let condition =
+                    Condition::new(CLUSTER_MODULE_JOINED, ConditionStatus::False, "NoClusterModule");
+                record.set(condition.with_message(words));
+                return Ok(None);
+            }
             let words =
                 format!("virtual machine {:?} waits for a cluster module for {:?}", vm.name, group.name);
             if let Some(cluster) = self.module_board.want(&request.mark, group) {

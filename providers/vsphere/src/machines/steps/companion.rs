@@ -4,31 +4,36 @@
 //! It is made once there is something to tell: the virtual machine, or why there is none. One that Cluster API Provider
 //! vSphere has made is kept.
 
+use std::error::Error as StdError;
+
 use cloudprovider::{
     Error, Result,
     machines::{
-        Condition, ConditionStatus, Deletion, FurtherObject, MachineReport, MachineRequest, Record, WaitsFor,
-        Wanted,
+        Condition, ConditionStatus, Deletion, FurtherObject, MachineReport, MachineRequest, WaitsFor, Wanted,
     },
 };
 use serde_json::{Value, json};
 
-use super::{DeletionRequest, MachineRecord, Request};
+use super::{
+    DeletionRequest, MachineRecord, Request,
+    available::{VCENTER_AVAILABLE, available},
+};
 use crate::{
     machines::{
-        fleet::Fleet,
+        fleet::{Fleet, Slot},
         guest::shape,
-        kinds::VM_KIND,
+        kinds::{PROVISIONED, VM_KIND},
         naming::{vm_name, vm_name_or_own},
-        pools::FULFILLED,
+        pools::{FULFILLED, WAITING_FOR_CLAIMS},
+        power::{GUEST_SOFT_POWER_OFF, SOFT_POWER_OFF_FAILED},
         spec::{NetworkSpec, VSphereClusterSpec, VSphereMachineSpec},
         status::VSphereMachineStatus,
     },
+    tasks::TaskFault,
     vm::VirtualMachine,
 };
 
 const READY: &str = "Ready";
-const PROVISIONED: &str = "VirtualMachineProvisioned";
 const CONTROL_PLANE_LABEL: &str = "cluster.x-k8s.io/control-plane";
 
 /// Fields of the spec that may change once the object is there. The others say how it was made.
@@ -42,6 +47,26 @@ const STAY: [&str; 4] = ["vmRef", "host", "addresses", "network"];
 
 /// The module, which stays although the status of the machine may be lost. Cluster API Provider vSphere writes it too.
 const MODULE: &str = "moduleUUID";
+
+/// What a step knows that neither its answer nor its record says.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    /// The shape of the network configuration that the guest has, if that is known.
+    guest: Option<u64>,
+    /// Whether the vCenter is followed, if the step came so far.
+    vcenter: Option<Result<()>>,
+    /// How far the shutdown of the guest is.
+    soft_power_off: Option<Condition>,
+}
+
+impl Seen {
+    /// After a step of this machine.
+    pub(super) fn of(slot: &Slot) -> Self {
+        let mut known = slot.known();
+        let (vcenter, soft_power_off) = (known.vcenter.take(), known.soft_power_off.clone());
+        Self { guest: known.guest, vcenter, soft_power_off }
+    }
+}
 
 /// What is told about a virtual machine.
 struct Told {
@@ -75,6 +100,9 @@ impl Told {
                 });
                 let told = match report.wait() {
                     Some(wait) if wait.reason == WaitsFor::Address.reason() => {
+                        Self::not_ready("WaitingForIPAllocation", &*wait.message)
+                    }
+                    Some(wait) if wait.reason == WAITING_FOR_CLAIMS => {
                         Self::not_ready("WaitingForIPAddress", &*wait.message)
                     }
                     Some(wait) => Self::not_ready(&wait.reason, &*wait.message),
@@ -82,16 +110,26 @@ impl Told {
                 };
                 Self { addresses, ..told }
             }
+            Err(error) if error.source().is_some_and(<dyn StdError>::is::<TaskFault>) => {
+                Self::not_ready("TaskFailed", error.report())
+            }
             Err(error) => Self::not_ready("NotProvisioned", error.report()),
         }
     }
 
-    fn conditions(&self) -> [Condition; 2] {
-        let status = if self.is_ready { ConditionStatus::True } else { ConditionStatus::False };
-        let one = |name: &'static str| {
-            Condition::new(name, status, self.reason.clone()).with_message(self.message.clone())
+    /// After a step towards gone. `None`: nothing is left to tell of.
+    fn of_deletion(answer: &Result<Deletion>) -> Option<Self> {
+        let message = match answer {
+            Ok(Deletion::Deleting(wait)) => wait.message.to_string(),
+            Ok(Deletion::Gone) => return None,
+            Err(error) => error.report(),
         };
-        [one(READY), one(PROVISIONED)]
+        Some(Self::not_ready("Deleting", message))
+    }
+
+    fn condition(&self, name: &'static str) -> Condition {
+        let status = if self.is_ready { ConditionStatus::True } else { ConditionStatus::False };
+        Condition::new(name, status, self.reason.clone()).with_message(self.message.clone())
     }
 }
 
@@ -102,14 +140,13 @@ struct Found {
 }
 
 impl Fleet {
-    /// Wants the `VSphereVM` of a machine after a step towards existing. `guest` is the shape of the network configuration that its
-    /// guest has, if that is known: the object tells no other devices before the guest has them.
+    /// Wants the `VSphereVM` of a machine after a step towards existing. It tells no other devices before the guest has them.
     pub(super) fn want_vm(
         &self,
         request: &Request,
         record: &mut MachineRecord,
         answer: &Result<MachineReport>,
-        guest: Option<u64>,
+        seen: Seen,
     ) {
         let found = self.found_vm(&request.mark.uid);
         let existing = existing(request);
@@ -128,14 +165,15 @@ impl Fleet {
         let network = &request.spec.clone.network;
         if let Some(existing) = existing.as_deref()
             && request.failure_domain.is_none()
-            && guest == Some(shape(network))
+            && seen.guest == Some(shape(network))
             && let Some(devices) = changed_devices(existing, network)
         {
             spec["network"] = json!({ "devices": devices });
         }
         let told = Told::of_step(answer);
         let status = status_of(&record.status, &told, found.as_ref(), existing.as_deref());
-        want(record, &name, request.is_control_plane, spec, status, &told);
+        let conditions = conditions(record, &told, seen, existing.as_deref());
+        want(record, &name, request.is_control_plane, spec, (status, conditions));
     }
 
     /// Tells in the `VSphereVM` of a machine how far its deletion is.
@@ -144,19 +182,15 @@ impl Fleet {
         request: &DeletionRequest,
         record: &mut MachineRecord,
         answer: &Result<Deletion>,
+        seen: Seen,
     ) {
-        let Some(existing) = existing(request) else { return };
-        let message = match answer {
-            Ok(Deletion::Deleting(wait)) => wait.message.to_string(),
-            Ok(Deletion::Gone) => return,
-            Err(error) => error.report(),
-        };
+        let (Some(existing), Some(told)) = (existing(request), Told::of_deletion(answer)) else { return };
         let found = self.found_vm(&request.mark.uid);
         let cluster = request.cluster.spec.as_ref();
         let spec = spec_of(&request.spec, cluster, found.as_ref(), Some(&existing));
-        let told = Told::not_ready("Deleting", message);
         let status = status_of(&record.status, &told, found.as_ref(), Some(&existing));
-        want(record, &existing.name, request.is_control_plane, spec, status, &told);
+        let conditions = conditions(record, &told, seen, Some(&existing));
+        want(record, &existing.name, request.is_control_plane, spec, (status, conditions));
     }
 
     /// The virtual machine with this instance UUID, as the inventories that the machine may see have it.
@@ -329,16 +363,56 @@ fn status_of(
     status
 }
 
+/// The condition of a `VSphereMachine` that tells of its virtual machine, after a step towards existing.
+pub(super) fn provisioned(answer: &Result<MachineReport>) -> Condition {
+    Told::of_step(answer).condition(PROVISIONED)
+}
+
+/// The same after a step towards gone.
+pub(super) fn deleted(answer: &Result<Deletion>) -> Option<Condition> {
+    Told::of_deletion(answer).map(|told| told.condition(PROVISIONED))
+}
+
+/// The conditions: what the step saw, and what was told before where it saw nothing else.
+fn conditions(
+    record: &MachineRecord,
+    told: &Told,
+    seen: Seen,
+    existing: Option<&FurtherObject>,
+) -> Vec<Condition> {
+    let before = |name: &'static str| existing.and_then(|existing| told_before(existing, name));
+    let vcenter = seen.vcenter.map(|found| available(&found)).or_else(|| before(VCENTER_AVAILABLE));
+    let of_claims = record.conditions.iter().find(|one| one.condition_type == FULFILLED).cloned();
+    // A step after a restart sees only that the machine is off. That it was forced is in the status, if that was written in time.
+    let was_given_up = before(GUEST_SOFT_POWER_OFF).filter(|one| one.reason == SOFT_POWER_OFF_FAILED);
+    let of_guest = match seen.soft_power_off {
+        Some(succeeded) if succeeded.status == ConditionStatus::True => was_given_up.or(Some(succeeded)),
+        other => other.or_else(|| before(GUEST_SOFT_POWER_OFF)),
+    };
+    // always in this order, so that nothing is written only because of it
+    let own = [told.condition(READY), told.condition(PROVISIONED)];
+    own.into_iter().chain(vcenter).chain(of_claims).chain(of_guest).collect()
+}
+
+/// A condition that an object has.
+fn told_before(existing: &FurtherObject, name: &'static str) -> Option<Condition> {
+    let found = existing.status["conditions"].as_array()?.iter().find(|one| one["type"] == name)?;
+    let text = |field: &str| found[field].as_str().unwrap_or_default().to_owned();
+    let status = match found["status"].as_str()? {
+        "True" => ConditionStatus::True,
+        "False" => ConditionStatus::False,
+        _ => ConditionStatus::Unknown,
+    };
+    Some(Condition::new(name, status, text("reason")).with_message(text("message")))
+}
+
 fn want(
-    record: &mut Record<VSphereMachineStatus>,
+    record: &mut MachineRecord,
     name: &str,
     is_control_plane: bool,
     spec: Value,
-    status: Value,
-    told: &Told,
+    (status, conditions): (Value, Vec<Condition>),
 ) {
-    let of_claims = record.conditions.iter().find(|one| one.condition_type == FULFILLED).cloned();
-    let conditions = told.conditions().into_iter().chain(of_claims);
     let mut wanted = Wanted::new(VM_KIND, name, spec).with_status(status, conditions);
     if is_control_plane {
         wanted = wanted.with_label(CONTROL_PLANE_LABEL, "");

@@ -8,6 +8,8 @@ use cloudprovider::{
 };
 
 use super::{MachineRecord, Request, conflict, edits::Edit, name_of, outstanding::waiting};
+use tokio::time::Instant;
+
 use crate::{
     machines::{
         clone::{Place, Wanted, plan},
@@ -30,6 +32,9 @@ const UNSEEN_RETRY: Duration = Duration::from_secs(5);
 /// asking it for the same again makes that longer.
 pub(super) const MAX_BEHIND: Duration = Duration::from_secs(30);
 
+/// How soon a step looks again at a machine that vCenter has and that is not shown.
+const UNSHOWN_RETRY: Duration = Duration::from_secs(60);
+
 /// How soon a step looks again whether a name is free that another machine has.
 const NAME_RETRY: Duration = Duration::from_secs(60);
 
@@ -46,12 +51,12 @@ impl Fleet {
         record: &mut MachineRecord,
         edit: Edit,
     ) -> Result<MachineReport> {
-        let Some(bootstrap) = &request.bootstrap else {
-            return Ok(MachineReport::Creating(Wait::bootstrap_data()));
-        };
         if turn.slot.known().has_just_done(Work::Clone, MAX_BEHIND) {
             return Ok(MachineReport::Creating(unseen(request)));
         }
+        let Some(bootstrap) = &request.bootstrap else {
+            return Ok(MachineReport::Creating(Wait::bootstrap_data()));
+        };
         let name = name_of(request)?;
         free_for(request, &name)?;
         let (folder, pool, datacenter, template) = places(site, request)?;
@@ -59,9 +64,12 @@ impl Fleet {
             let mark = site.mark_of(&other).await?;
             return Err(conflict(site, &other, &request.mark, mark.as_ref()));
         }
-        if !site.find(turn.uid).await?.is_empty() {
+        let found = site.find(turn.uid).await?;
+        if !found.is_empty() {
+            check_unshown(site, turn, &found).await?;
             return Ok(MachineReport::Creating(unseen(request)));
         }
+        turn.slot.known().unshown_since = None;
         let places = (folder, pool, datacenter, template);
         let report = self.clone_template(site, turn, request, record, (&name, bootstrap), places).await?;
         turn.slot.known().guest = edit.shape();
@@ -111,11 +119,17 @@ impl Fleet {
             let recommended = recommended.inspect_err(|_| self.forget_facts())?;
             planned.put_on(recommended.choose(word, policy.as_deref())?, &facts);
         }
-        let call = planned.call.of(&template);
+        let call = planned.call_of(&template);
         let task = self.begin(site, turn, Work::Clone, call).await.map_err(|error| {
             self.forget_facts();
             site.vcenter.error_of(&error)
         })?;
+        {
+            // one that was destroyed before it was complete may have had them
+            let mut known = turn.slot.known();
+            (known.is_tagged, known.was_left_to_drs) = (false, false);
+        }
+        record.status.module_uuid = None;
         record.status.task_ref = Some(task.id().to_owned());
         record.status.hardware_version = planned.hardware_version;
         record.status.clone_mode = Some(planned.mode);
@@ -173,6 +187,16 @@ fn free_for(request: &Request, name: &str) -> Result<()> {
     }
 }
 
+/// Checks that the inventory may still show a machine that vCenter finds.
+///
+/// # Errors
+/// Why it does not, once it had the time.
+pub(super) async fn check_unshown(site: &Site, turn: &Turn, found: &[MoRef]) -> Result<()> {
+    let since = *turn.slot.known().unshown_since.get_or_insert_with(Instant::now);
+    let Some(machine) = found.first().filter(|_| since.elapsed() >= MAX_BEHIND) else { return Ok(()) };
+    Err(site.vcenter.why_unshown(machine).await.with_retry_after(UNSHOWN_RETRY))
+}
+
 /// A machine with this name in a folder.
 fn called(site: &Site, name: &str, folder: &MoRef) -> Option<VirtualMachine> {
     let state = site.vcenter.state();
@@ -183,5 +207,6 @@ fn called(site: &Site, name: &str, folder: &MoRef) -> Option<VirtualMachine> {
 /// The wait for the inventory.
 fn unseen(request: &Request) -> Wait {
     let words = format!("virtual machine {:?} was made and is being read", vm_name_or_own(request));
-    Wait::task(words).with_reason("WaitingForClone").look_again_after(UNSEEN_RETRY).told_late()
+    let wait = Wait::task(words).with_reason("WaitingForClone").look_again_after(UNSEEN_RETRY);
+    wait.without_bootstrap_data().told_late()
 }

@@ -12,14 +12,20 @@ use cloudprovider::{
 };
 
 use super::{
-    DeletionRequest, MachineRecord, create::MAX_BEHIND, last_seen::confirm_left, login::Login, machine_of,
-    take_over::check_own, take_over::server_of_vm,
+    DeletionRequest, MachineRecord,
+    create::{MAX_BEHIND, check_unshown},
+    has_begun,
+    last_seen::confirm_left,
+    login::{self, Login},
+    machine_of,
+    take_over::check_own,
+    take_over::server_of_vm,
 };
 use crate::{
     machines::{
         fleet::{Fleet, Turn},
         naming::vm_name_or_own,
-        power::{PowerOffStep, power_off},
+        power::{PowerOffStep, power_off, soft_power_off},
         site::Site,
         template::{TemplateDisk, TemplateFacts, folder_of},
         work::Work,
@@ -65,7 +71,7 @@ impl Fleet {
                     return Ok(Deletion::Gone);
                 }
                 site => {
-                    let own = site?;
+                    let own = turn.note_vcenter(site)?;
                     let other = self.site_of_lost_zone(request, &own).await?;
                     [Some(own), other].into_iter().flatten().collect()
                 }
@@ -82,6 +88,7 @@ impl Fleet {
             let words = "nothing says any more on which vCenter the virtual machine is; if there is none, remove the finalizer";
             return Err(Error::new(ErrorKind::NotFound, words));
         }
+        let was_begun = has_begun(&turn, request, record);
         for site in &sites {
             let answer = self.delete_on(site, &turn, request, record).await?;
             if answer != Deletion::Gone {
@@ -89,6 +96,11 @@ impl Fleet {
             }
         }
         let provider_id = request.provider_id.as_deref();
+        let all: Vec<_> = sites.iter().collect();
+        let is_destroyed = sites.iter().any(|site| turn.slot.known().is_destroyed_on(site.vcenter.name()));
+        if was_begun && !is_destroyed && login::is_elsewhere(known.as_ref(), &all) {
+            return Err(login::elsewhere(known.as_ref()));
+        }
         if let Some(wait) = self.check_elsewhere(&sites, &turn, &request.mark, provider_id).await? {
             return Ok(Deletion::Deleting(wait));
         }
@@ -108,7 +120,7 @@ impl Fleet {
         record: &mut MachineRecord,
     ) -> Result<Deletion> {
         site.vcenter.follow_tasks();
-        site.check_live()?;
+        turn.note_vcenter(site.check_live())?;
         Self::take_over_task(turn, request, record);
         match self.outstanding(site, turn, request, record).await {
             Ok(Some(wait)) => return Ok(Deletion::Deleting(wait)),
@@ -119,7 +131,11 @@ impl Fleet {
                 tracing::debug!(machine = %request.mark, error = %error.report(), "work has failed");
             }
         }
-        let wait = match machine_of(site, turn)? {
+        let shown = machine_of(site, turn)?;
+        if shown.is_some() {
+            turn.slot.known().unshown_since = None;
+        }
+        let wait = match shown {
             // Nothing can be done to it. Whether it is gone is confirmed once the inventory does not show it any more.
             Some(vm) if site.removed.has(&vm.moref) => Some(leaving(&vm)),
             Some(vm) => match self.remove_shown(site, turn, &vm, request, record).await {
@@ -220,6 +236,11 @@ impl Fleet {
                 Err(error) => return Err(site.vcenter.error_of(&error)),
             }
         }
+        {
+            let mut known = turn.slot.known();
+            let before = known.soft_power_off.take();
+            known.soft_power_off = soft_power_off(step.as_ref(), since.is_some(), before);
+        }
         match step {
             None => Ok(None),
             Some(PowerOffStep::Ask { wait, .. } | PowerOffStep::Wait(wait)) => Ok(Some(wait)),
@@ -268,6 +289,7 @@ impl Fleet {
             confirm_left(site, turn, request).await?;
             return Ok(None);
         }
+        check_unshown(site, turn, &found).await?;
         let words = format!("virtual machine {:?} was found and is being read", vm_name_or_own(request));
         Ok(Some(Wait::task(words).look_again_after(RETRY)))
     }
@@ -275,12 +297,7 @@ impl Fleet {
 
 /// Whether no step has ever begun anything, as far as is known.
 fn was_never_begun(turn: &Turn, request: &DeletionRequest, record: &MachineRecord) -> bool {
-    let known = turn.slot.known();
-    request.provider_id.is_none()
-        && record.status.task_ref.is_none()
-        && record.status.login.is_none()
-        && known.task.is_none()
-        && known.uncertain.is_none()
+    record.status.login.is_none() && !has_begun(turn, request, record)
 }
 
 /// A wait for the clones that were under way when the machine was not found: without its status, one could be its own.
@@ -346,3 +363,6 @@ fn now() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
+
+#[cfg(test)]
+mod tests;

@@ -51,8 +51,14 @@ pub(super) enum Edit {
 }
 
 impl Edit {
-    /// What the objects say. `known` is what this process has told the guest.
-    pub(super) fn of(request: &Request, addresses: &Addresses, known: Option<u64>) -> Self {
+    /// What the objects say. `known` is what this process has told the guest when it was made, and `written` what it has written since
+    /// and the `VSphereVM` does not tell yet: an edit may be taken back meanwhile.
+    pub(super) fn of(
+        request: &Request,
+        addresses: &Addresses,
+        known: Option<u64>,
+        written: Option<u64>,
+    ) -> Self {
         // In a failure domain a machine keeps what it was made with, and without all its addresses it would lose some.
         if request.failure_domain.is_some() || matches!(addresses, Addresses::Missing(_)) {
             return Self::Ignored;
@@ -60,7 +66,9 @@ impl Edit {
         let wanted = shape(&request.spec.clone.network);
         match existing(request).map(|vm| network_of(&vm)) {
             Some(None) => Self::Ignored,
-            Some(Some(told)) if shape(&told) == wanted => Self::Passed(wanted),
+            Some(Some(told)) if shape(&told) == wanted && written.is_none_or(|shape| shape == wanted) => {
+                Self::Passed(wanted)
+            }
             // it is not known what it was made with
             None if request.is_provisioned => Self::Ignored,
             None if known == Some(wanted) => Self::Passed(wanted),
@@ -94,7 +102,10 @@ impl Fleet {
                 return Ok(None);
             }
             match self.write_guest(site, turn, vm, request).await {
-                Ok(true) => return self.report_meanwhile(vm, site, request, record, Work::Guest).map(Some),
+                Ok(true) => {
+                    turn.slot.known().guest_written = edit.shape();
+                    return self.report_meanwhile(vm, site, request, record, Work::Guest).map(Some);
+                }
                 Ok(false) => {}
                 Err(error) if request.is_provisioned => {
                     failed_to_pass_on(turn, record, error.report());
@@ -104,7 +115,8 @@ impl Fleet {
             }
         }
         record.remove(NETWORK_PASSED_ON);
-        turn.slot.known().guest = edit.shape();
+        let mut known = turn.slot.known();
+        (known.guest, known.guest_written) = (edit.shape(), None);
         Ok(None)
     }
 

@@ -270,7 +270,7 @@ fn find_in_inventory(finder: Finder<'_>, zone: &Zone) -> Found {
         let word = word.filter(|word| !word.is_empty())?;
         Some(told(find(datacenter.as_ref().ok()?, word)))
     };
-    let constraint = &zone.spec.placement_constraint;
+    let constraint = zone.placement();
     let pool =
         named(constraint.resource_pool.as_deref(), &|at, word| placement.resource_pool(at, Some(word)));
     let cluster = named(zone.compute_cluster(), &|at, word| topology.compute_cluster(at, word));

@@ -27,7 +27,8 @@ use crate::{
 };
 
 const READY: &str = "Ready";
-const CREDENTIALS_AVAILABLE: &str = "CredentialsAvailable";
+/// Whether an identity has credentials.
+const AVAILABLE: &str = "Available";
 
 /// What an object says about its vCenter and its credentials.
 #[derive(Clone, Debug)]
@@ -107,14 +108,35 @@ impl<'a> Login<'a> {
         self.identity.is_some()
     }
 
-    /// What a deletion needs to know of it if the cluster's object is gone by then.
-    pub(super) fn remembered(&self) -> Option<UsedLogin> {
+    /// What a deletion needs to know of it if the cluster's object is gone by then. `site` is where it leads, if that is known.
+    pub(super) fn remembered(&self, site: Option<&Site>) -> Option<UsedLogin> {
         self.identity.map(|identity| UsedLogin {
             server: self.server.map(str::to_owned),
+            vcenter_uuid: site.and_then(|site| site.vcenter.state().instance_uuid.clone()),
             thumbprint: self.thumbprint.map(str::to_owned),
             identity_ref: identity.clone(),
         })
     }
+}
+
+/// Whether a machine was made with credentials for another vCenter than these. What they do not have may be there.
+pub(super) fn is_elsewhere(used: Option<&UsedLogin>, sites: &[&Arc<Site>]) -> bool {
+    let Some(used) = used else { return false };
+    let Some(server) = given(used.server.as_ref()) else { return false };
+    let is_it = |site: &&Arc<Site>| {
+        let is_same = used.vcenter_uuid.is_some() && used.vcenter_uuid == site.vcenter.state().instance_uuid;
+        is_same || site.is_called(server)
+    };
+    !sites.iter().any(is_it)
+}
+
+/// The error about such a machine.
+pub(super) fn elsewhere(used: Option<&UsedLogin>) -> Error {
+    invalid(format!(
+        "spec.server of the VSphereCluster: the virtual machine was made on vCenter {:?}, and another one is named, which does not have \
+         it. Name the first one again; if it is gone for good, remove the finalizer by hand",
+        used.and_then(|used| used.server.as_deref()).unwrap_or_default()
+    ))
 }
 
 impl Fleet {
@@ -170,11 +192,11 @@ impl Fleet {
             return outcome.map(|_| Told::default());
         }
         let one = |kind: &'static str| match &outcome {
-            Ok(_) => Condition::new(kind, ConditionStatus::True, "CredentialsAvailable"),
+            Ok(_) => Condition::new(kind, ConditionStatus::True, "Available"),
             Err(error) => Condition::new(kind, ConditionStatus::False, "SecretNotAvailable")
                 .with_message(error.report()),
         };
-        Ok(Told::new(json!({"ready": outcome.is_ok()}), [one(READY), one(CREDENTIALS_AVAILABLE)]))
+        Ok(Told::new(json!({"ready": outcome.is_ok()}), [one(READY), one(AVAILABLE)]))
     }
 }
 
@@ -190,7 +212,7 @@ fn for_user(reference: &VSphereIdentityReference, error: Error) -> Error {
         return error;
     }
     let words = format!(
-        "spec.identityRef: VSphereClusterIdentity {:?} has no credentials; its condition {CREDENTIALS_AVAILABLE} says why",
+        "spec.identityRef: VSphereClusterIdentity {:?} has no credentials; its condition {AVAILABLE} says why",
         reference.name
     );
     Error::new(error.kind(), words)

@@ -206,7 +206,7 @@ impl Fleet {
             "NoPermission" => ErrorKind::PermissionDenied,
             _ => ErrorKind::Unavailable,
         };
-        Err(site.vcenter.error(kind, &words))
+        Err(site.vcenter.error(kind, &words).with_source(fault.clone()))
     }
 }
 
@@ -273,7 +273,8 @@ pub(super) fn waiting(site: &Site, work: Option<Work>, task: &MoRef) -> Wait {
     // A power-on need not hold a move: whether a machine runs is seen in the inventory.
     let wait = if work == Some(Work::PowerOn) { Wait::address(words) } else { Wait::task(words) };
     // No task need be known after a crash: a second clone is refused, since the name is taken, and whatever else is done twice does no harm.
-    wait.with_reason(reason).told_late()
+    // The clone has the bootstrap data, and what comes after it needs none.
+    wait.with_reason(reason).without_bootstrap_data().told_late()
 }
 
 #[cfg(test)]

@@ -233,7 +233,8 @@ impl Fleet {
         };
         let wait = wait
             .or_else(|| incomplete.map(|why| Wait::address(why.to_string()).told_late()))
-            .or_else(|| missing().map(|what| Wait::address(what).told_late()));
+            .or_else(|| missing().map(|what| Wait::address(what).told_late()))
+            .map(Wait::without_bootstrap_data);
         let machine = PresentMachine::new(instance).with_failure_domain(request.failure_domain.clone());
         Ok(machine.with_wait(wait).into())
     }

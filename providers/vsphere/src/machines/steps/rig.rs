@@ -81,6 +81,7 @@ pub(crate) async fn rig() -> Rig {
         instance_changes: changes,
         status_changes: status,
         accounts: std::collections::HashMap::new(),
+        families: vec![Family::Ipv4],
         tasks: tasks.clone(),
         stop: stop.clone(),
     }));
@@ -147,8 +148,20 @@ impl Rig {
 
     /// The next read finds the machine, without a disk.
     pub(crate) fn is_read(&self) {
-        let property = node("propSet", vec![text("name", "config.version"), text("val", "vmx-19")]);
-        let object = node("objects", vec![reference("obj", &machine()), property]);
+        let property = |name: &str, value| node("propSet", vec![text("name", name), value]);
+        let controller = Element {
+            kind: Some("VirtualIDEController".into()),
+            ..node("VirtualDevice", vec![text("key", "200")])
+        };
+        let object = node(
+            "objects",
+            vec![
+                reference("obj", &machine()),
+                property("config.hardware.device", node("val", vec![controller])),
+                property("config.files.vmPathName", text("val", "[ds] worker-1/worker-1.vmx")),
+                property("config.version", text("val", "vmx-19")),
+            ],
+        );
         self.transport.answer("RetrievePropertiesEx", Ok(node("returnval", vec![object])));
     }
 
@@ -160,9 +173,7 @@ impl Rig {
     }
 
     pub(crate) async fn delete(&mut self) -> Result<Deletion> {
-        let cluster = ClusterContext::new(Some(cluster_spec()));
-        let request = MachineRequest::new(mark(), machine_spec(), cluster);
-        self.fleet.delete_machine(&request, &mut self.record).await
+        self.fleet.delete_machine(&deletion(), &mut self.record).await
     }
 
     pub(crate) async fn waits_for_deletion(&mut self) -> Wait {
@@ -188,6 +199,11 @@ impl Rig {
         };
         self.fleet.one_step(uid, note).await.expect("no other step");
     }
+}
+
+/// A request for the deletion of the machine.
+pub(crate) fn deletion() -> DeletionRequest {
+    MachineRequest::new(mark(), machine_spec(), ClusterContext::new(Some(cluster_spec())))
 }
 
 fn cluster_spec() -> VSphereClusterSpec {

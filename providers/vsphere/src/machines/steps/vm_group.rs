@@ -56,7 +56,7 @@ impl Fleet {
             )));
         }
         let (uid, group) = (request.mark.uid.as_str(), hosts.vm_group_name.as_str());
-        let mut board = self.boards.of(site.vcenter.name(), &cluster).await;
+        let mut board = self.boards.of(&site.vcenter.settings.endpoint.authority(), &cluster).await;
         if let Some(wait) = under_way(site, &mut board, group, vm, uid).await? {
             return Ok(Some(wait));
         }
@@ -160,5 +160,5 @@ fn failed(site: &Site, vm: &VirtualMachine, group: &str, task: &MoRef, fault: &T
         "NoPermission" => ErrorKind::PermissionDenied,
         _ => ErrorKind::Unavailable,
     };
-    site.vcenter.error(kind, &words)
+    site.vcenter.error(kind, &words).with_source(fault.clone())
 }

@@ -8,6 +8,7 @@ use cloudprovider::{
 };
 use serde_json::json;
 
+use super::{available::available, ignored_fields};
 use crate::machines::{
     fleet::Fleet,
     site::Site,
@@ -15,7 +16,6 @@ use crate::machines::{
 };
 
 const READY: &str = "Ready";
-const VCENTER_AVAILABLE: &str = "VCenterAvailable";
 const VALIDATED: &str = "FailureDomainValidated";
 
 /// How soon a zone that is not ready is looked at again. Tags, datastores and networks are not told.
@@ -30,20 +30,21 @@ impl Fleet {
     /// # Errors
     /// What may be over with the next look.
     pub(super) async fn look_at_zone(&self, request: &LookRequest) -> Result<Told> {
-        let told = |conditions: Vec<Condition>| told(request, conditions);
         let zone = match Zone::of(&request.objects, &request.object) {
             Ok(zone) => zone,
             Err(error) if error.is_retryable() => return Err(error),
             Err(error) => return Ok(told(vec![wrong(VALIDATED, "ValidationFailed", &error)])),
         };
+        let told = |conditions: Vec<Condition>| {
+            told(conditions.into_iter().chain(ignored_fields(zone.ignored())).collect())
+        };
         let checked = match self.check_where_possible(&zone).await {
             Ok(checked) => checked,
             Err(error) => {
-                let told = told(vec![wrong(VCENTER_AVAILABLE, "VCenterUnreachable", &error)]);
-                return Ok(told.look_again_after(AWAY_RETRY));
+                return Ok(told(vec![available::<()>(&Err(error))]).look_again_after(AWAY_RETRY));
             }
         };
-        let available = Condition::new(VCENTER_AVAILABLE, ConditionStatus::True, "Available");
+        let available = available(&Ok(()));
         let conditions: [Condition; 2] = match checked {
             Ok(checked) => Checked::conditions(&checked),
             Err(error) if error.is_retryable() => return Err(error),
@@ -105,7 +106,7 @@ fn wrong(condition: &'static str, reason: &'static str, error: &Error) -> Condit
 }
 
 /// The status with these conditions, of which `Ready` is the sum.
-fn told(request: &LookRequest, mut conditions: Vec<Condition>) -> Told {
+fn told(mut conditions: Vec<Condition>) -> Told {
     let flaw = conditions.iter().find(|one| one.status != ConditionStatus::True);
     let ready = match flaw {
         None => Condition::new(READY, ConditionStatus::True, "Ready"),
@@ -115,32 +116,25 @@ fn told(request: &LookRequest, mut conditions: Vec<Condition>) -> Told {
     };
     let is_ready = flaw.is_none();
     conditions.insert(0, ready);
-    // what readers of v1beta1 want is kept
-    let status = json!({"ready": is_ready, "deprecated": request.object.status["deprecated"]});
-    Told::new(status, conditions).look_again_after((!is_ready).then_some(RETRY))
+    Told::new(json!({ "ready": is_ready }), conditions).look_again_after((!is_ready).then_some(RETRY))
 }
 
 #[cfg(test)]
 mod tests {
-    use cloudprovider::machines::FurtherObject;
-
     use super::*;
-    use crate::machines::kinds::DEPLOYMENT_ZONE_KIND;
 
     #[test]
     fn ready_is_the_sum() {
-        let object =
-            FurtherObject::new("a").with_status(json!({"ready": false, "deprecated": {"v1beta1": {}}}));
-        let request = LookRequest::new(DEPLOYMENT_ZONE_KIND, object);
-        let good = Condition::new(VCENTER_AVAILABLE, ConditionStatus::True, "Available");
+        let good = available(&Ok(()));
         let bad =
             Condition::new(VALIDATED, ConditionStatus::False, "ZoneMisconfigured").with_message("no tag");
-        let all = told(&request, vec![good.clone(), bad]);
-        assert_eq!(all.status, json!({"ready": false, "deprecated": {"v1beta1": {}}}));
+        let all = told(vec![good.clone(), bad]);
+        assert_eq!(all.status, json!({"ready": false}));
         let ready = &all.conditions[0];
         assert_eq!((&*ready.condition_type, &*ready.reason, &*ready.message), (READY, "NotReady", "no tag"));
         assert_eq!(all.look_again_after, Some(RETRY));
-        let all = told(&request, vec![good]);
+        let ignored = ignored_fields(Some("autoConfigure".to_owned())).expect("a condition");
+        let all = told(vec![good, ignored]);
         assert_eq!((all.status["ready"].as_bool(), all.look_again_after), (Some(true), None));
         assert_eq!(all.conditions[0].status, ConditionStatus::True);
     }

@@ -10,9 +10,26 @@ fn device(kind: &str, fields: Vec<Element>) -> Element {
 
 fn read_of(devices: Vec<Element>, snapshot: Option<Element>) -> TemplateFacts {
     let devices = node("val", devices);
-    let properties = vec![(DEVICES, Some(&devices)), (SNAPSHOT, snapshot.as_ref())];
+    let file = text("val", "[ds] t/t.vmx");
+    let properties = vec![(DEVICES, Some(&devices)), (FILE, Some(&file)), (SNAPSHOT, snapshot.as_ref())];
     let object = MoRef::new("VirtualMachine", "vm-1");
-    read(&ObjectUpdate { object, kind: UpdateKind::Enter, properties })
+    read(&ObjectUpdate { object, kind: UpdateKind::Enter, properties }).expect("it is told")
+}
+
+#[test]
+fn a_machine_whose_configuration_is_not_told_is_not_one_without_disks() {
+    let (devices, file) = (node("val", Vec::new()), text("val", "[ds] t/t.vmx"));
+    for (devices, file, is_told) in [
+        (Some(&devices), Some(&file), true),
+        (None, Some(&file), false),
+        (Some(&devices), None, false),
+        (None, None, false),
+    ] {
+        let object = MoRef::new("VirtualMachine", "vm-1");
+        let properties = vec![(DEVICES, devices), (FILE, file)];
+        let found = read(&ObjectUpdate { object, kind: UpdateKind::Enter, properties });
+        assert_eq!(found.is_some(), is_told);
+    }
 }
 
 #[test]

@@ -44,6 +44,22 @@ pub(super) fn set_default(schema: &mut Value, field: &str, value: Value) {
     }
 }
 
+/// Takes limits of texts, lists and numbers away, at any depth. How long a text is at least stays.
+pub(super) fn loosen(schema: &mut Value) {
+    const LIMITS: [&str; 3] = ["maxLength", "maxItems", "minimum"];
+    let Some(keywords) = schema.as_object_mut() else { return };
+    keywords.retain(|keyword, _| !LIMITS.contains(&keyword.as_str()));
+    for (keyword, below) in keywords {
+        match keyword.as_str() {
+            "properties" => {
+                below.as_object_mut().into_iter().flat_map(|fields| fields.values_mut()).for_each(loosen);
+            }
+            "items" | "additionalProperties" => loosen(below),
+            _ => {}
+        }
+    }
+}
+
 /// Adds the fields of `more`.
 pub(super) fn extend(fields: &mut Value, more: Value) {
     if let (Some(fields), Value::Object(more)) = (fields.as_object_mut(), more) {

@@ -127,8 +127,8 @@ pub(super) fn of_others() -> Value {
 
 fn with_failures(mut status: Value) -> Value {
     for (field, about) in [
-        ("failureReason", "Why it cannot be helped, for programs."),
-        ("failureMessage", "Why it cannot be helped, for people."),
+        ("failureReason", "Why another program has given it up, for programs. Not set here, and removed."),
+        ("failureMessage", "Why another program has given it up, for people. Not set here, and removed."),
     ] {
         insert(&mut status, field, json!({"description": about, "type": "string"}));
     }

@@ -120,11 +120,11 @@ fn domain(zone: &Zone, found: &Found) -> Option<Flaw> {
         return Some(("ValidationFailed", why.clone()));
     }
     let parts = [
-        ("RegionMisconfigured", "spec.region", &zone.domain.region),
-        ("ZoneMisconfigured", "spec.zone", &zone.domain.zone),
+        ("RegionMisconfigured", "spec.region", &zone.domain.region, zone.auto_configure.region),
+        ("ZoneMisconfigured", "spec.zone", &zone.domain.zone, zone.auto_configure.zone),
     ];
-    for (reason, field, part) in parts {
-        if let Err(why) = check_tag(zone, part, found) {
+    for (reason, field, part, auto_configure) in parts {
+        if let Err(why) = check_tag(zone, part, auto_configure, found) {
             return Some((reason, format!("{field}: {why}")));
         }
     }
@@ -172,15 +172,20 @@ fn domain(zone: &Zone, found: &Found) -> Option<Flaw> {
     checked.err().map(|words| ("HostsMisconfigured", words))
 }
 
-fn check_tag(zone: &Zone, part: &FailureDomain, found: &Found) -> Result<(), String> {
+fn check_tag(zone: &Zone, part: &FailureDomain, auto_configure: bool, found: &Found) -> Result<(), String> {
     let objects = tagged_objects(zone, part.kind, found)?;
     let has_tag = |object: &&MoRef| {
         let tags = found.tags.get(*object).map_or(&[][..], Vec::as_slice);
         tags.iter().any(|tag| *tag.category == *part.tag_category && *tag.name == *part.name)
     };
     let Some(without) = objects.iter().find(|object| !has_tag(object)) else { return Ok(()) };
+    let advice = if auto_configure {
+        "autoConfigure is not supported, so make the tag and attach it in vCenter"
+    } else {
+        "attach it in vCenter, which the controller does not do"
+    };
     Err(format!(
-        "{} {} has no tag {:?} of the category {:?}; attach it in vCenter, which the controller does not do",
+        "{} {} has no tag {:?} of the category {:?}; {advice}",
         without.kind(),
         without.id(),
         part.name,
@@ -316,6 +321,17 @@ mod tests {
         }
         let found = Found { folder: Some(no("no folder")), ..found() };
         assert_eq!(reasons(&judge(&zone(json!({})), &found)), ["FolderNotFound", "Validated"]);
+    }
+
+    #[test]
+    fn tags_that_nobody_makes_are_named() {
+        let mut zone = zone(json!({}));
+        zone.auto_configure.region = true;
+        assert_eq!(judge(&zone, &found()).flaw(), None, "somebody has attached them");
+        let checked = judge(&zone, &Found { tags: Tags::new(), ..found() });
+        let words = "spec.region: Datacenter dc-1 has no tag \"region-1\" of the category \"k8s-region\"; autoConfigure is not \
+                     supported, so make the tag and attach it in vCenter";
+        assert_eq!(checked.flaw(), Some(words));
     }
 
     #[test]

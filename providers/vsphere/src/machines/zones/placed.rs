@@ -12,7 +12,7 @@ use crate::machines::{
 /// those of the devices in their order, and further ones make further devices.
 pub(crate) fn place(spec: &VSphereMachineSpec, zone: &Zone) -> VSphereMachineSpec {
     let mut placed = spec.clone();
-    let (topology, constraint) = (&zone.domain.topology, &zone.spec.placement_constraint);
+    let (topology, constraint) = (&zone.domain.topology, zone.placement());
     let clone = &mut placed.clone;
     // the zone is on the vCenter of the cluster
     clone.server = None;

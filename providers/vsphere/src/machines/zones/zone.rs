@@ -9,10 +9,17 @@ use cloudprovider::{
 use serde::de::DeserializeOwned;
 
 use crate::machines::{
+    conversion::kept,
     invalid::invalid,
     kinds::{DEPLOYMENT_ZONE_KIND, FAILURE_DOMAIN_KIND},
-    spec::{FailureDomainHosts, VSphereDeploymentZoneSpec, VSphereFailureDomainSpec, VSphereMachineSpec},
+    spec::{
+        FailureDomainHosts, PlacementConstraint, VSphereDeploymentZoneSpec, VSphereFailureDomainSpec,
+        VSphereMachineSpec,
+    },
 };
+
+/// A field of the region and the zone of a `VSphereFailureDomain`.
+const AUTO_CONFIGURE: &str = "autoConfigure";
 
 /// A `VSphereDeploymentZone` together with its `VSphereFailureDomain`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +30,16 @@ pub(crate) struct Zone {
     pub(crate) spec: VSphereDeploymentZoneSpec,
     /// The `VSphereFailureDomain`.
     pub(crate) domain: VSphereFailureDomainSpec,
+    /// Where the failure domain asks for tags that nobody makes here.
+    pub(crate) auto_configure: AutoConfigure,
     domain_name: String,
+}
+
+/// `autoConfigure` of a `VSphereFailureDomain`, which v1beta1 alone has: Cluster API Provider vSphere makes and attaches the tags then.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct AutoConfigure {
+    pub(crate) region: bool,
+    pub(crate) zone: bool,
 }
 
 /// The `VSphereDeploymentZone` that a machine asks for: that of its Machine, or else its own.
@@ -85,18 +101,40 @@ impl Zone {
             labels: object.labels.clone(),
             spec,
             domain: spec_of(&FAILURE_DOMAIN_KIND, &domain)?,
+            auto_configure: AutoConfigure::of(&domain),
             domain_name,
         })
     }
 
     /// What it says, as one text.
     pub(crate) fn key(&self) -> String {
-        serde_json::json!([self.name, self.spec, self.domain_name, self.domain]).to_string()
+        let AutoConfigure { region, zone } = self.auto_configure;
+        serde_json::json!([self.name, self.spec, self.domain_name, self.domain, region, zone]).to_string()
+    }
+
+    /// The fields that are set and mean nothing here, with the reason.
+    pub(crate) fn ignored(&self) -> Option<String> {
+        let AutoConfigure { region, zone } = self.auto_configure;
+        let fields = [(region, "spec.region.autoConfigure"), (zone, "spec.zone.autoConfigure")];
+        let fields: Vec<&str> =
+            fields.iter().filter(|(is_set, _)| *is_set).map(|(_, field)| *field).collect();
+        (!fields.is_empty()).then(|| {
+            format!(
+                "VSphereFailureDomain {:?}: {}: not supported; the tags are those that somebody attaches in vCenter",
+                self.domain_name,
+                fields.join(", ")
+            )
+        })
     }
 
     /// The vCenter that it names.
     pub(crate) fn server(&self) -> Option<&str> {
         self.spec.server.as_deref().filter(|server| !server.is_empty())
+    }
+
+    /// Where in the failure domain its machines are.
+    pub(crate) fn placement(&self) -> PlacementConstraint {
+        self.spec.placement_constraint.clone().unwrap_or_default()
     }
 
     /// The word for the cluster of hosts.
@@ -120,6 +158,15 @@ impl Zone {
     }
 }
 
+impl AutoConfigure {
+    /// What the object says in v1beta1. It is in an annotation, as v1beta2 has no place for it.
+    fn of(domain: &FurtherObject) -> Self {
+        let kept = kept(&domain.annotations).unwrap_or_default();
+        let is_set = |part: &str| kept.get("spec").is_some_and(|spec| spec[part][AUTO_CONFIGURE] == true);
+        Self { region: is_set("region"), zone: is_set("zone") }
+    }
+}
+
 /// The error about a resource pool that is in another cluster than the zone.
 pub(super) fn outside(zone: &Zone, pool: &str, cluster: &str) -> Error {
     let words = format!(
@@ -140,7 +187,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::machines::zones::examples::{domain, objects, zone};
+    use crate::machines::{
+        convert,
+        zones::examples::{domain, objects, zone},
+    };
 
     #[test]
     fn a_zone_is_read_with_its_failure_domain() {
@@ -166,6 +216,36 @@ mod tests {
             let error = Zone::read(&all, name).expect_err(words);
             assert_eq!(error.kind(), kind, "{error}");
             assert!(error.to_string().contains(words), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_v1beta1_alone_has_is_read_and_named() {
+        let zone_of = |region: bool, zone_part: Option<bool>| {
+            let mut spec = domain("DC0_C0");
+            spec["region"]["autoConfigure"] = json!(region);
+            spec["zone"]["autoConfigure"] = json!(zone_part);
+            let old = json!({
+                "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta1", "kind": "VSphereFailureDomain", "metadata": {"name": "x"},
+                "spec": spec,
+            });
+            let new = convert(old, "v1beta2").expect("converted");
+            let annotations =
+                serde_json::from_value(new["metadata"]["annotations"].clone()).unwrap_or_default();
+            let domain = FurtherObject::new("x").with_spec(new["spec"].clone()).with_annotations(annotations);
+            let object = FurtherObject::new("a").with_spec(zone("x"));
+            let all = Objects::of([(FAILURE_DOMAIN_KIND, domain), (DEPLOYMENT_ZONE_KIND, object)]);
+            Zone::read(&all, "a").expect("a zone")
+        };
+        let asked = zone_of(true, Some(true));
+        assert_eq!(asked.auto_configure, AutoConfigure { region: true, zone: true });
+        let words = asked.ignored().expect("words");
+        assert!(words.starts_with("VSphereFailureDomain \"x\": spec.region.autoConfigure, spec.zone.autoConfigure: not supported"), "{words}");
+        let half = zone_of(false, Some(true));
+        assert!(half.ignored().is_some_and(|words| words.contains("\"x\": spec.zone.autoConfigure: ")));
+        assert_ne!(half.key(), asked.key(), "what is found out about one is not that of the other");
+        for one in [zone_of(false, Some(false)), zone_of(false, None)] {
+            assert_eq!((one.auto_configure, one.ignored()), (AutoConfigure::default(), None));
         }
     }
 

@@ -62,6 +62,7 @@ async fn a_thousand_sessions_that_end_leave_one() {
         this: MoRef::new("ServiceInstance", "ServiceInstance"),
         method: "CurrentTime",
         arguments: Vec::new(),
+        since: None,
     };
     for _ in 0..EXPIRIES {
         session.call(&call, CALL_DEADLINE).await.expect("an answer");
@@ -104,6 +105,7 @@ async fn a_hundred_clones_of_a_shared_session_that_end_leave_one() {
         this: MoRef::new("ServiceInstance", "ServiceInstance"),
         method: "CurrentTime",
         arguments: Vec::new(),
+        since: None,
     };
     for _ in 0..EXPIRIES {
         session.call(&call, CALL_DEADLINE).await.expect("an answer");

@@ -16,7 +16,7 @@ const KINDS: [&str; 8] = [
 ];
 
 /// Names that mean something in one of the versions, and two that do not.
-const NAMES: [&str; 36] = [
+const NAMES: [&str; 39] = [
     "spec",
     "template",
     "network",
@@ -42,6 +42,9 @@ const NAMES: [&str; 36] = [
     "controlPlane",
     "region",
     "autoConfigure",
+    "numCPUs",
+    "cloneMode",
+    "placementConstraint",
     "conditions",
     "v1beta2",
     "v1beta1",
@@ -91,6 +94,8 @@ fn body() -> impl Strategy<Value = Value> {
     let spec = of_the_form(&[
         "network",
         "bootstrapRef",
+        "numCPUs",
+        "cloneMode",
         "naming",
         "namingStrategy",
         "guestSoftPowerOffTimeout",

@@ -77,7 +77,7 @@ fn a_condition_says_what_the_claims_have() {
     let found = addresses(&request(Objects::default()), &mut record, false).expect("an answer");
     assert_eq!(told(&record), Some((ConditionStatus::False, "WaitingForIPAddress".to_owned())));
     let waits = wait(&request(claims()), &found).expect("it waits");
-    assert_eq!(waits.reason, WAITING);
+    assert_eq!(waits.reason, WAITING_FOR_CLAIMS);
     assert!(
         waits.message.contains("IPAddressClaim worker-1-0-0 of InClusterIPPool \"p\""),
         "{}",

@@ -63,7 +63,7 @@ fn what_the_machine_does_not_say_any_more_goes() {
 fn what_was_seen_before_stays_unless_the_machine_is_lost() {
     let before = json!({
         "ready": true, "vmRef": "vm-1", "host": "h1", "addresses": ["192.0.2.1"], "moduleUUID": "m",
-        "network": [{"macAddr": "00:50:56:00:00:01"}], "snapshot": "s1",
+        "network": [{"macAddr": "00:50:56:00:00:01"}], "snapshot": "s1", "retryAfter": "2026-01-01T00:00:00Z",
     });
     let existing = FurtherObject::new("one").with_status(before.clone());
     let after = |answer: Result<MachineReport>| {
@@ -74,7 +74,9 @@ fn what_was_seen_before_stays_unless_the_machine_is_lost() {
     };
     let mut expected = before;
     expected["ready"] = json!(false);
-    expected.as_object_mut().expect("an object").remove("snapshot");
+    for field in ["snapshot", "retryAfter"] {
+        expected.as_object_mut().expect("an object").remove(field);
+    }
     assert_eq!(after(Err(Error::new(ErrorKind::Unavailable, "vCenter is away"))), expected);
     assert_eq!(after(Ok(MachineReport::lost("it is gone"))), json!({"ready": false, "moduleUUID": "m"}));
 }
@@ -88,6 +90,11 @@ fn the_conditions_say_what_the_step_saw() {
         (
             Ok(present().with_wait(Wait::address("no address yet")).into()),
             ConditionStatus::False,
+            "WaitingForIPAllocation",
+        ),
+        (
+            Ok(MachineReport::Creating(Wait::address("no claim has one").with_reason(WAITING_FOR_CLAIMS))),
+            ConditionStatus::False,
             "WaitingForIPAddress",
         ),
         (
@@ -97,11 +104,54 @@ fn the_conditions_say_what_the_step_saw() {
         ),
         (Ok(MachineReport::lost("it is gone")), ConditionStatus::False, "NotFoundByBIOSUUID"),
         (Err(Error::new(ErrorKind::NotFound, "no template")), ConditionStatus::False, "NotProvisioned"),
+        (
+            Err(Error::new(ErrorKind::Unavailable, "the clone has failed").with_source(TaskFault::default())),
+            ConditionStatus::False,
+            "TaskFailed",
+        ),
     ] {
-        for condition in Told::of_step(&answer).conditions() {
+        let told = Told::of_step(&answer);
+        let all = conditions(&MachineRecord::default(), &told, Seen::default(), None);
+        assert_eq!(all.iter().map(|one| &*one.condition_type).collect::<Vec<_>>(), [READY, PROVISIONED]);
+        for condition in all.into_iter().chain([provisioned(&answer)]) {
             assert_eq!((condition.status, &*condition.reason), (status, reason), "{answer:?}");
+            assert_eq!(condition.message, told.message);
         }
     }
+}
+
+#[test]
+fn what_a_step_has_not_seen_stays_as_it_was_told() {
+    let before =
+        |name: &str, reason: &str| json!({"type": name, "status": "False", "reason": reason, "message": "m"});
+    let existing = FurtherObject::new("one").with_status(json!({"conditions": [
+        before("VCenterAvailable", "VCenterUnreachable"), before("GuestSoftPowerOffSucceeded", "InProgress"),
+        before("Paused", "NotPaused"), before("PCIDevicesDetached", "NotFound"),
+    ]}));
+    let reasons = |seen: Seen| -> Vec<(String, String)> {
+        let told = Told::not_ready("Deleting", "");
+        let all = conditions(&MachineRecord::default(), &told, seen, Some(&existing));
+        let own = all.into_iter().filter(|one| one.reason != "Deleting");
+        own.map(|one| (one.condition_type.into_owned(), one.reason.into_owned())).collect()
+    };
+    let two = |vcenter: &str, guest: &str| {
+        [(VCENTER_AVAILABLE, vcenter), (GUEST_SOFT_POWER_OFF, guest)]
+            .map(|(name, reason)| (name.into(), reason.into()))
+    };
+    assert_eq!(reasons(Seen::default()), two("VCenterUnreachable", "InProgress"));
+    let guest = Condition::new(GUEST_SOFT_POWER_OFF, ConditionStatus::True, "Succeeded");
+    let seen = Seen { guest: None, vcenter: Some(Ok(())), soft_power_off: Some(guest) };
+    assert_eq!(reasons(seen), two("Available", "Succeeded"));
+    // This is what a step sees that does not know any more that the machine was forced.
+    let forced = FurtherObject::new("one")
+        .with_status(json!({"conditions": [before("GuestSoftPowerOffSucceeded", "Failed")]}));
+    let guest = Condition::new(GUEST_SOFT_POWER_OFF, ConditionStatus::True, "Succeeded");
+    let seen = Seen { soft_power_off: Some(guest), ..Seen::default() };
+    let told = Told::not_ready("Deleting", "");
+    let all = conditions(&MachineRecord::default(), &told, seen, Some(&forced));
+    assert_eq!(all.last().map(|one| (one.status, &*one.reason)), Some((ConditionStatus::False, "Failed")));
+    let away = available::<()>(&Err(Error::new(ErrorKind::Unavailable, "connection refused")));
+    assert_eq!((&*away.reason, &*away.message), ("VCenterUnreachable", "connection refused"));
 }
 
 #[test]

@@ -51,7 +51,7 @@ fn an_edit_is_due_while_the_guest_may_have_something_else() {
     let (before, after) = (device(&json!({})), device(&json!({"nameservers": ["192.0.2.53"]})));
     let shape_of = |device: &Json| shape(&network(device));
     assert_ne!(shape_of(&before), shape_of(&after));
-    let edit = |request: &Request, known: Option<u64>| Edit::of(request, &Addresses::NoPools, known);
+    let edit = |request: &Request, known: Option<u64>| Edit::of(request, &Addresses::NoPools, known, None);
     let (due, passed) = (Edit::Due(shape_of(&after)), Edit::Passed(shape_of(&after)));
     assert_eq!(edit(&request(&after, Some(vm(&before))), None), due);
     assert_eq!(edit(&request(&after, Some(vm(&after))), None), passed);
@@ -62,9 +62,13 @@ fn an_edit_is_due_while_the_guest_may_have_something_else() {
     assert_eq!(edit(&request(&after, None), Some(shape_of(&after))), passed);
     assert_eq!(edit(&request(&after, None), None), due);
     assert_eq!(edit(&request(&after, None).provisioned(true), None), Edit::Ignored);
+    // what was written last has to be taken back, unless it is this
+    let again =
+        |written| Edit::of(&request(&after, Some(vm(&after))), &Addresses::NoPools, None, Some(written));
+    assert_eq!((again(shape_of(&before)), again(shape_of(&after))), (due, passed));
     // what a guest would lose
     let addresses = Addresses::Missing("a claim".to_owned());
-    assert_eq!(Edit::of(&request(&after, Some(vm(&before))), &addresses, None), Edit::Ignored);
+    assert_eq!(Edit::of(&request(&after, Some(vm(&before))), &addresses, None, None), Edit::Ignored);
     let in_zone = request(&after, Some(vm(&before))).with_failure_domain("a".to_owned());
     assert_eq!(edit(&in_zone, None), Edit::Ignored);
 }

@@ -111,6 +111,9 @@ async fn the_task_that_goes_on_is_waited_for() {
         rig.tell(&task("task-2"), UpdateKind::Modify, &[("info.error", error)]);
         let error = fails(&mut rig).await.report();
         assert!(error.contains("the power-on of \"worker-1\" has failed (task-2): InsufficientResourcesFault (no memory left)"), "{error}");
+        let told = rig.record.conditions.iter().find(|one| one.condition_type == "VirtualMachineProvisioned");
+        let told = told.expect("the condition");
+        assert_eq!((&*told.reason, &*told.message), ("TaskFailed", &*error));
         assert_eq!((rig.record.status.task_ref.clone(), rig.calls()), (None, calls));
     }
 }
@@ -162,7 +165,9 @@ async fn a_machine_without_a_host_is_told_with_the_fault() {
     .enumerate()
     {
         let id = format!("task-{number}");
-        configured(&rig, true);
+        if number == 0 {
+            configured(&rig, true);
+        }
         rig.begins(BY_DRS, &id);
         waits(&mut rig).await;
         succeeds_with(&rig, &id, vec![part]);
@@ -171,7 +176,6 @@ async fn a_machine_without_a_host_is_told_with_the_fault() {
         assert!(error.report().contains(&format!("has failed ({id}): {words}")), "{}", error.report());
     }
     // somebody else was faster
-    configured(&rig, true);
     rig.begins(BY_DRS, "task-9");
     waits(&mut rig).await;
     succeeds_with(&rig, "task-9", vec![refused("InvalidPowerState", "it is on")]);
@@ -210,14 +214,17 @@ async fn a_task_may_be_what_refuses_drs() {
         } else {
             rig.tell(&task("task-1"), UpdateKind::Enter, &[("info.error", fault("val", "NoPermission", ""))]);
         }
-        configured(&rig, true);
         rig.begins(PLAIN, "task-2");
         assert_eq!(waits(&mut rig).await, "power-on by task-2 of vCenter \"vc\"");
-        assert_eq!(rig.calls(), [READ, BY_DRS, READ, PLAIN]);
+        assert_eq!(rig.calls(), [READ, BY_DRS, PLAIN]);
         // and this is the last word
         rig.tell(&task("task-2"), UpdateKind::Enter, &[("info.error", fault("val", "NoPermission", ""))]);
         let error = fails(&mut rig).await;
         assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{}", error.report());
+        // a failure says nothing about DRS
+        rig.begins(PLAIN, "task-3");
+        waits(&mut rig).await;
+        assert_eq!(rig.calls(), [READ, BY_DRS, PLAIN, PLAIN]);
     }
 }
 
