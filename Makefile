@@ -27,15 +27,12 @@ demo: build-packages ## 100 virtual machines become Nodes, in about 25 s after t
 	@$(CARGO) run --locked -p cloud-controller-manager --example demo
 
 # Everything in one build, the daemon's binary and the demo included: asked for one by one, cargo would choose other
-# features for the dependencies and compile them again. The awk program passes everything on and adds up the lines in
-# which each test binary counts its tests.
+# features for the dependencies and compile them again.
 .PHONY: test
 test: peers ## every test, with the real peers, which are installed and built first; CI=true lets none be skipped
 	@$(CARGO) build --locked --workspace --all-targets
-	@CCM_BINARY=$(built)/cloud-controller-manager $(CARGO) test --locked --workspace --no-fail-fast 2>&1 | awk '\
-	    { print; fflush() } \
-	    /^test result: / { passed += $$4; failed += $$6; ignored += $$8 } \
-	    END { printf "\ntotal: %d passed, %d failed, %d skipped\n", passed, failed, ignored }'
+	@CCM_BINARY=$(built)/cloud-controller-manager $(CARGO) test --locked --workspace --no-fail-fast 2>&1 \
+	    | awk -f tests/summary.awk
 	@echo 'make test: the demo'
 	@output=$$(mktemp); trap 'rm -f "$$output"' EXIT; \
 	    $(built)/examples/demo >"$$output" || { cat "$$output"; exit 1; }; tail -n 1 "$$output"

@@ -40,8 +40,12 @@ pub(crate) fn trials() -> Vec<Trial> {
         providers::trials(),
         crashes::trials(),
         many::trials(),
-        libvirt_many::trials(),
         histories::trials(),
     ];
     std::iter::once(definitions).chain(parts.into_iter().flatten()).collect()
+}
+
+/// Those that count writes, which are more where other tests keep the machine busy: a wait of more than five seconds is told.
+pub(crate) fn alone() -> Vec<Trial> {
+    libvirt_many::trials()
 }

@@ -24,6 +24,7 @@ mod config_reload;
 mod conformance;
 mod daemon;
 mod deployment;
+mod documented;
 mod fake_cloud;
 mod faults;
 mod forwarder;
@@ -128,7 +129,7 @@ fn main() -> ExitCode {
     // These tests load the machine so much that nothing else responds in time, and some measure response
     // times.
     arguments.test_threads = Some(1);
-    let alone = serving::alone().into_iter().chain(cluster_api::alone());
+    let alone = serving::alone().into_iter().chain(cluster_api::alone()).chain(machines::alone());
     let alone = libtest_mimic::run(&arguments, alone.collect());
     peers::stop_all();
     cluster_api::stop();

@@ -181,6 +181,9 @@ fn explain_nodes(flags: &[&str]) -> anyhow::Result<()> {
     }
     let (code, _, err) = explain(&["tset"])?;
     ensure!(code == 1 && err.contains("there is no Node \"tset\"; did you mean test?"), "{err}");
+    // As it is written for a machine.
+    let (code, _, err) = explain(&["node"])?;
+    ensure!(code == 1 && err.contains("give the name of the Node: explain NAME"), "{err}");
     let (code, _, err) = explain(&["machine"])?;
     ensure!(code == 1 && err.contains("give its name too: explain machine NAMESPACE/NAME"), "{err}");
     for none in [&[][..], &[""], &["a b"]] {

@@ -53,4 +53,4 @@ pub use kubelet::{Kubelet, KubeletOptions};
 pub use libvirtd::Libvirtd;
 pub use network::Netns;
 pub use process::{Process, Signal};
-pub use vcsim::{Vcsim, VcsimOptions};
+pub use vcsim::{Vcsim, VcsimOptions, WATCH_CALLS};

@@ -1,5 +1,7 @@
 //! A vCenter: govmomi's simulator, extended so that tests can count calls, change objects and inject faults.
 
+mod options;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
+pub use self::options::VcsimOptions;
 use crate::built;
 use crate::error::{StartError, need_programs};
 use crate::keys;
@@ -18,66 +21,15 @@ use crate::scratch::Scratch;
 /// It is long because thousands of machines take time.
 const SERVES_WITHIN: Duration = Duration::from_secs(180);
 
-/// The contents of a [`Vcsim`]. Machines are called `DC0_C0_RP0_VM0` and so on.
-#[derive(Clone, Debug)]
-pub struct VcsimOptions {
-    /// Datacenters, `DC0`, `DC1`, ...
-    pub datacenters: u32,
-    /// Clusters in each datacenter, `DC0_C0`, ...
-    pub clusters: u32,
-    /// Hosts in each cluster, `DC0_C0_H0`, ...
-    pub hosts: u32,
-    /// Datastores in each datacenter, `LocalDS_0`, ...
-    pub datastores: u32,
-    /// Datastore clusters in each datacenter, `DC0_POD0`, ... They share all datastores but the first.
-    pub pods: u32,
-    /// Machines in each cluster, all powered on.
-    pub machines: u32,
-    /// Whether machine N has the guest of a Node: host name `node-N`, BIOS UUID `5a3c0de0-0000-4000-8000-`
-    /// with N in twelve hexadecimal digits, address 10.20.0.0/16 plus N + 1, VMware Tools running. Otherwise
-    /// guests report nothing.
-    pub nodes: bool,
-    /// The N of the first machine, if another vCenter has the Nodes before it.
-    pub first_node: u32,
-    /// Additional machines `other-0`, `other-1`, ... that are not Nodes. They are copies, so they are made
-    /// quickly, but only [`set_guest`](Vcsim::set_guest) can change them.
-    pub others: u32,
-    /// The only user that may log in.
-    pub user: String,
-    /// The user's password.
-    pub password: String,
-    /// The dialects of the tagging REST API: `legacy` (`/rest`), `modern` (`/api`) or `both`.
-    pub rest: &'static str,
-    /// Whether a machine that is powered on gets the guest that its `guestinfo.metadata` describes: its host name,
-    /// its static addresses, and one of `10.64.0.0/10` or `2001:db8::/64` for each card with DHCP.
-    pub boots_guests: bool,
-    /// How many milliseconds tasks take, such as `CloneVm:300,PowerOn:100`.
-    pub task_delays: &'static str,
-    /// Whether REST accepts SOAP sessions, as a real vCenter does from 8.0 U3 on.
-    pub shares_sessions: bool,
-}
-
-impl Default for VcsimOptions {
-    fn default() -> Self {
-        Self {
-            datacenters: 1,
-            clusters: 1,
-            hosts: 2,
-            datastores: 1,
-            pods: 0,
-            machines: 4,
-            nodes: true,
-            first_node: 0,
-            others: 0,
-            user: "administrator@vsphere.local".to_owned(),
-            password: "vcsim's secret".to_owned(),
-            rest: "legacy",
-            boots_guests: false,
-            task_delays: "",
-            shares_sessions: false,
-        }
-    }
-}
+/// The calls with which objects and tasks are followed, as [`Vcsim::counts`] names them.
+pub const WATCH_CALLS: [&str; 6] = [
+    "soap:WaitForUpdatesEx",
+    "soap:CancelWaitForUpdates",
+    "soap:CreatePropertyCollector",
+    "soap:DestroyPropertyCollector",
+    "soap:CreateFilter",
+    "soap:DestroyPropertyFilter",
+];
 
 /// A simulated vCenter as a process. Stopped and removed when dropped.
 ///
@@ -299,7 +251,8 @@ impl Vcsim {
 
     /// Acts on a machine: `power-on`, `power-off`, `suspend`, `destroy`, `unregister`, `rename` to a name,
     /// `clone` to a name, `move` to a host of any datacenter, `reconfigure` with `KEY=VALUE` for its extra
-    /// configuration, `volume` to make its last disk a volume of Kubernetes.
+    /// configuration, `volume` to make its last disk a volume of Kubernetes, `disk` for a new one with a file such as
+    /// `[LocalDS_0] volumes/one.vmdk`, `snapshot` with a name.
     ///
     /// # Errors
     /// vCenter's error.
@@ -387,6 +340,37 @@ impl Vcsim {
         let wanted =
             json!({"category": category, "name": tag, "kind": kind, "object": object, "detach": true});
         self.post("tag", &wanted).map(drop)
+    }
+
+    /// Calls methods of the vSphere API in a session of its own. `calls` are the elements in the bodies of the requests, such as
+    /// `<Destroy_Task xmlns="urn:vim25">...</Destroy_Task>`. The answers are whole.
+    ///
+    /// # Errors
+    /// If it does not answer, or with a fault.
+    pub fn call(&self, calls: &[&str]) -> Result<Vec<String>> {
+        let cookies = Scratch::new("vcsim-session")?;
+        let cookies = cookies.join("cookies");
+        let manager = "<_this type=\"SessionManager\">SessionManager</_this>";
+        let login = format!(
+            "<Login xmlns=\"urn:vim25\">{manager}<userName>{}</userName><password>{}</password></Login>",
+            self.user(),
+            self.password()
+        );
+        let logout = format!("<Logout xmlns=\"urn:vim25\">{manager}</Logout>");
+        let mut answers = Vec::new();
+        for call in [login.as_str()].iter().chain(calls).chain([&logout.as_str()]) {
+            let envelope = format!(
+                "<soapenv:Envelope xmlns:soapenv=\"http://schemas.xmlsoap.org/soap/envelope/\" \
+                 xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\"><soapenv:Body>{call}</soapenv:Body></soapenv:Envelope>"
+            );
+            let mut command = curl();
+            command.args(["--fail-with-body", "--header", "Content-Type: text/xml", "--header"]);
+            command.arg("SOAPAction: urn:vim25/8.0").arg("--cacert").arg(self.ca_file());
+            command.arg("--cookie").arg(&cookies).arg("--cookie-jar").arg(&cookies);
+            answers.push(run(command.arg("--data").arg(envelope).arg(self.url()))?);
+        }
+        answers.pop();
+        Ok(answers.split_off(1))
     }
 
     /// The body of the last request of each method, by name.

@@ -287,6 +287,10 @@ func (w *world) act(machine *simulator.VirtualMachine, action, argument string) 
 		return wait(vm.Relocate(ctx, spec, ""))
 	case "volume":
 		return w.makeVolume(machine)
+	case "disk":
+		return w.attachDisk(ctx, vm, machine, argument)
+	case "snapshot":
+		return wait(vm.CreateSnapshot(ctx, argument, "", false, false))
 	case "reconfigure":
 		key, value, _ := strings.Cut(argument, "=")
 		return wait(vm.Reconfigure(ctx, types.VirtualMachineConfigSpec{
@@ -304,6 +308,26 @@ func (w *world) makeVolume(machine *simulator.VirtualMachine) error {
 	}
 	disks[len(disks)-1].(*types.VirtualDisk).VDiskId = &types.ID{Id: "a-volume"}
 	return nil
+}
+
+// attachDisk gives a machine a new disk with this file, such as "[LocalDS_0] volumes/one.vmdk", and makes the file's folder.
+func (w *world) attachDisk(ctx context.Context, vm *object.VirtualMachine, machine *simulator.VirtualMachine, file string) error {
+	folder := file[:max(strings.LastIndex(file, "/"), 0)]
+	datacenter := object.NewDatacenter(vm.Client(), w.datacenter(machine).Self)
+	if err := object.NewFileManager(vm.Client()).MakeDirectory(ctx, folder, datacenter, true); err != nil {
+		return err
+	}
+	devices, err := vm.Device(ctx)
+	if err != nil {
+		return err
+	}
+	controller, err := devices.FindDiskController("")
+	if err != nil {
+		return err
+	}
+	disk := devices.CreateDisk(controller, types.ManagedObjectReference{}, file)
+	disk.CapacityInKB = 1 << 20
+	return vm.AddDevice(ctx, disk)
 }
 
 // relocation is a move to the host with this name, into the pool of its cluster, and into its datacenter where that is

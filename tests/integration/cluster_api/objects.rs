@@ -3,13 +3,15 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::{Context, ensure};
+use k8s_openapi::api::core::v1::Node;
 use kube::{
     Client,
     api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams},
 };
 use serde_json::{Value, json};
 
-use crate::support::eventually;
+use super::kubelets::NOT_SEEN_BY_CORE;
+use crate::support::{eventually, has_taint, is_initialized, node_becomes};
 
 /// Longer than anything takes on the fake cloud. The managers wait up to 30 s before they look again.
 const LIMIT: Duration = Duration::from_secs(90);
@@ -212,6 +214,13 @@ impl Objects {
             })
             .await?;
         Ok(all.into_iter().map(|machine| (name(&machine).to_owned(), machine)).collect())
+    }
+
+    /// Waits until the Node of a Machine is initialized and the core has written what it has to say about it. The core tells
+    /// a Machine as running also where its write of the Node meets a conflict, and writes again later.
+    pub(super) async fn node_of(&self, machine: &str) -> anyhow::Result<Node> {
+        let is_seen = |node: &Node| is_initialized(node) && !has_taint(node, NOT_SEEN_BY_CORE);
+        node_becomes(&self.client, machine, self.limit, "initialized, and seen by the core", is_seen).await
     }
 
     /// Waits until the object is gone.

@@ -8,6 +8,7 @@ mod life;
 mod pools;
 mod shipped;
 mod swap;
+mod topology;
 mod zones;
 
 use std::time::Duration;
@@ -27,6 +28,7 @@ pub(super) fn trials() -> Vec<Trial> {
     vec![
         trial("cluster_api::vsphere::machines_get_addresses_of_pools", pools::whole),
         trial("cluster_api::vsphere::a_cluster_of_the_shipped_template", shipped::whole),
+        trial("cluster_api::vsphere::a_cluster_of_a_class_of_capv", topology::whole),
         trial("cluster_api::vsphere::swapped", swap::whole),
         trial("cluster_api::vsphere::machines_beside_those_of_capv", compared::whole),
     ]

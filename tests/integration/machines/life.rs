@@ -26,6 +26,7 @@ pub(super) fn trials() -> Vec<Trial> {
         ("machines::deleted_while_it_is_made", |api| deleted_while_made(api).boxed_local()),
         ("machines::a_machine_that_is_gone_is_told_and_not_made_again", |api| lost(api).boxed_local()),
         ("machines::something_foreign_is_left_alone", |api| foreign(api).boxed_local()),
+        ("machines::what_is_made_again_gets_its_bootstrap_data_again", |api| made_again(api).boxed_local()),
         ("machines::an_error_is_told_and_tried_again", |api| errors(api).boxed_local()),
     ];
     let short = on(Target::Sandbox, "machines::short_waits_are_not_told", |api| short(api).boxed_local());
@@ -40,14 +41,35 @@ async fn short(api: &Api) -> anyhow::Result<()> {
     world.is_up("one").await?;
     let writes = world.tape.of("fakemachines", "one");
     ensure!(writes == ["object", "status", "object", "status"], "{writes:?}");
+    let bodies = world.tape.writes();
+    let third = bodies.iter().filter(|write| write.name == "one" && write.resource == "fakemachines").nth(2);
+    ensure!(third.is_some_and(|write| write.body.contains("providerID")), "{third:?}");
     let told = world.events("one").await?;
     let is_told = |reason: &str| told.iter().any(|(known, _)| known == reason);
     ensure!(is_told("Ready") && told.len() == 1, "a wait is no event: {told:?}");
 
+    // That it exists is written at once.
     world.cloud.set_address_time(Duration::from_millis(7_500));
     world.add_machine("two").await?;
+    let has_id = |one: &Value| one["spec"]["providerID"].is_string();
+    let begun = world.becomes("FakeMachine", "two", "has a provider ID", has_id).await?;
+    ensure!(condition(&begun, "Ready")["reason"] != "WaitingForAddress", "{begun}");
     world.waits_for("two", "WaitingForAddress").await?;
     world.is_up("two").await?;
+    daemon.stop().await
+}
+
+/// A cloud has the bootstrap data of a machine once it makes it, and has none once that has failed.
+async fn made_again(api: &Api) -> anyhow::Result<()> {
+    let (world, daemon) = World::with_cluster(api).await?;
+    world.cloud.set_task_time(Duration::from_secs(1));
+    world.cloud.set_address_time(Duration::from_secs(1));
+    world.cloud.fail_next_task(Error::new(ErrorKind::Unavailable, "no space left"));
+    world.add_machine("one").await?;
+    world.is_up("one").await?;
+    ensure!(world.cloud.count(Operation::CreateMachine) == 2, "{:?}", world.cloud.calls());
+    let reads = world.tape.count("GET secrets");
+    ensure!(reads == 2, "its Secret is read {reads} times: once for each try");
     daemon.stop().await
 }
 
@@ -68,6 +90,8 @@ async fn whole_life(api: &Api) -> anyhow::Result<()> {
     ensure!(status["failureDomain"] == "a", "{status}");
     ensure!(status["addresses"][0]["type"] == "InternalIP", "{status}");
     ensure!(condition(&up, "Paused")["status"] == "False", "{status}");
+    let reads = world.tape.count("GET secrets");
+    ensure!(reads == 1, "its Secret is read {reads} times: the cloud has what is in it");
     let data = world.cloud.bootstrap_of(uid).map(|data| data.expose().to_vec());
     ensure!(data.as_deref() == Some(b"#cloud-config one hunter2"), "{data:?}");
     world.cloud_has(&["disk/one", "instance/one"])?;

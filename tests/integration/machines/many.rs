@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::ensure;
-use cloudprovider::testing::Operation;
+use cloudprovider::testing::{Fault, Operation};
 use futures::FutureExt;
 use libtest_mimic::Trial;
 use tokio::time::Instant;
@@ -22,7 +22,10 @@ const MACHINES: usize = 300;
 const MAX_WRITES: usize = 6;
 
 pub(super) fn trials() -> Vec<Trial> {
-    vec![on(Target::Sandbox, "machines::hundreds_at_once", |api| at_once(api).boxed_local())]
+    vec![
+        on(Target::Sandbox, "machines::hundreds_at_once", |api| at_once(api).boxed_local()),
+        on(Target::Sandbox, "machines::calls_that_hang_hold_up_nobody", |api| hanging(api).boxed_local()),
+    ]
 }
 
 async fn at_once(api: &Api) -> anyhow::Result<()> {
@@ -62,5 +65,24 @@ async fn at_once(api: &Api) -> anyhow::Result<()> {
     };
     eventually(SOON * 10, "all are gone", gone).await?;
     world.cloud_has(&[])?;
+    daemon.stop().await
+}
+
+/// More machines than are worked on at a time have calls that hang until they are given up, after a minute.
+async fn hanging(api: &Api) -> anyhow::Result<()> {
+    let (world, daemon) = World::with_cluster(api).await?;
+    world.cloud.forget_calls();
+    for _ in 0..MACHINES {
+        world.cloud.fail_next(Operation::EnsureMachine, Fault::Hang);
+    }
+    for number in 0..MACHINES {
+        world.add_machine(&format!("hangs-{number}")).await?;
+    }
+    let all_hang = || async { Ok((world.cloud.count(Operation::EnsureMachine) == MACHINES).then_some(())) };
+    eventually(SOON, "all calls hang", all_hang).await?;
+    let began = Instant::now();
+    world.add_machine("other").await?;
+    world.is_up("other").await?;
+    ensure!(began.elapsed() < Duration::from_secs(40), "{:?}", began.elapsed());
     daemon.stop().await
 }

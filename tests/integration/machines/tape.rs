@@ -1,7 +1,7 @@
 //! What daemons ask of the API server, in order. A request may be a trap in which a daemon dies.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -23,7 +23,8 @@ pub(super) struct Tape {
 #[derive(Debug, Default)]
 struct State {
     writes: Vec<Write>,
-    kinds: BTreeSet<String>,
+    /// How many requests of each kind there were.
+    kinds: BTreeMap<String, usize>,
     /// The resource whose writes alone the trap counts.
     counted: Option<&'static str>,
 }
@@ -74,7 +75,12 @@ impl Tape {
 
     /// The kinds of requests so far, such as `GET secrets`, `PATCH fakemachines/status`, `WATCH machines` or `DISCOVER`.
     pub(super) fn kinds(&self) -> BTreeSet<String> {
-        self.lock().kinds.clone()
+        self.lock().kinds.keys().cloned().collect()
+    }
+
+    /// How many requests of this kind there were so far, such as `GET secrets`.
+    pub(super) fn count(&self, kind: &str) -> usize {
+        self.lock().kinds.get(kind).copied().unwrap_or_default()
     }
 
     /// The same client, whose requests are on the tape.
@@ -83,7 +89,7 @@ impl Tape {
         let service = tower::service_fn(move |request: Request<Body>| {
             let (client, tape) = parts.clone();
             async move {
-                tape.lock().kinds.insert(kind_of(&request));
+                *tape.lock().kinds.entry(kind_of(&request)).or_default() += 1;
                 let number = tape.is_counted(&request).then(|| tape.trap.pass());
                 if let Some(number) = number {
                     tape.trap.stumble(number, Side::Before).await;

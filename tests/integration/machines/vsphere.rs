@@ -2,6 +2,7 @@
 
 mod capv;
 mod pools;
+mod tasks;
 
 use std::{
     collections::BTreeMap,
@@ -54,12 +55,14 @@ const KINDS: [(&str, &str, &str, &str); 10] = [
 /// On the sandbox, with tokio's clock running. On the real API server the kinds are those of the manifests, with their webhook: the
 /// life of a cluster on vSphere shows that.
 pub(super) fn trials() -> Vec<Trial> {
-    let all: [(&str, Scenario); 5] = [
+    let all: [(&str, Scenario); 7] = [
         ("machines_have_their_vspherevms", |api| Box::pin(told(api))),
         ("machines_keep_the_vspherevms_of_others", |api| Box::pin(taken_over(api))),
         ("machines_get_addresses_of_pools", |api| Box::pin(pools::addressed(api))),
         ("killed_at_each_write_of_a_claim", |api| Box::pin(pools::killed(api))),
         ("machines_of_capv_are_taken_over", |api| Box::pin(capv::taken_over(api))),
+        ("clones_that_fail_are_told", |api| Box::pin(tasks::failed(api))),
+        ("tasks_that_run_are_named", |api| Box::pin(tasks::named(api))),
     ];
     let one = |(name, scenario): (&str, Scenario)| {
         trial(&format!("sandbox::vsphere::{name}"), move || -> Outcome {
@@ -80,11 +83,17 @@ struct World<'a> {
 
 impl<'a> World<'a> {
     async fn new(api: &'a Api) -> anyhow::Result<Self> {
+        Self::with_tasks(api, "").await
+    }
+
+    /// The same with tasks that take time, such as `CloneVm:8000`.
+    async fn with_tasks(api: &'a Api, task_delays: &'static str) -> anyhow::Result<Self> {
         install_core(api, &["v1beta2"]).await?;
         for kind in KINDS.into_iter().filter(|kind| kind.0 == INFRASTRUCTURE) {
             install(api, &definition_of(kind, &["v1beta2"])?).await?;
         }
-        let options = VcsimOptions { machines: 1, boots_guests: true, ..VcsimOptions::default() };
+        let options =
+            VcsimOptions { machines: 1, boots_guests: true, task_delays, ..VcsimOptions::default() };
         let vcsim = Vcsim::start(&options).map_err(|error| anyhow::anyhow!("{error:?}"))?;
         Ok(Self { api, vcsim, tape: Tape::default() })
     }
@@ -233,11 +242,25 @@ impl<'a> World<'a> {
     }
 }
 
+/// The conditions with this status that a reader of v1beta1 finds in an object.
+fn for_readers_of_v1beta1(object: &Value, status: &str) -> anyhow::Result<Vec<String>> {
+    let read = cloudprovider_vsphere::convert(object.clone(), "v1beta1")?;
+    ensure!(
+        cloudprovider_vsphere::convert(read.clone(), "v1beta2")? == *object,
+        "{object} is not the same as {read}"
+    );
+    let all = read["status"]["conditions"].as_array().into_iter().flatten();
+    let found = all.filter(|one| one["status"] == status && (status == "True") == one["severity"].is_null());
+    Ok(found.filter_map(|one| one["type"].as_str().map(str::to_owned)).collect())
+}
+
 async fn told(api: &Api) -> anyhow::Result<()> {
     let world = World::new(api).await?;
     let daemon = world.start()?;
     world.add_cluster().await?;
-    world.becomes("VSphereCluster", "prod", "is ready", is_ready).await?;
+    let cluster = world.becomes("VSphereCluster", "prod", "is ready", is_ready).await?;
+    ensure!(cluster["status"]["vCenterVersion"].is_string(), "{cluster}");
+    ensure!(for_readers_of_v1beta1(&cluster, "True")? == ["Ready", "VCenterAvailable"], "{cluster}");
     let names = ["worker-0", "worker-1"];
     for name in names {
         world.add_machine(name).await?;
@@ -259,6 +282,14 @@ async fn told(api: &Api) -> anyhow::Result<()> {
         ensure!(status["host"].as_str().is_some_and(|host| host.starts_with("DC0_C0")), "{vm}");
         ensure!(status["network"][0]["macAddr"].is_string() && status["cloneMode"] == "fullClone", "{vm}");
         ensure!(vm["metadata"]["ownerReferences"][0]["uid"] == machine["metadata"]["uid"], "{vm}");
+        for (object, expected) in [
+            (&machine, &["Ready", "VMProvisioned"][..]),
+            (&vm, &["Ready", "VCenterAvailable", "VMProvisioned"]),
+        ] {
+            ensure!(condition(object, "VirtualMachineProvisioned")["reason"] == "Provisioned", "{object}");
+            ensure!(for_readers_of_v1beta1(object, "True")? == expected, "{object}");
+        }
+        ensure!(condition(&vm, "VCenterAvailable")["reason"] == "Available", "{vm}");
         identities.insert(name, id);
     }
     world.wrote("made", MAX_WRITES)?;
@@ -276,6 +307,15 @@ async fn told(api: &Api) -> anyhow::Result<()> {
     world.becomes("VSphereVM", "worker-0", "is lost", is_lost).await?;
     println!("vsphere: a destroyed virtual machine is told after {} ms", began.elapsed().as_millis());
     ensure!(began.elapsed() < TOLD_WITHIN, "{:?}", began.elapsed());
+    for kind in ["VSphereMachine", "VSphereVM"] {
+        let object = world.get(kind, "worker-0").await?;
+        let provisioned = condition(&object, "VirtualMachineProvisioned");
+        ensure!(
+            provisioned["reason"] == "NotFoundByBIOSUUID" && provisioned["status"] == "False",
+            "{object}"
+        );
+        ensure!(for_readers_of_v1beta1(&object, "False")? == ["Ready", "VMProvisioned"], "{object}");
+    }
 
     world.tape.clear();
     world.objects("VSphereMachine").delete("worker-1", &DeleteParams::default()).await?;

@@ -337,19 +337,9 @@ impl World<'_> {
         format!("{object}; writes {:?}; in the cloud {:?}", self.tape.of(&plural, name), self.cloud.objects())
     }
 
-    /// Reasons of the controller's events about an object, in order of time.
+    /// The controller's events about an object.
     pub(super) async fn events(&self, name: &str) -> anyhow::Result<Vec<(String, String)>> {
-        let api = kube::Api::<Event>::namespaced(self.api.client.clone(), NAMESPACE);
-        let about = format!("involvedObject.name={name}");
-        let mut events = api.list(&ListParams::default().fields(&about)).await?.items;
-        events.retain(|event| {
-            event.source.as_ref().and_then(|source| source.component.as_deref()) == Some("machine-controller")
-        });
-        events.sort_by_key(|event| {
-            event.metadata.resource_version.as_deref().and_then(|version| version.parse::<u64>().ok())
-        });
-        let text = |text: Option<String>| text.unwrap_or_default();
-        Ok(events.into_iter().map(|event| (text(event.reason), text(event.message))).collect())
+        events(&self.api.client, name).await
     }
 
     /// Fails unless these are all objects of the cloud, apart from those of the Cluster.
@@ -360,6 +350,21 @@ impl World<'_> {
         ensure!(found == expected, "in the cloud: {:?}", self.cloud.objects());
         Ok(())
     }
+}
+
+/// Reasons and messages of the controller's events about an object, in order of time.
+pub(super) async fn events(client: &Client, name: &str) -> anyhow::Result<Vec<(String, String)>> {
+    let api = kube::Api::<Event>::namespaced(client.clone(), NAMESPACE);
+    let about = format!("involvedObject.name={name}");
+    let mut events = api.list(&ListParams::default().fields(&about)).await?.items;
+    events.retain(|event| {
+        event.source.as_ref().and_then(|source| source.component.as_deref()) == Some("machine-controller")
+    });
+    events.sort_by_key(|event| {
+        event.metadata.resource_version.as_deref().and_then(|version| version.parse::<u64>().ok())
+    });
+    let text = |text: Option<String>| text.unwrap_or_default();
+    Ok(events.into_iter().map(|event| (text(event.reason), text(event.message))).collect())
 }
 
 /// A condition of an object, or null.

@@ -1,6 +1,7 @@
 //! The kinds of Cluster API Provider vSphere, beside its own definitions and templates.
 
 mod flat;
+mod later;
 pub(super) mod rules;
 pub(crate) mod templates;
 
@@ -32,10 +33,12 @@ const VERSION: &str = "v1beta1";
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Where ours are different, and why. A path ends with `*` if it stands for all that is below.
-const DIFFERENT: [(&str, &str, &str); 14] = [
+const DIFFERENT: [(&str, &str, &str); 16] = [
     ("VSphereMachine", ".spec.datacenter", "a default, in place of a webhook's"),
     ("VSphereVM", ".spec.os", "the same"),
     ("VSphereDeploymentZone", ".spec.controlPlane", "the same"),
+    ("VSphereFailureDomain", ".spec.region.autoConfigure", "the same"),
+    ("VSphereFailureDomain", ".spec.zone.autoConfigure", "the same"),
     ("VSphereMachine", ".status.failureDomain", "contract v1beta2: where the machine really is"),
     ("VSphereMachine", ".status.taskRef", "what the steps remember, as on VSphereVM"),
     ("VSphereMachine", ".status.cloneMode", "the same"),
@@ -56,6 +59,8 @@ const DIFFERENT: [(&str, &str, &str); 14] = [
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
         trial("vsphere::kinds_are_those_of_cluster_api_provider_vsphere", as_theirs),
+        trial("vsphere::v1beta2_has_the_fields_and_limits_of_the_later_branch", later::fields),
+        trial("vsphere::v1beta2_has_the_columns_of_the_later_branch", later::columns),
         on(Target::ApiServer, "vsphere::templates_of_cluster_api_provider_vsphere_apply", |api| {
             Box::pin(templates_apply(api))
         }),

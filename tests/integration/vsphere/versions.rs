@@ -296,10 +296,14 @@ impl World<'_> {
             "type": "Ready", "status": "True", "reason": "Provisioned", "message": "",
             "lastTransitionTime": "2026-01-01T00:00:00Z",
         });
+        let of_readers = json!({
+            "type": "VMProvisioned", "status": "False", "severity": "Info", "reason": "Cloning", "message": "by task-1",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        });
         let status = json!({"status": {
             "initialization": {"provisioned": true}, "ready": true, "taskRef": "task-1", "cloneMode": "linkedClone",
             "addresses": [{"type": "InternalIP", "address": "192.0.2.7"}], "failureDomain": "fd",
-            "conditions": [condition],
+            "conditions": [condition], "deprecated": {"v1beta1": {"conditions": [of_readers]}},
         }});
         let machines = self.objects("VSphereMachine", NEW);
         machines.patch_status("new", &PatchParams::default(), &Patch::Merge(&status)).await?;
@@ -309,6 +313,7 @@ impl World<'_> {
         let old = self.get("VSphereMachine", OLD, "new").await?;
         ensure!(old["status"]["ready"] == true && old["status"]["taskRef"] == "task-1", "{}", old["status"]);
         ensure!(old["status"]["v1beta2"]["conditions"][0] == condition, "{}", old["status"]);
+        ensure!(old["status"]["conditions"] == json!([of_readers]), "{}", old["status"]);
         let provider_id = json!({"spec": {"providerID": "vsphere://1"}});
         machines.patch("new", &PatchParams::default(), &Patch::Merge(&provider_id)).await?;
         Ok(())
@@ -318,12 +323,13 @@ impl World<'_> {
         let control_plane = self.api.control_plane.as_ref().context("a real API server")?;
         for (version, columns) in [
             (OLD, &["NAME", "CLUSTER", "READY", "PROVIDERID", "AGE"][..]),
-            (NEW, &["NAME", "CLUSTER", "MACHINE", "READY", "REASON", "PROVIDERID", "AGE"]),
+            (NEW, &["NAME", "CLUSTER", "MACHINE", "READY", "REASON", "PROVISIONED", "AGE"]),
         ] {
             let resource = format!("vspheremachines.{version}.{GROUP}");
             let table = control_plane.kubectl_output(&["get", &resource, "-n", "default"])?;
             let head: Vec<&str> = table.lines().next().unwrap_or_default().split_whitespace().collect();
             ensure!(head == columns, "{version}: {table}");
+            let table = control_plane.kubectl_output(&["get", &resource, "-n", "default", "-o", "wide"])?;
             ensure!(table.contains("vsphere://1"), "{version}: {table}");
         }
         Ok(())

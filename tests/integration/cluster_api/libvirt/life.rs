@@ -17,16 +17,13 @@ use super::{
 use crate::{
     cluster_api::{
         installed::Installed,
-        kubelets::NOT_SEEN_BY_CORE,
         management::Management,
         objects::{Objects, condition, name, reference},
         workload::greeting,
     },
     machines::libvirt::sha256,
     shipped_roles,
-    support::{
-        addresses, eventually, has_taint, is_initialized, label, node_vanishes, nodes, provider_id, tail,
-    },
+    support::{addresses, eventually, label, node_vanishes, provider_id, tail},
     trial::{Outcome, runtime},
     vsphere::SOON,
 };
@@ -138,10 +135,9 @@ impl Life<'_> {
         ensure!(machine["status"]["failureDomain"] == ZONE, "{machine}");
         ensure!(machine["status"]["nodeRef"]["name"] == name, "{machine}");
 
-        let node = nodes(&self.objects.client).get(name).await?;
+        let node = self.objects.node_of(name).await?;
         ensure!(provider_id(&node) == Some(id), "{node:?}");
         ensure!(system_uuid(&node) == Some(domain.uuid.as_str()), "{node:?}");
-        ensure!(is_initialized(&node) && !has_taint(&node, NOT_SEEN_BY_CORE), "{node:?}");
         ensure!(label(&node, "topology.kubernetes.io/zone") == Some(ZONE), "{node:?}");
         let addresses = addresses(&node);
         let internal =

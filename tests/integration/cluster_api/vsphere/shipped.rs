@@ -27,16 +27,16 @@ use crate::{
 };
 
 /// The namespace and the account of the daemon in the components.
-const SYSTEM: &str = "vsphere-infrastructure-system";
+pub(super) const SYSTEM: &str = "vsphere-infrastructure-system";
 const ACCOUNT: &str = "cloud-controller-manager-vsphere";
 
 /// The address of the cluster's API server. Nobody is there.
-const ENDPOINT: &str = "192.168.122.10";
+pub(super) const ENDPOINT: &str = "192.168.122.10";
 
 const WORKERS: usize = 2;
 
 /// What stands in the quick start for all variables, with our values.
-fn variables(datacenter: &Datacenter) -> anyhow::Result<Vec<(&'static str, String)>> {
+pub(super) fn variables(datacenter: &Datacenter) -> anyhow::Result<Vec<(&'static str, String)>> {
     let vcsim = &datacenter.vcsim;
     Ok(vec![
         ("CONTROL_PLANE_ENDPOINT_IP", ENDPOINT.to_owned()),
@@ -71,7 +71,7 @@ pub(super) fn whole() -> Outcome {
 }
 
 /// The daemon of the components. Nothing runs their Deployment, and nothing is behind their Service.
-fn daemon(
+pub(super) fn daemon(
     control_plane: &ControlPlane,
     datacenter: &Datacenter,
     log: &Path,

@@ -18,7 +18,7 @@ use crate::{
     cluster_api::{
         installed::Installed,
         management::Management,
-        objects::{Objects, is, name},
+        objects::{Objects, condition, is, name},
     },
     daemon::DaemonProcess,
     support::{eventually, tail},
@@ -135,6 +135,7 @@ impl World {
         self.scale(&new, MACHINES + 1).await?;
         self.ready(&new, MACHINES + 1).await?;
         let first = made.keys().next().context("a machine")?;
+        self.readers_of_v1beta1_see_that_it_is_lost(&old, first, &made).await?;
         let wanted = json!({"metadata": {"annotations": {"cluster.x-k8s.io/delete-machine": "yes"}}});
         new.merge("Machine", first, wanted).await?;
         self.scale(&new, MACHINES).await?;
@@ -169,6 +170,30 @@ impl World {
         old.none_are_left(&["VSphereMachine", "VSphereVM", "VSphereCluster"]).await?;
         self.datacenter.is_empty()?;
         told("everything is gone");
+        Ok(())
+    }
+
+    /// A virtual machine that CAPV has made is destroyed. What CAPV has written of it last must not stay.
+    async fn readers_of_v1beta1_see_that_it_is_lost(
+        &self,
+        old: &Objects,
+        machine: &str,
+        made: &BTreeMap<String, Seen>,
+    ) -> anyhow::Result<()> {
+        let vm = made[machine].vm["name"].as_str().context("a name")?;
+        let both = [("VSphereMachine", machine), ("VSphereVM", vm)];
+        for (kind, name) in both {
+            old.becomes(kind, name, "provisioned", |one| is(one, "VMProvisioned", "True")).await?;
+        }
+        self.datacenter.destroy(vm)?;
+        for (kind, name) in both {
+            let told = |one: &Value| {
+                is(one, "Ready", "False")
+                    && condition(one, "VMProvisioned")["reason"] == "NotFoundByBIOSUUID"
+                    && condition(one, "VMProvisioned")["severity"] == "Warning"
+            };
+            old.becomes(kind, name, "lost", told).await?;
+        }
         Ok(())
     }
 

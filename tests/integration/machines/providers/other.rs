@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use cloudprovider::{
-    CloudProvider, Clusters, DynMachines, Error, Instances, LoadBalancer, Result, Routes, StartContext,
-    Zones, async_trait,
+    CloudProvider, Clusters, DynMachines, Error, InstanceStream, Instances, LoadBalancer, Result, Routes,
+    StartContext, Zones, async_trait,
     machines::{
         Capacity, ClusterReport, ClusterRequest, Deletion, Kind, Kinds, LookRequest, MachineReport,
         MachineRequest, Record, Schemas, Told,
@@ -98,6 +98,10 @@ impl DynMachines for Other {
 
     async fn identify_machine(&self, request: &MachineRequest<Value, Value>) -> Result<Option<String>> {
         self.inner()?.identify_machine(request).await
+    }
+
+    fn changes(&self) -> Option<InstanceStream> {
+        self.inner().ok()?.changes()
     }
 
     fn forget(&self, uid: &str) {

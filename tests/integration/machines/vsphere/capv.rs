@@ -14,6 +14,15 @@ use crate::{
     vsphere,
 };
 
+/// What CAPV, and somebody else, may have left in a status.
+fn last_words() -> Value {
+    let condition = |name: &str, status: &str| json!({"type": name, "status": status, "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    json!({
+        "conditions": [condition("VMProvisioned", "False"), condition("OfOthers", "True")],
+        "failureReason": "CreateError", "failureMessage": "given up",
+    })
+}
+
 impl World<'_> {
     /// A machine that CAPV has made. In older clusters its `VSphereMachine` has another name than everything else.
     async fn add_machine_of_capv(&self, name: &str, vm_name: &str, number: usize) -> anyhow::Result<String> {
@@ -24,7 +33,9 @@ impl World<'_> {
             "spec": {"providerID": format!("vsphere://{bios_uuid}")},
         });
         self.objects("VSphereMachine").patch(name, &PatchParams::default(), &Patch::Merge(change)).await?;
-        self.set_status("VSphereMachine", name, json!({"initialization": {"provisioned": true}})).await?;
+        let status =
+            json!({"initialization": {"provisioned": true}, "deprecated": {"v1beta1": last_words()}});
+        self.set_status("VSphereMachine", name, status).await?;
         let metadata = json!({
             "finalizers": [format!("vspherevm.{INFRASTRUCTURE}")],
             "ownerReferences": [{
@@ -37,6 +48,8 @@ impl World<'_> {
         });
         let vm = self.create("VSphereVM", vm_name, json!({"metadata": metadata, "spec": spec})).await?;
         let uid = vm["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+        let status = json!({"retryAfter": "2026-01-01T00:00:00Z", "deprecated": {"v1beta1": last_words()}});
+        self.set_status("VSphereVM", vm_name, status).await?;
         self.vcsim.act(&vsphere::machine(0), "clone", vm_name)?;
         self.vcsim.set_guest(vm_name, json!({"uuid": bios_uuid, "instanceUuid": uid}))?;
         self.vcsim.act(vm_name, "power-on", "")?;
@@ -71,6 +84,15 @@ pub(super) async fn taken_over(api: &Api) -> anyhow::Result<()> {
         ensure!(machine["metadata"]["annotations"][IDENTITY] == uid.as_str(), "{machine}");
         let vm = world.becomes("VSphereVM", vm_name, "is ready", is_ready).await?;
         ensure!(vm["metadata"]["uid"] == uid.as_str(), "{vm}");
+        ensure!(vm["status"].get("retryAfter").is_none(), "{vm}");
+        for object in [&machine, &vm] {
+            let old = &object["status"]["deprecated"]["v1beta1"];
+            ensure!(old.get("failureReason").is_none() && old.get("failureMessage").is_none(), "{object}");
+            let all = old["conditions"].as_array().into_iter().flatten();
+            let found: Vec<_> = all.map(|one| (&one["type"], &one["status"])).collect();
+            let has = |name: &str, status: &str| found.contains(&(&json!(name), &json!(status)));
+            ensure!(has("VMProvisioned", "True") && has("OfOthers", "True"), "{object}");
+        }
     }
     ensure!(world.get("VSphereVM", "worker-1").await?.is_null(), "its VSphereVM is called node-1");
     world.becomes("VSphereMachine", "worker-2", "is gone", Value::is_null).await?;

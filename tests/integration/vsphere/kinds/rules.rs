@@ -117,6 +117,7 @@ async fn new_objects(
     let good = json!({"powerOffMode": "trySoft", "guestSoftPowerOffTimeout": "1m30s"});
     let vmx = json!({"hardwareVersion": "vmx-19"});
     let topology = |topology: Value| with(domain, &json!({ "topology": topology }));
+    let with_networks = |names: &[&str]| json!({"datacenter": "DC0", "computeCluster": "C0", "networks": names, "networkConfigurations": [{"networkName": "m"}]});
     let group = json!({"name": "g", "type": "HostGroup", "tagCategory": "a"});
     let (m, v, t, f) = ("VSphereMachine", "VSphereVM", "VSphereMachineTemplate", "VSphereFailureDomain");
     let cases = [
@@ -136,6 +137,7 @@ async fn new_objects(
         (v, "a-name-of-16-cha", with(machine, &json!({"os": "Linux"})), ""),
         (v, "a-name-of-16-cha", with(machine, &json!({"os": "Windows"})), "at most 15 characters"),
         (t, "a", template(plain), ""),
+        (t, "a", template(&with(plain, &preferred)), "preferredAPIServerCidr"),
         (t, "a", template(&with(plain, &vmx)), ""),
         (t, "a", template(&with(plain, &json!({"hardwareVersion": "19"}))), "hardwareVersion"),
         (t, "a", template(&with(plain, &json!({"providerID": "vsphere://1"}))), "providerID"),
@@ -146,6 +148,8 @@ async fn new_objects(
         (f, "a", with(domain, &json!({ "region": group })), "spec.region.type"),
         (f, "a", with(domain, &json!({ "zone": group })), "spec.topology.hosts"),
         (f, "a", topology(json!({"datacenter": "DC0"})), "spec.topology.computeCluster"),
+        (f, "a", topology(with_networks(&[])), ""),
+        (f, "a", topology(with_networks(&["n"])), "give networks or networkConfigurations"),
     ];
     let dry = PostParams { dry_run: true, ..PostParams::default() };
     let mut wrong = Vec::new();
@@ -195,6 +199,17 @@ async fn changes(api: &Api, machine: &Value, template: &Value, domain: &Value) -
             "spec cannot change",
         ),
     ];
+    // what their webhook set, and a file that says nothing of it
+    let mut defaulted = domain.clone();
+    for part in ["region", "zone"] {
+        defaulted[part]["autoConfigure"] = json!(false);
+    }
+    let mut asking = defaulted.clone();
+    asking["zone"]["autoConfigure"] = json!(true);
+    let cases = cases.into_iter().chain([
+        ("VSphereFailureDomain", &defaulted, domain.clone(), ""),
+        ("VSphereFailureDomain", domain, asking, "spec cannot change"),
+    ]);
     let mut wrong = Vec::new();
     for (kind, before, after, words) in cases {
         let all = of(api, kind);

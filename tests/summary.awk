@@ -1,0 +1,25 @@
+# Passes on what `cargo test` prints. At the end it adds up the lines in which each test binary counts its tests, and says
+# once more which tests failed, each with the end of its message: that is where the reason stands.
+
+BEGIN { MAX = 600 }
+
+{ print; fflush() }
+
+/^test result: / { passed += $4; failed += $6; ignored += $8 }
+
+# The messages of a test binary stand between its first line `failures:` and its second one.
+/^failures:$/ { within = !within; inside = 0; next }
+/^test result: / { within = inside = 0 }
+within && /^---- .* ----$/ { order[++failures] = $2; inside = 1; next }
+# A backtrace tells less than what stands before it.
+/^stack backtrace:$/ { inside = 0 }
+inside && NF {
+    text = message[failures] " " $0
+    message[failures] = length(text) > MAX ? substr(text, length(text) - MAX + 1) : text
+}
+
+END {
+    printf "\ntotal: %d passed, %d failed, %d skipped\n", passed, failed, ignored
+    for (i = 1; i <= failures; i++)
+        printf "failed: %s:%s\n", order[i], message[i]
+}
