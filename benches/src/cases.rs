@@ -27,7 +27,7 @@ pub(crate) use services::{ServiceNodes, Services};
 pub(crate) use settled::Settled;
 pub(crate) use startup::Startup;
 pub(crate) use vsphere::{Vsphere, VsphereChange};
-pub(crate) use vsphere_machines::VsphereMachines;
+pub(crate) use vsphere_machines::{VsphereLost, VsphereMachines};
 
 use crate::{
     cluster::{Cluster, NodeSize, free_port},
@@ -52,6 +52,7 @@ pub(crate) enum Case {
     Routes(Routes),
     Machines(Machines),
     VsphereMachines(VsphereMachines),
+    VsphereLost(VsphereLost),
 }
 
 impl Case {
@@ -70,6 +71,7 @@ impl Case {
             Self::Routes(_) => "routes",
             Self::Machines(_) => "machines",
             Self::VsphereMachines(_) => "vsphere-machines",
+            Self::VsphereLost(_) => "vsphere-lost",
         }
     }
 
@@ -88,6 +90,7 @@ impl Case {
             Self::Routes(case) => case.variant(),
             Self::Machines(case) => case.variant(),
             Self::VsphereMachines(case) => case.variant(),
+            Self::VsphereLost(case) => case.variant(),
         }
     }
 
@@ -107,6 +110,7 @@ impl Case {
             Self::Routes(case) => case.run(manager).await,
             Self::Machines(case) => case.run(manager).await,
             Self::VsphereMachines(case) => Box::pin(case.run(manager)).await,
+            Self::VsphereLost(case) => Box::pin(case.run(manager)).await,
         }?;
         Ok(Measurement {
             case: self.name().to_owned(),

@@ -5,7 +5,7 @@ use anyhow::Result;
 use crate::{
     cases::{
         Case, End, Handover, Initialize, Join, Machines, Restart, Routes, ServiceNodes, Services, Settled,
-        Startup, Vsphere, VsphereChange, VsphereMachines,
+        Startup, Vsphere, VsphereChange, VsphereLost, VsphereMachines,
     },
     cluster::NodeSize,
     managers::Manager,
@@ -114,6 +114,7 @@ fn full() -> Vec<Plan> {
         (vsphere_machines(20, 20), vec![(Ours, 3), (CapvBest, 3)]),
         (vsphere_machines(200, 0), vec![(Ours, 3), (CapvBest, 1), (CapvDefaults, 1)]),
         (vsphere_machines(200, 20), vec![(Ours, 3), (CapvBest, 1)]),
+        (Case::VsphereLost(VsphereLost { machines: 20 }), vec![(Ours, 3), (CapvDefaults, 1)]),
     ]
 }
 

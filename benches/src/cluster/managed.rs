@@ -1,6 +1,10 @@
 //! Objects of a management cluster whose core manager is Cluster API's own.
 
-use std::{path::Path, process::Command, time::Instant};
+use std::{
+    path::Path,
+    process::Command,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, Result, ensure};
 use ccm::machines::crds::CONVERSION_PATH;
@@ -160,6 +164,27 @@ impl Cluster {
             }
             ensure!(changed.elapsed() < STUCK, "{left} Machines are still there");
             sleep(POLL_ALL).await;
+        }
+    }
+
+    /// Waits until `text` is in an object, which is read again after each pause. Returns when that was seen.
+    pub(crate) async fn until_it_says(
+        &self,
+        path: &str,
+        text: &str,
+        pause: Duration,
+        limit: Duration,
+    ) -> Result<Instant> {
+        let began = Instant::now();
+        loop {
+            let request = http::Request::get(path).body(Vec::new())?;
+            let is_told = self.client.0.request_text(request).await?.contains(text);
+            let now = Instant::now();
+            if is_told {
+                return Ok(now);
+            }
+            ensure!(began.elapsed() < limit, "{path} does not say {text}");
+            sleep(pause).await;
         }
     }
 
