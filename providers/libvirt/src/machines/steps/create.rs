@@ -155,7 +155,7 @@ impl Fleet {
         }
         let base = match self.image(host, request).await? {
             Made::Ready(base) => base,
-            Made::Working(wait) => return Ok(MachineReport::Creating(wait)),
+            Made::Working(wait) => return Ok(MachineReport::Creating(wait.told_late())),
         };
         let names = VolumeNames::new(mark);
         let mut disks = Vec::new();
@@ -163,7 +163,7 @@ impl Fleet {
             let base = (number == 0).then_some(&base);
             match self.disk(host, request, number, (&names.disk(&name), disk), base).await? {
                 Made::Ready(made) => disks.push(planned(name, disk, made)),
-                Made::Working(wait) => return Ok(MachineReport::Creating(wait)),
+                Made::Working(wait) => return Ok(MachineReport::Creating(wait.told_late())),
             }
         }
         let storage = &host.storage;

@@ -185,6 +185,25 @@ async fn a_guest_is_asked_to_shut_down() {
 }
 
 #[tokio::test]
+async fn only_the_choice_of_a_hypervisor_is_told_at_once() {
+    let storage = storage();
+    let daemon = daemon(&storage).await;
+    let mut object = Object::new(&json!({ "interfaces": [{ "network": "lan" }] }));
+    let mut at_once = Vec::new();
+    let last = loop {
+        let report = object.step(&daemon).await.expect("a step");
+        let wait = report.wait().expect("it has no address").clone();
+        if !wait.is_told_late {
+            at_once.push(wait.reason.clone());
+        }
+        if wait.waits_for == WaitsFor::Address {
+            break wait;
+        }
+    };
+    assert!(at_once == ["HypervisorChosen"] && last.is_told_late, "{at_once:?} {last:?}");
+}
+
+#[tokio::test]
 async fn the_serial_log_of_a_guest_that_does_not_come_up_is_quoted_where_asked() {
     for is_asked in [false, true] {
         let storage = storage();
