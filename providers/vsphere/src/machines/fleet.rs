@@ -295,7 +295,10 @@ impl Fleet {
     /// Those of the calls.
     pub(crate) async fn catalog(&self, site: &Site, datacenter: &MoRef) -> Result<Arc<Catalog>> {
         let read = async {
-            let pods = Finder::new(&site.vcenter.state().inventory, &[]).storage_pods(datacenter);
+            let pods = {
+                let state = site.vcenter.state();
+                Finder::new(site.vcenter.name(), &state.inventory, &[]).storage_pods(datacenter)
+            };
             let mut catalog = Catalog::with_pods(pods);
             site.read(catalog_selection(datacenter), |updates| catalog.add(updates)).await?;
             let unread = catalog.switches();

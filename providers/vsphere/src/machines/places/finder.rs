@@ -14,6 +14,8 @@ const MAX_LISTED: usize = 5;
 /// Finds objects in one inventory.
 #[derive(Clone, Copy)]
 pub(crate) struct Finder<'a> {
+    /// The name of the vCenter, for errors.
+    vcenter: &'a str,
     inventory: &'a Inventory,
     /// Only these datacenters are used; all if empty.
     datacenters: &'a [MoRef],
@@ -22,9 +24,9 @@ pub(crate) struct Finder<'a> {
 }
 
 impl<'a> Finder<'a> {
-    /// A finder in an inventory of which only these datacenters are used, or all.
-    pub(crate) fn new(inventory: &'a Inventory, datacenters: &'a [MoRef]) -> Self {
-        Self { inventory, datacenters, prefix: "spec." }
+    /// A finder in the inventory of this vCenter, of which only these datacenters are used, or all.
+    pub(crate) fn new(vcenter: &'a str, inventory: &'a Inventory, datacenters: &'a [MoRef]) -> Self {
+        Self { vcenter, inventory, datacenters, prefix: "spec." }
     }
 
     /// The same for words that are in other fields than those of a machine, whose names begin with `prefix`.
@@ -47,7 +49,7 @@ impl<'a> Finder<'a> {
         let all: Vec<_> = all.map(|entity| (self.path(entity).join("/"), entity.clone())).collect();
         let word = word.unwrap_or_default();
         if word.is_empty() || word == "*" {
-            return one(&self.field("datacenter"), "*", all);
+            return self.one("datacenter", "*", all, Vec::new());
         }
         let wanted = word.trim_matches('/');
         let is_meant = |(path, entity): &(String, MoRef)| {
@@ -56,7 +58,8 @@ impl<'a> Finder<'a> {
                 || glob(wanted, path)
                 || (!wanted.contains('/') && path.rsplit('/').next().is_some_and(|name| glob(wanted, name)))
         };
-        one(&self.field("datacenter"), word, all.into_iter().filter(is_meant).collect())
+        let (found, others) = all.into_iter().partition(is_meant);
+        self.one("datacenter", word, found, others)
     }
 
     /// The folder that `spec.folder` means. Without a word it is the one for all machines of the datacenter.
@@ -68,11 +71,8 @@ impl<'a> Finder<'a> {
         let word = word.unwrap_or_default();
         if word.is_empty() {
             // the folder for all machines has no path below itself
-            return one(
-                &self.field("folder"),
-                "",
-                found.into_iter().filter(|(path, _)| path.ends_with("/vm")).collect(),
-            );
+            let found = found.into_iter().filter(|(path, _)| path.ends_with("/vm")).collect();
+            return self.one("folder", "", found, Vec::new());
         }
         self.choose("folder", word, datacenter, "vm", found)
     }
@@ -88,7 +88,8 @@ impl<'a> Finder<'a> {
             let is_root = |(_, pool): &(String, MoRef)| {
                 self.inventory.parents().get(pool).is_some_and(|parent| parent.kind() != "ResourcePool")
             };
-            return one(&self.field("resourcePool"), "", found.into_iter().filter(is_root).collect());
+            let found = found.into_iter().filter(is_root).collect();
+            return self.one("resourcePool", "", found, Vec::new());
         }
         self.choose("resourcePool", word, datacenter, "host", found)
     }
@@ -110,7 +111,7 @@ impl<'a> Finder<'a> {
         let parents = self.inventory.parents();
         let is_root = |pool: &&MoRef| pool.kind() == "ResourcePool" && parents.get(pool) == Some(cluster);
         let pool = self.inventory.entities().find(is_root);
-        let pool = pool.ok_or_else(|| nothing(&self.field("computeCluster"), cluster.id()))?;
+        let pool = pool.ok_or_else(|| self.nothing("computeCluster", cluster.id(), &[]))?;
         Ok(format!("/{}", self.path(pool).join("/")))
     }
 
@@ -151,8 +152,13 @@ impl<'a> Finder<'a> {
         let templates: Vec<_> = found.iter().filter(|vm| vm.is_template).copied().collect();
         // a template is meant rather than a machine of the same name
         let found = if templates.is_empty() { found } else { templates };
-        let found = found.into_iter().map(|vm| (self.machine_path(vm), vm)).collect();
-        one(&self.field("template"), word, found)
+        let others = || machines().filter(|vm| vm.is_template).collect();
+        let others: Vec<_> = if found.is_empty() { others() } else { Vec::new() };
+        let with_path = |vms: Vec<&'a VirtualMachine>| {
+            let vms = vms.into_iter().map(|vm| (self.machine_path(vm), vm));
+            vms.collect()
+        };
+        self.one("template", word, with_path(found), with_path(others))
     }
 
     fn machine_path(self, vm: &VirtualMachine) -> String {
@@ -203,37 +209,56 @@ impl<'a> Finder<'a> {
             glob(wanted, short)
                 || (!wanted.contains('/') && path.rsplit('/').next().is_some_and(|name| glob(wanted, name)))
         };
-        one(&self.field(field), word, all.into_iter().filter(is_meant).collect())
+        let (found, others) = all.into_iter().partition(is_meant);
+        self.one(field, word, found, others)
+    }
+
+    /// The only one of those found. An error about a word that none has lists the others.
+    fn one<T>(
+        self,
+        field: &str,
+        word: &str,
+        mut found: Vec<(String, T)>,
+        others: Vec<(String, T)>,
+    ) -> Result<T> {
+        match (found.len(), word) {
+            (1, _) => found.pop().map(|(_, found)| found).ok_or_else(|| self.nothing(field, word, &[])),
+            (0, _) => Err(self.nothing(field, word, &paths(others))),
+            (_, "" | "*") => {
+                let (field, listed) = (self.field(field), listed(&paths(found)));
+                let words = format!("{field}: there are several, so one must be named: {listed}");
+                Err(Error::new(ErrorKind::InvalidInput, words))
+            }
+            _ => {
+                let (field, listed) = (self.field(field), listed(&paths(found)));
+                Err(Error::new(ErrorKind::InvalidInput, format!("{field}: {word:?} means several: {listed}")))
+            }
+        }
+    }
+
+    fn nothing(self, field: &str, word: &str, others: &[String]) -> Error {
+        let (field, vcenter) = (self.field(field), self.vcenter);
+        let words = match (word, others) {
+            ("" | "*", _) => format!("{field}: there is none in vCenter {vcenter:?}"),
+            (word, []) => format!("{field}: there is no {word:?} in vCenter {vcenter:?}"),
+            (word, others) => {
+                format!("{field}: there is no {word:?} in vCenter {vcenter:?}; it has {}", listed(others))
+            }
+        };
+        Error::new(ErrorKind::NotFound, words)
     }
 }
 
-/// The only one of these.
-fn one<T>(field: &str, word: &str, mut found: Vec<(String, T)>) -> Result<T> {
-    let listed = |found: &[(String, T)]| {
-        let more = if found.len() > MAX_LISTED { ", ..." } else { "" };
-        let names: Vec<_> = found.iter().take(MAX_LISTED).map(|(path, _)| format!("/{path}")).collect();
-        format!("{}{more}", names.join(", "))
-    };
-    match (found.len(), word) {
-        (1, _) => found.pop().map(|(_, found)| found).ok_or_else(|| nothing(field, word)),
-        (0, _) => Err(nothing(field, word)),
-        (_, "" | "*") => {
-            let words = format!("{field}: there are several, so one must be named: {}", listed(&found));
-            Err(Error::new(ErrorKind::InvalidInput, words))
-        }
-        _ => {
-            let words = format!("{field}: {word:?} means several: {}", listed(&found));
-            Err(Error::new(ErrorKind::InvalidInput, words))
-        }
-    }
+/// The whole paths of objects, in order.
+fn paths<T>(objects: Vec<(String, T)>) -> Vec<String> {
+    let mut paths: Vec<_> = objects.into_iter().map(|(path, _)| format!("/{path}")).collect();
+    paths.sort();
+    paths
 }
 
-fn nothing(field: &str, word: &str) -> Error {
-    let words = match word {
-        "" | "*" => format!("{field}: there is none in vCenter"),
-        word => format!("{field}: there is no {word:?} in vCenter"),
-    };
-    Error::new(ErrorKind::NotFound, words)
+fn listed(paths: &[String]) -> String {
+    let more = if paths.len() > MAX_LISTED { ", ..." } else { "" };
+    format!("{}{more}", paths[..paths.len().min(MAX_LISTED)].join(", "))
 }
 
 /// Whether a text matches a pattern with `*` and `?`, neither of which matches a slash.

@@ -258,7 +258,7 @@ fn is_on(site: &Site, zone: &Zone) -> bool {
 pub(super) fn with_finder<T>(site: &Site, act: impl FnOnce(Finder<'_>) -> T) -> T {
     let state = site.vcenter.state();
     let used: Vec<_> = site.vcenter.datacenters(&state).into_iter().collect();
-    act(Finder::new(&state.inventory, &used))
+    act(Finder::new(site.vcenter.name(), &state.inventory, &used))
 }
 
 fn find_in_inventory(finder: Finder<'_>, zone: &Zone) -> Found {

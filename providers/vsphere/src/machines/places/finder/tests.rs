@@ -52,7 +52,7 @@ fn datacenters() {
     let both = inventory(&OBJECTS);
     let dc1 = [MoRef::new("Datacenter", "dc-1")];
     let find = |datacenters: &[MoRef], word| {
-        words(Finder::new(&both, datacenters).datacenter(word), |found| found.id().to_owned())
+        words(Finder::new("one", &both, datacenters).datacenter(word), |found| found.id().to_owned())
     };
     for (word, expected) in [
         (Some("DC0"), "dc-1"),
@@ -60,19 +60,22 @@ fn datacenters() {
         (Some("dc-1"), "dc-1"),
         (Some("Datacenter:dc-2"), "dc-2"),
         (Some("*0"), "dc-1"),
-        (Some("DC7"), "spec.datacenter: there is no \"DC7\" in vCenter"),
+        (Some("DC7"), "spec.datacenter: there is no \"DC7\" in vCenter \"one\"; it has /DC0, /DC1"),
     ] {
         assert_eq!(find(&[], word), expected, "{word:?}");
     }
     assert!(find(&[], None).starts_with("spec.datacenter: there are several, so one must be named: /DC"));
     assert_eq!(find(&dc1, Some("*")), "dc-1");
-    assert_eq!(find(&dc1, Some("DC1")), "spec.datacenter: there is no \"DC1\" in vCenter");
+    assert_eq!(
+        find(&dc1, Some("DC1")),
+        "spec.datacenter: there is no \"DC1\" in vCenter \"one\"; it has /DC0"
+    );
 }
 
 #[test]
 fn folders_and_pools() {
     let all = inventory(&OBJECTS);
-    let (finder, dc) = (Finder::new(&all, &[]), MoRef::new("Datacenter", "dc-1"));
+    let (finder, dc) = (Finder::new("one", &all, &[]), MoRef::new("Datacenter", "dc-1"));
     let folder = |word| words(finder.folder(&dc, word), |found| found.id().to_owned());
     for (word, expected) in [
         (None, "group-v1"),
@@ -82,8 +85,14 @@ fn folders_and_pools() {
         (Some("/DC0/vm/k8s"), "group-v2"),
         (Some("group-v3"), "group-v3"),
         (Some("vm"), "group-v1"),
-        (Some("/k8s"), "spec.folder: there is no \"/k8s\" in vCenter"),
-        (Some("test"), "spec.folder: there is no \"test\" in vCenter"),
+        (
+            Some("/k8s"),
+            "spec.folder: there is no \"/k8s\" in vCenter \"one\"; it has /DC0/vm, /DC0/vm/k8s, /DC0/vm/k8s/prod",
+        ),
+        (
+            Some("test"),
+            "spec.folder: there is no \"test\" in vCenter \"one\"; it has /DC0/vm, /DC0/vm/k8s, /DC0/vm/k8s/prod",
+        ),
     ] {
         assert_eq!(folder(word), expected, "{word:?}");
     }
@@ -95,13 +104,16 @@ fn folders_and_pools() {
         (Some("small"), "resgroup-2"),
         (Some("/DC0/host/C0/Resources"), "resgroup-1"),
         (Some("resgroup-2"), "resgroup-2"),
-        (Some("C1/Resources"), "spec.resourcePool: there is no \"C1/Resources\" in vCenter"),
+        (
+            Some("C1/Resources"),
+            "spec.resourcePool: there is no \"C1/Resources\" in vCenter \"one\"; it has /DC0/host/C0/Resources, /DC0/host/C0/Resources/small",
+        ),
     ] {
         assert_eq!(pool(word), expected, "{word:?}");
     }
     let empty = MoRef::new("Datacenter", "dc-2");
     let error = words(finder.resource_pool(&empty, None), |found| found.id().to_owned());
-    assert_eq!(error, "spec.resourcePool: there is none in vCenter");
+    assert_eq!(error, "spec.resourcePool: there is none in vCenter \"one\"");
 }
 
 #[test]
@@ -110,7 +122,7 @@ fn several_of_a_name_are_listed() {
     objects.push(("ClusterComputeResource", "domain-2", "C1", Some(("Folder", "group-h1"))));
     objects.push(("ResourcePool", "resgroup-7", "Resources", Some(("ClusterComputeResource", "domain-2"))));
     let all = inventory(&objects);
-    let (finder, dc) = (Finder::new(&all, &[]), MoRef::new("Datacenter", "dc-1"));
+    let (finder, dc) = (Finder::new("one", &all, &[]), MoRef::new("Datacenter", "dc-1"));
     let pool = |word| words(finder.resource_pool(&dc, word), |found| found.id().to_owned());
     assert_eq!(
         pool(Some("Resources")),
@@ -124,7 +136,7 @@ fn several_of_a_name_are_listed() {
 #[test]
 fn templates() {
     let all = inventory(&OBJECTS);
-    let (finder, dc) = (Finder::new(&all, &[]), MoRef::new("Datacenter", "dc-1"));
+    let (finder, dc) = (Finder::new("one", &all, &[]), MoRef::new("Datacenter", "dc-1"));
     let template = |word| words(finder.template(&dc, word), |found| found.moref.id().to_owned());
     for (word, expected) in [
         // the template rather than the machine of the same name
@@ -134,7 +146,7 @@ fn templates() {
         ("vm-3", "vm-3"),
         ("50110000-0000-4000-8000-000000000001", "vm-1"),
         ("flat*", "vm-3"),
-        ("debian", "spec.template: there is no \"debian\" in vCenter"),
+        ("debian", "spec.template: there is no \"debian\" in vCenter \"one\"; it has /DC0/vm/k8s/ubuntu"),
     ] {
         assert_eq!(template(word), expected, "{word:?}");
     }
@@ -160,13 +172,14 @@ fn patterns() {
 #[test]
 fn clusters_of_hosts_and_their_pools() {
     let all = inventory(&OBJECTS);
-    let (finder, dc) = (Finder::new(&all, &[]).for_fields("topology."), MoRef::new("Datacenter", "dc-1"));
+    let (finder, dc) =
+        (Finder::new("one", &all, &[]).for_fields("topology."), MoRef::new("Datacenter", "dc-1"));
     let cluster = |word| words(finder.compute_cluster(&dc, word), |found| found.id().to_owned());
     for (word, expected) in [
         ("C0", "domain-1"),
         ("/DC0/host/C0", "domain-1"),
         ("domain-1", "domain-1"),
-        ("C1", "topology.computeCluster: there is no \"C1\" in vCenter"),
+        ("C1", "topology.computeCluster: there is no \"C1\" in vCenter \"one\"; it has /DC0/host/C0"),
     ] {
         assert_eq!(cluster(word), expected, "{word:?}");
     }
@@ -178,6 +191,6 @@ fn clusters_of_hosts_and_their_pools() {
     assert!(finder.is_below(&pool, &cluster) && !finder.is_below(&cluster, &pool));
     assert_eq!(
         words(finder.folder(&dc, Some("none")), |found| found.id().to_owned()),
-        "topology.folder: there is no \"none\" in vCenter"
+        "topology.folder: there is no \"none\" in vCenter \"one\"; it has /DC0/vm, /DC0/vm/k8s, /DC0/vm/k8s/prod"
     );
 }
