@@ -135,6 +135,15 @@ impl ConversionWebhook {
     }
 }
 
+/// What is wrong with the files of the certificates that it is to be served with. Empty where there is nothing to convert.
+pub(crate) fn faults_of_files(flags: &Flags, mut types: impl Iterator<Item = MachineTypes>) -> Vec<String> {
+    if !flags.enables(MACHINE_CONTROLLER) || !types.any(|types| types.stored.is_some()) {
+        return Vec::new();
+    }
+    let certificates = options(flags).and_then(|options| options.certificates);
+    certificates.map_or_else(Vec::new, |certificates| certificates.faults_of_files())
+}
+
 /// Where it is served. `None`: nowhere, as `--webhook-secure-port=0` and `--dry-run` say.
 fn options(flags: &Flags) -> Option<WebhookOptions> {
     let serving = &flags.webhook_serving;

@@ -67,6 +67,24 @@ fn check_wrong_command_lines() -> anyhow::Result<()> {
     let config = cloud_config(folder.path())?;
     let (code, out, _) = run(&["check", PROVIDER, &config, "--master=http://127.0.0.1:1"])?;
     ensure!(code == 1 && out.contains("the API server does not say which there are"), "{out}");
+    let files = [
+        "--client-ca-file=/no/such/ca",
+        "--webhook-tls-cert-file=/no/crt",
+        "--webhook-tls-private-key-file=/no/key",
+    ];
+    let (_, out, _) =
+        run(&[&["check", PROVIDER, &config, "--master=http://127.0.0.1:1"], &files[..]].concat())?;
+    ensure!(out.contains("--client-ca-file: /no/such/ca"), "{out}");
+    ensure!(!out.contains("/no/crt"), "libvirt's machines are not converted: {out}");
+    let vsphere = folder.path().join("vsphere.yaml");
+    fs::write(&vsphere, "vcenter: {}\n")?;
+    let provider = format!("--machine-provider=vsphere={}", vsphere.display());
+    let (_, out, _) = run(&[
+        &["check", &provider, "--controllers=machine-controller", "--master=http://127.0.0.1:1"],
+        &files[1..],
+    ]
+    .concat())?;
+    ensure!(out.contains("--webhook-tls-cert-file") && out.contains("/no/crt"), "{out}");
     let (code, _, err) = run(&["check", "--nope"])?;
     ensure!(code == 1 && err.contains("unknown flag: --nope"), "{err}");
     Ok(())

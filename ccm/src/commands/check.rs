@@ -24,6 +24,8 @@ use crate::{
     nodes::{self, Node},
     permissions::Permission,
 };
+#[cfg(feature = "serving")]
+use crate::{serving::ServingOptions, webhooks};
 pub use report::{Finding, Report, Verdict};
 
 /// Timeout for one request to the API server.
@@ -71,6 +73,8 @@ pub async fn check(flags: &Flags, registry: &Registry) -> Report {
     let others = machine_providers(flags, registry, &mut report);
     let of_main = provider.iter().filter(|_| flags.served_machines().of_main);
     let served: Vec<_> = of_main.chain(&others).cloned().collect();
+    #[cfg(feature = "serving")]
+    check_files(flags, &served, registry, &mut report).await;
     let mut for_cloud = Vec::new();
     for all in provider.iter().chain(&others) {
         for_cloud.extend(permissions::for_secrets(&**all));
@@ -90,6 +94,23 @@ pub async fn check(flags: &Flags, registry: &Registry) -> Report {
         check_cloud(flags, provider, Served::Machines, &mut report).await;
     }
     report
+}
+
+/// Whether the files of the ports can be used. The daemon ends where they cannot.
+#[cfg(feature = "serving")]
+async fn check_files(
+    flags: &Flags,
+    served: &[Arc<dyn CloudProvider>],
+    registry: &Registry,
+    report: &mut Report,
+) {
+    for fault in ServingOptions::from(flags).faults_of_files().await {
+        report.failed("secure port", fault);
+    }
+    let types = served.iter().filter_map(|provider| registry.machines(provider.name()));
+    for fault in webhooks::faults_of_files(flags, types) {
+        report.failed("webhook port", fault);
+    }
 }
 
 /// Whether these providers, whose machines are to be served, have some, and no kind twice.

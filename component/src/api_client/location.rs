@@ -9,7 +9,7 @@ use anyhow::{Context as _, anyhow};
 use basics::error_chain;
 use kube::{
     Client,
-    config::{Config, KubeConfigOptions, Kubeconfig},
+    config::{Config, InClusterError, KubeConfigOptions, Kubeconfig},
 };
 
 use super::{
@@ -76,6 +76,14 @@ impl Location {
         Self { flag, kubeconfig, master: String::new() }
     }
 
+    /// Reads the files, and does nothing with them.
+    ///
+    /// # Errors
+    /// What cannot be read, parsed or used, with the flag or file that is wrong.
+    pub async fn check_files(&self) -> anyhow::Result<()> {
+        self.load().await.map(drop)
+    }
+
     /// Reads the files. Does not run a plugin.
     ///
     /// # Errors
@@ -94,10 +102,13 @@ impl Location {
             }
             None if self.master.is_empty() => {
                 let config = Config::incluster().map_err(|error| {
-                    anyhow!(
-                        "neither --kubeconfig nor --master is given, and this is no pod: {}",
-                        error_chain(&error)
-                    )
+                    let why = match error {
+                        InClusterError::ReadEnvironmentVariable(_) => {
+                            "KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set".to_owned()
+                        }
+                        error => error_chain(&error),
+                    };
+                    anyhow!("neither --kubeconfig nor --master is given, and this is no pod: {why}")
                 })?;
                 let server = config.cluster_url.to_string();
                 (config, server)

@@ -14,6 +14,7 @@ mod cluster_trust;
 mod connections;
 mod delegation;
 mod endpoints;
+mod files;
 mod handler;
 mod listener;
 mod peer;

@@ -44,43 +44,10 @@ impl Certificates {
     /// # Errors
     /// A file that cannot be read or used, with its flag.
     pub(super) fn load(options: &CertificateOptions, bind_address: IpAddr) -> anyhow::Result<Self> {
-        let flags_named = |flags: &[&str]| {
-            let flags = flags.iter().map(|flag| format!("--{}{flag}", options.flags));
-            flags.collect::<Vec<_>>().join(", ")
-        };
-        let default = match (&options.tls_cert_file, &options.tls_private_key_file, &options.cert_dir) {
-            (Some(certificate), Some(key), _) => Some(PairFiles {
-                certificate: certificate.clone(),
-                key: key.clone(),
-                flags: flags_named(&["tls-cert-file", "tls-private-key-file"]),
-            }),
-            (None, None, Some(folder)) => {
-                let files = PairFiles {
-                    certificate: folder.join(format!("{}.crt", options.pair_name)),
-                    key: folder.join(format!("{}.key", options.pair_name)),
-                    flags: flags_named(&["cert-dir"]),
-                };
-                self_signed::write_unless_there(&files, bind_address)?;
-                Some(files)
-            }
-            (None, None, None) => None,
-            _ => anyhow::bail!(
-                "--{0}tls-cert-file and --{0}tls-private-key-file belong together: both or neither must be given",
-                options.flags
-            ),
-        };
-        let named: Vec<(PairFiles, Vec<String>)> = options
-            .tls_sni_cert_key
-            .iter()
-            .map(|pair| {
-                let files = PairFiles {
-                    certificate: pair.cert_file.clone(),
-                    key: pair.key_file.clone(),
-                    flags: flags_named(&["tls-sni-cert-key"]),
-                };
-                (files, pair.names.clone())
-            })
-            .collect();
+        let Sources { default, is_made_if_missing, named } = Sources::of(options)?;
+        if let Some(files) = default.as_ref().filter(|_| is_made_if_missing) {
+            self_signed::write_unless_there(files, bind_address)?;
+        }
         let default_pair = match &default {
             Some(files) => files.load()?,
             None => {
@@ -101,6 +68,17 @@ impl Certificates {
     /// The certificates for a client that connected to this address.
     pub(super) fn for_address(&self, local: IpAddr) -> ForAddress {
         ForAddress { choice: self.0.choice.load_full(), local }
+    }
+
+    /// What is wrong with the files, which are only read.
+    pub(super) fn faults(options: &CertificateOptions) -> Vec<anyhow::Error> {
+        let Sources { default, is_made_if_missing, named } = match Sources::of(options) {
+            Ok(sources) => sources,
+            Err(error) => return vec![error],
+        };
+        let default = default.filter(|files| !(is_made_if_missing && files.are_missing()));
+        let all = default.iter().chain(named.iter().map(|(files, _)| files));
+        all.filter_map(|files| files.load().err()).collect()
     }
 
     fn files(&self) -> impl Iterator<Item = &PairFiles> {
@@ -179,6 +157,51 @@ impl Certificates {
             Reloaded { changed, fault: (!faults.is_empty()).then(|| faults.join("; ")) }
         });
         read.await.unwrap_or(Reloaded { changed: false, fault: Some("the files cannot be read".to_owned()) })
+    }
+}
+
+/// The files that options name.
+struct Sources {
+    /// Those of the default certificate. `None`: it is generated in memory.
+    default: Option<PairFiles>,
+    /// Whether the default pair is written where it is missing.
+    is_made_if_missing: bool,
+    /// Those of the certificates for names of their own.
+    named: Vec<(PairFiles, Vec<String>)>,
+}
+
+impl Sources {
+    fn of(options: &CertificateOptions) -> anyhow::Result<Self> {
+        let flags_named = |flags: &[&str]| {
+            let flags = flags.iter().map(|flag| format!("--{}{flag}", options.flags));
+            flags.collect::<Vec<_>>().join(", ")
+        };
+        let default = match (&options.tls_cert_file, &options.tls_private_key_file, &options.cert_dir) {
+            (Some(certificate), Some(key), _) => Some(PairFiles {
+                certificate: certificate.clone(),
+                key: key.clone(),
+                flags: flags_named(&["tls-cert-file", "tls-private-key-file"]),
+            }),
+            (None, None, Some(folder)) => Some(PairFiles {
+                certificate: folder.join(format!("{}.crt", options.pair_name)),
+                key: folder.join(format!("{}.key", options.pair_name)),
+                flags: flags_named(&["cert-dir"]),
+            }),
+            (None, None, None) => None,
+            _ => anyhow::bail!(
+                "--{0}tls-cert-file and --{0}tls-private-key-file belong together: both or neither must be given",
+                options.flags
+            ),
+        };
+        let named = options.tls_sni_cert_key.iter().map(|pair| {
+            let files = PairFiles {
+                certificate: pair.cert_file.clone(),
+                key: pair.key_file.clone(),
+                flags: flags_named(&["tls-sni-cert-key"]),
+            };
+            (files, pair.names.clone())
+        });
+        Ok(Self { default, is_made_if_missing: options.tls_cert_file.is_none(), named: named.collect() })
     }
 }
 

@@ -185,6 +185,14 @@ impl Trust {
         Ok(Self { clients, front_proxy })
     }
 
+    /// What is wrong with the given files.
+    pub(super) fn faults(options: &AuthenticationOptions) -> Vec<anyhow::Error> {
+        let of_clients = options.client_ca_file.as_ref().map(|path| (path, CLIENT_CA_FILE));
+        let of_proxy = options.request_header.client_ca_file.as_ref().map(|path| (path, PROXY_CA_FILE));
+        let all = of_clients.into_iter().chain(of_proxy);
+        all.filter_map(|(path, flag)| Authorities::read(path, flag).err()).collect()
+    }
+
     /// The names of the authorities that the server sends with its request for a client certificate. `None`:
     /// the server requests none.
     pub(super) fn hints(&self) -> Option<Vec<DistinguishedName>> {
