@@ -88,10 +88,7 @@ impl ConversionWebhook {
         health: &HealthChecks,
         reporter: &ReloadReporter,
     ) -> anyhow::Result<Option<Self>> {
-        if !flags.enables(MACHINE_CONTROLLER) {
-            return Ok(None);
-        }
-        let types: Vec<_> = types.iter().filter(|types| types.stored.is_some()).copied().collect();
+        let types = converted(flags, types.iter().copied());
         if types.is_empty() {
             return Ok(None);
         }
@@ -135,13 +132,19 @@ impl ConversionWebhook {
     }
 }
 
-/// What is wrong with the files of the certificates that it is to be served with. Empty where there is nothing to convert.
-pub(crate) fn faults_of_files(flags: &Flags, mut types: impl Iterator<Item = MachineTypes>) -> Vec<String> {
-    if !flags.enables(MACHINE_CONTROLLER) || !types.any(|types| types.stored.is_some()) {
-        return Vec::new();
-    }
-    let certificates = options(flags).and_then(|options| options.certificates);
-    certificates.map_or_else(Vec::new, |certificates| certificates.faults_of_files())
+/// The files of the certificates with which it is served, if there is something to convert and they are given.
+pub(crate) fn certificates(
+    flags: &Flags,
+    types: impl IntoIterator<Item = MachineTypes>,
+) -> Option<CertificateOptions> {
+    let is_served = !converted(flags, types).is_empty();
+    options(flags).filter(|_| is_served)?.certificates
+}
+
+/// What there is to convert.
+fn converted(flags: &Flags, types: impl IntoIterator<Item = MachineTypes>) -> Vec<MachineTypes> {
+    let is_enabled = flags.enables(MACHINE_CONTROLLER);
+    types.into_iter().filter(|types| is_enabled && types.stored.is_some()).collect()
 }
 
 /// Where it is served. `None`: nowhere, as `--webhook-secure-port=0` and `--dry-run` say.

@@ -104,12 +104,23 @@ async fn check_files(
     registry: &Registry,
     report: &mut Report,
 ) {
-    for fault in ServingOptions::from(flags).faults_of_files().await {
-        report.failed("secure port", fault);
+    let of_port = Some(ServingOptions::from(flags)).filter(|options| options.secure_port != 0);
+    if let Some(options) = of_port.filter(ServingOptions::names_files) {
+        say_files("secure port", options.faults_of_files().await, report);
     }
     let types = served.iter().filter_map(|provider| registry.machines(provider.name()));
-    for fault in webhooks::faults_of_files(flags, types) {
-        report.failed("webhook port", fault);
+    if let Some(certificates) = webhooks::certificates(flags, types) {
+        say_files("webhook port", certificates.faults_of_files(), report);
+    }
+}
+
+#[cfg(feature = "serving")]
+fn say_files(what: &'static str, faults: Vec<String>, report: &mut Report) {
+    if faults.is_empty() {
+        report.works(what, "the files that its flags name can be used");
+    }
+    for fault in faults {
+        report.failed(what, fault);
     }
 }
 

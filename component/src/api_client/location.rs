@@ -12,6 +12,8 @@ use kube::{
     config::{Config, InClusterError, KubeConfigOptions, Kubeconfig},
 };
 
+#[cfg(feature = "serving")]
+use super::connection::Connection;
 use super::{
     credentials,
     plugin::{Plugin, Validity},
@@ -76,12 +78,17 @@ impl Location {
         Self { flag, kubeconfig, master: String::new() }
     }
 
-    /// Reads the files, and does nothing with them.
+    /// Reads the files, those of the credentials included, and connects to nobody. Does not run a plugin.
     ///
     /// # Errors
     /// What cannot be read, parsed or used, with the flag or file that is wrong.
-    pub async fn check_files(&self) -> anyhow::Result<()> {
-        self.load().await.map(drop)
+    #[cfg(feature = "serving")]
+    pub(crate) async fn check_files(&self) -> anyhow::Result<()> {
+        let loaded = self.load().await?;
+        if loaded.plugin.is_none() {
+            Connection::new(loaded.ready().await?).await.map_err(|error| self.blame(error))?;
+        }
+        Ok(())
     }
 
     /// Reads the files. Does not run a plugin.
@@ -104,7 +111,7 @@ impl Location {
                 let config = Config::incluster().map_err(|error| {
                     let why = match error {
                         InClusterError::ReadEnvironmentVariable(_) => {
-                            "KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set".to_owned()
+                            "KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not both set".to_owned()
                         }
                         error => error_chain(&error),
                     };

@@ -278,7 +278,8 @@ impl Work<'_> {
 
     /// A wait begins of which nothing is said yet.
     fn wait_in_silence(self, ready: &Condition, bootstrap: &Bootstrap) -> Ended {
-        let untold = Untold { reason: ready.reason.clone(), since: Instant::now() };
+        let earlier = self.view.memory.as_ref().and_then(|memory| memory.last_untold(&self.object));
+        let untold = Untold::after(earlier, ready.reason.clone(), Instant::now());
         let memory = Memory {
             inputs: self.view.inputs(&self.object, bootstrap, &self.scope),
             due: Due::At(untold.told_at()),

@@ -70,15 +70,20 @@ impl Certificates {
         ForAddress { choice: self.0.choice.load_full(), local }
     }
 
-    /// What is wrong with the files, which are only read.
+    /// What is wrong with the files, which are only read. Half a pair of flags is not told: whoever checks the flags does.
     pub(super) fn faults(options: &CertificateOptions) -> Vec<anyhow::Error> {
-        let Sources { default, is_made_if_missing, named } = match Sources::of(options) {
-            Ok(sources) => sources,
-            Err(error) => return vec![error],
+        let Ok(Sources { default, is_made_if_missing, named }) = Sources::of(options) else {
+            return Vec::new();
         };
-        let default = default.filter(|files| !(is_made_if_missing && files.are_missing()));
-        let all = default.iter().chain(named.iter().map(|(files, _)| files));
-        all.filter_map(|files| files.load().err()).collect()
+        let of_default = default.and_then(|files| {
+            let is_there = if is_made_if_missing { self_signed::is_there(&files) } else { Ok(true) };
+            match is_there {
+                Ok(true) => files.load().err(),
+                Ok(false) => self_signed::check_folder(&files).err(),
+                Err(error) => Some(error),
+            }
+        });
+        of_default.into_iter().chain(named.iter().filter_map(|(files, _)| files.load().err())).collect()
     }
 
     fn files(&self) -> impl Iterator<Item = &PairFiles> {

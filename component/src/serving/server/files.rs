@@ -7,12 +7,19 @@ use crate::{
 };
 
 impl ServingOptions {
+    /// Whether a file is named.
+    pub fn names_files(&self) -> bool {
+        let Self { certificates, authentication, authorization, .. } = self;
+        certificates.names_files()
+            || authentication.kubeconfig.is_some()
+            || authentication.client_ca_file.is_some()
+            || authentication.request_header.client_ca_file.is_some()
+            || authorization.kubeconfig.is_some()
+    }
+
     /// What is wrong with the files that are named, each with its flag: certificates, authorities and kubeconfigs. Nothing is
-    /// written, and nobody is asked. Empty where nothing is served.
+    /// written, nobody is asked, and no credential plugin is run.
     pub async fn faults_of_files(&self) -> Vec<String> {
-        if self.secure_port == 0 {
-            return Vec::new();
-        }
         let AuthenticationOptions { kubeconfig: of_users, .. } = &self.authentication;
         let AuthorizationOptions { kubeconfig: of_rights, .. } = &self.authorization;
         let mut faults = self.certificates.faults_of_files();
@@ -29,7 +36,16 @@ impl ServingOptions {
 }
 
 impl CertificateOptions {
-    /// What is wrong with the files of the certificates, each with its flag. A pair that would be made need not be there.
+    /// Whether a file or a folder is named.
+    pub fn names_files(&self) -> bool {
+        self.tls_cert_file.is_some()
+            || self.tls_private_key_file.is_some()
+            || self.cert_dir.is_some()
+            || !self.tls_sni_cert_key.is_empty()
+    }
+
+    /// What is wrong with the files of the certificates, each with its flag. A pair that would be made need not be there, but its folder
+    /// must let that happen.
     pub fn faults_of_files(&self) -> Vec<String> {
         Certificates::faults(self).iter().map(|error| format!("{error:#}")).collect()
     }
@@ -77,8 +93,37 @@ mod tests {
         for (fault, flag) in faults.iter().zip(flags) {
             assert!(fault.starts_with(flag) && fault.contains(&*none.to_string_lossy()), "{fault}");
         }
-        all.secure_port = 0;
+        assert!(all.names_files() && !ServingOptions::new("x", 10258).names_files());
+    }
+
+    #[tokio::test]
+    async fn the_credentials_of_a_kubeconfig_are_read() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("kubeconfig");
+        let text = "apiVersion: v1\nkind: Config\ncurrent-context: x\n\
+            clusters: [{name: c, cluster: {server: 'https://a:1', insecure-skip-tls-verify: true}}]\n\
+            contexts: [{name: x, context: {cluster: c, user: u}}]\n";
+        fs::write(&path, format!("{text}users: [{{name: u, user: {{token: t}}}}]\n")).expect("written");
+        let mut all = options(folder.path());
+        all.authorization.kubeconfig = Some(path.clone());
         assert_eq!(all.faults_of_files().await, Vec::<String>::new());
+        let user = "{client-certificate: none.crt, client-key: none.key}";
+        fs::write(&path, format!("{text}users: [{{name: u, user: {user}}}]\n")).expect("written");
+        let faults = all.faults_of_files().await;
+        assert!(faults.len() == 1 && faults[0].starts_with("--authorization-kubeconfig"), "{faults:?}");
+        assert!(faults[0].contains("none."), "{faults:?}");
+    }
+
+    #[test]
+    fn a_folder_in_which_no_pair_can_be_made_is_a_fault() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("file");
+        fs::write(&file, "").expect("written");
+        let mut certificates = options(folder.path()).certificates;
+        certificates.cert_dir = Some(file.join("made"));
+        let faults = certificates.faults_of_files();
+        assert!(faults.len() == 1 && faults[0].starts_with("--cert-dir"), "{faults:?}");
     }
 
     #[test]

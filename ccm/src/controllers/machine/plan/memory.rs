@@ -16,6 +16,10 @@ use crate::controllers::machine::{
 /// read what is over after some seconds.
 const TELL_AFTER: Duration = Duration::from_secs(5);
 
+/// How long nothing is told though one wait follows another, each for something else. A guest that ends whenever it is started waits for its
+/// start and for its address in turn, and neither wait lasts.
+const MAX_SILENCE: Duration = Duration::from_secs(20);
+
 /// For how long nothing is done about an object whose finalizer is gone. The API server answers such a write with the version that the
 /// object had, so the version does not tell that what the watch shows is old.
 const RELEASED_FOR: Duration = Duration::from_secs(30);
@@ -46,12 +50,27 @@ pub struct Untold {
     pub reason: Cow<'static, str>,
     /// When it began.
     pub since: Instant,
+    /// When the first of the waits began that followed each other without being told.
+    pub silent_since: Instant,
 }
 
 impl Untold {
+    /// A wait for this reason now, after another one that was not told, or none.
+    pub(in crate::controllers::machine) fn after(
+        earlier: Option<&Self>,
+        reason: Cow<'static, str>,
+        now: Instant,
+    ) -> Self {
+        match earlier {
+            Some(same) if same.reason == reason => same.clone(),
+            Some(other) => Self { reason, since: now, silent_since: other.silent_since },
+            None => Self { reason, since: now, silent_since: now },
+        }
+    }
+
     /// When it is told if it still lasts.
     pub(in crate::controllers::machine) fn told_at(&self) -> Instant {
-        self.since + TELL_AFTER
+        (self.since + TELL_AFTER).min(self.silent_since + MAX_SILENCE)
     }
 }
 
@@ -62,7 +81,17 @@ impl Memory {
         object: &InfraObject,
         reason: &str,
     ) -> Option<&Untold> {
-        self.untold.as_ref().filter(|untold| untold.reason == reason && self.is_of(object))
+        self.last_untold(object).filter(|untold| untold.reason == reason)
+    }
+
+    /// The wait of this object that was not told, whatever it is for.
+    pub(in crate::controllers::machine) fn last_untold(&self, object: &InfraObject) -> Option<&Untold> {
+        self.untold.as_ref().filter(|_| self.is_of(object))
+    }
+
+    /// Whether something that was to be written at once is not. The API server did not take it.
+    pub(in crate::controllers::machine) fn owes_a_write(&self, object: &InfraObject) -> bool {
+        self.untold.is_none() && self.unwritten_of(object).is_some()
     }
 
     /// What steps of this object have left that is not written.

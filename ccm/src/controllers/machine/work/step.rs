@@ -120,18 +120,19 @@ impl Work<'_> {
         if let Some(error) = answer.error() {
             tracing::warn!(object = %self.view.subject, step, error = %error.report(), "step failed");
         }
+        // What the step saw. What somebody else writes from now on is something new for the next step.
+        let seen = Arc::clone(&self.object);
         if let Some((untold, due)) = self.told_late(&answer, (&given, &record))
-            && self.writes_at_once(&answer).await
+            && let Some(is_alone) = self.writes_at_once(&answer).await
         {
-            let inputs = self.view.inputs(&self.object, bootstrap, &self.scope).with_reads(reader.reads());
+            let object = if is_alone { &self.object } else { &seen };
+            let inputs = self.view.inputs(object, bootstrap, &self.scope).with_reads(reader.reads());
             let (untold, unwritten) = (Some(untold), Some(record));
             let memory = Memory { inputs, due, needs_no_bootstrap, untold, unwritten, ..Memory::default() };
             return self.end(Some(memory), Then::Look);
         }
         let before = self.view.memory.as_ref().map_or(0, |memory| memory.failures);
         let failures = if answer.error().is_some() { before.saturating_add(1) } else { 0 };
-        // What the step saw. What somebody else writes from now on is something new for the next step.
-        let seen = Arc::clone(&self.object);
         let (mut outcome, mut written) = self.write(&answer, (&given, &record), failures).await;
         let mut failures = if outcome.has_failed { before.saturating_add(1) } else { failures };
         let may_go_on = !matches!(written, Written::Not(_)) && !self.view.is_paused(&self.object);
@@ -194,31 +195,38 @@ impl Work<'_> {
             return None;
         }
         let memory = self.view.memory.as_ref();
-        let known = memory.and_then(|memory| memory.untold_of(&self.object, &reason));
-        let untold = known.cloned().unwrap_or(Untold { reason, since: now });
+        if memory.is_some_and(|memory| memory.owes_a_write(&self.object)) {
+            return None;
+        }
+        let earlier = memory.and_then(|memory| memory.last_untold(&self.object));
+        let untold = Untold::after(earlier, reason, now);
         let told_at = untold.told_at();
         (now < told_at).then(|| (untold, outcome.due.or(Due::At(told_at))))
     }
 
-    /// Writes what is not told late: the provider ID, and that a move waits for a task. Gives whether that is written, or need not be.
+    /// Writes what is not told late: the provider ID, and that a move waits for a task. `None` if that is not written. Else whether nobody
+    /// else has changed the object meanwhile.
     ///
     /// The core looks at an object once a second at most. Were the provider ID written together with the status at the end, the core
     /// would look after the first of the two writes, and see the second one only a second later.
-    async fn writes_at_once(&mut self, answer: &Answer) -> bool {
+    async fn writes_at_once(&mut self, answer: &Answer) -> Option<bool> {
+        let mut is_alone = true;
         for _ in 0..=MAX_READS_AGAIN {
             let outcome = answer.outcome(&self.object, 0, Instant::now());
             let kind = self.own_kind();
-            let Some(body) = outcome.at_once(&self.object, &self.shared.kinds, &kind) else { return true };
+            let Some(body) = outcome.at_once(&self.object, &self.shared.kinds, &kind) else {
+                return Some(is_alone);
+            };
             match self.patch(&body).await {
-                Ok(()) => return true,
-                Err(NotWritten::Early(_)) => return false,
-                Err(NotWritten::Stale) => {}
+                Ok(()) => return Some(is_alone),
+                Err(NotWritten::Early(_)) => return None,
+                Err(NotWritten::Stale) => is_alone = false,
             }
             if self.read_again().await.is_err() || self.view.is_paused(&self.object) {
-                return false;
+                return None;
             }
         }
-        false
+        None
     }
 
     /// Counts a step, and gives its name.

@@ -31,12 +31,6 @@ pub(super) struct Pair {
 }
 
 impl PairFiles {
-    /// Whether neither file is there.
-    pub(super) fn are_missing(&self) -> bool {
-        let is_missing = |path: &PathBuf| matches!(path.try_exists(), Ok(false));
-        is_missing(&self.certificate) && is_missing(&self.key)
-    }
-
     /// Reads both files.
     ///
     /// # Errors

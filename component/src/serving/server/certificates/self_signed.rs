@@ -11,6 +11,7 @@ use std::{
 use anyhow::{Context as _, bail};
 use jiff::{Timestamp, tz::TimeZone};
 use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose, SanType};
+use rustix::fs::{Access, access};
 
 use super::pair::PairFiles;
 
@@ -45,6 +46,22 @@ pub(super) fn generate(bind_address: IpAddr) -> anyhow::Result<(String, String)>
 /// # Errors
 /// Only one of the files exists, or the folder is not writable.
 pub(super) fn write_unless_there(files: &PairFiles, bind_address: IpAddr) -> anyhow::Result<()> {
+    if is_there(files)? {
+        return Ok(());
+    }
+    let (certificate, key) = generate(bind_address)?;
+    write(&files.certificate, &certificate, 0o644)
+        .and_then(|()| write(&files.key, &key, 0o600))
+        .with_context(|| format!("{}: the self-signed pair cannot be written to its folder", files.flags))?;
+    tracing::info!("Generated self-signed cert ({}, {})", files.certificate.display(), files.key.display());
+    Ok(())
+}
+
+/// Whether both files exist.
+///
+/// # Errors
+/// Only one of them does, or one cannot be read.
+pub(super) fn is_there(files: &PairFiles) -> anyhow::Result<bool> {
     let is_there = |path: &Path| match fs::File::open(path) {
         Ok(_) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -53,8 +70,8 @@ pub(super) fn write_unless_there(files: &PairFiles, bind_address: IpAddr) -> any
         }
     };
     match (is_there(&files.certificate)?, is_there(&files.key)?) {
-        (true, true) => return Ok(()),
-        (false, false) => {}
+        (true, true) => Ok(true),
+        (false, false) => Ok(false),
         (has_certificate, _) => {
             let missing = if has_certificate { &files.key } else { &files.certificate };
             bail!(
@@ -64,12 +81,25 @@ pub(super) fn write_unless_there(files: &PairFiles, bind_address: IpAddr) -> any
             )
         }
     }
-    let (certificate, key) = generate(bind_address)?;
-    write(&files.certificate, &certificate, 0o644)
-        .and_then(|()| write(&files.key, &key, 0o600))
-        .with_context(|| format!("{}: the self-signed pair cannot be written to its folder", files.flags))?;
-    tracing::info!("Generated self-signed cert ({}, {})", files.certificate.display(), files.key.display());
-    Ok(())
+}
+
+/// Checks that the pair could be written: its folder, or the nearest one above it that exists, must be writable.
+///
+/// # Errors
+/// It is not.
+pub(super) fn check_folder(files: &PairFiles) -> anyhow::Result<()> {
+    let above = files.certificate.ancestors().skip(1).map(|path| match path.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => path,
+    });
+    let Some(folder) = above.into_iter().find(|path| path.exists()) else { return Ok(()) };
+    access(folder, Access::WRITE_OK | Access::EXEC_OK).map_err(io::Error::from).with_context(|| {
+        let folder = folder.display();
+        format!(
+            "{}: the self-signed pair cannot be written, since {folder} is not a writable folder",
+            files.flags
+        )
+    })
 }
 
 fn write(path: &Path, content: &str, mode: u32) -> io::Result<()> {

@@ -14,25 +14,28 @@ const MAX_LISTED: usize = 5;
 /// Finds objects in one inventory.
 #[derive(Clone, Copy)]
 pub(crate) struct Finder<'a> {
-    /// The name of the vCenter, for errors.
+    /// Host and port of the vCenter, for errors.
     vcenter: &'a str,
     inventory: &'a Inventory,
     /// Only these datacenters are used; all if empty.
     datacenters: &'a [MoRef],
     /// What the names of fields begin with, for errors.
     prefix: &'a str,
+    /// Whether the error about a word that nothing has says what there is.
+    lists_others: bool,
 }
 
 impl<'a> Finder<'a> {
-    /// A finder in the inventory of this vCenter, of which only these datacenters are used, or all.
+    /// A finder in the inventory of the vCenter at this host and port, of which only these datacenters are used, or all.
     pub(crate) fn new(vcenter: &'a str, inventory: &'a Inventory, datacenters: &'a [MoRef]) -> Self {
-        Self { vcenter, inventory, datacenters, prefix: "spec." }
+        Self { vcenter, inventory, datacenters, prefix: "spec.", lists_others: true }
     }
 
-    /// The same for words that are in other fields than those of a machine, whose names begin with `prefix`.
+    /// The same for the fields of a zone, whose names begin with `prefix`. More people may read a zone than know the inventory, so an
+    /// error says no more than whether what the zone names is there.
     #[must_use]
-    pub(crate) fn for_fields(self, prefix: &'a str) -> Self {
-        Self { prefix, ..self }
+    pub(crate) fn for_zone(self, prefix: &'a str) -> Self {
+        Self { prefix, lists_others: false, ..self }
     }
 
     fn field(self, name: &str) -> String {
@@ -42,14 +45,14 @@ impl<'a> Finder<'a> {
     /// The datacenter that `spec.datacenter` means. Without a word, or with `*`, it is the only one.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] or [`ErrorKind::Ambiguous`], with the name of the field.
+    /// [`ErrorKind::NotFound`], or [`ErrorKind::InvalidInput`] where several match, with the name of the field.
     pub(crate) fn datacenter(self, word: Option<&str>) -> Result<MoRef> {
         let all = self.inventory.entities().filter(|entity| entity.kind() == "Datacenter");
         let all = all.filter(|entity| self.datacenters.is_empty() || self.datacenters.contains(entity));
         let all: Vec<_> = all.map(|entity| (self.path(entity).join("/"), entity.clone())).collect();
         let word = word.unwrap_or_default();
         if word.is_empty() || word == "*" {
-            return self.one("datacenter", "*", all, Vec::new());
+            return self.one("datacenter", "*", None, (all, Vec::new()));
         }
         let wanted = word.trim_matches('/');
         let is_meant = |(path, entity): &(String, MoRef)| {
@@ -59,7 +62,7 @@ impl<'a> Finder<'a> {
                 || (!wanted.contains('/') && path.rsplit('/').next().is_some_and(|name| glob(wanted, name)))
         };
         let (found, others) = all.into_iter().partition(is_meant);
-        self.one("datacenter", word, found, others)
+        self.one("datacenter", word, None, (found, others))
     }
 
     /// The folder that `spec.folder` means. Without a word it is the one for all machines of the datacenter.
@@ -72,7 +75,7 @@ impl<'a> Finder<'a> {
         if word.is_empty() {
             // the folder for all machines has no path below itself
             let found = found.into_iter().filter(|(path, _)| path.ends_with("/vm")).collect();
-            return self.one("folder", "", found, Vec::new());
+            return self.one("folder", "", Some(datacenter), (found, Vec::new()));
         }
         self.choose("folder", word, datacenter, "vm", found)
     }
@@ -89,7 +92,7 @@ impl<'a> Finder<'a> {
                 self.inventory.parents().get(pool).is_some_and(|parent| parent.kind() != "ResourcePool")
             };
             let found = found.into_iter().filter(is_root).collect();
-            return self.one("resourcePool", "", found, Vec::new());
+            return self.one("resourcePool", "", Some(datacenter), (found, Vec::new()));
         }
         self.choose("resourcePool", word, datacenter, "host", found)
     }
@@ -111,7 +114,10 @@ impl<'a> Finder<'a> {
         let parents = self.inventory.parents();
         let is_root = |pool: &&MoRef| pool.kind() == "ResourcePool" && parents.get(pool) == Some(cluster);
         let pool = self.inventory.entities().find(is_root);
-        let pool = pool.ok_or_else(|| self.nothing("computeCluster", cluster.id(), &[]))?;
+        let pool = pool.ok_or_else(|| {
+            let words = format!("{}: {:?} has no resource pool", self.field("computeCluster"), cluster.id());
+            Error::new(ErrorKind::NotFound, words)
+        })?;
         Ok(format!("/{}", self.path(pool).join("/")))
     }
 
@@ -152,13 +158,15 @@ impl<'a> Finder<'a> {
         let templates: Vec<_> = found.iter().filter(|vm| vm.is_template).copied().collect();
         // a template is meant rather than a machine of the same name
         let found = if templates.is_empty() { found } else { templates };
-        let others = || machines().filter(|vm| vm.is_template).collect();
-        let others: Vec<_> = if found.is_empty() { others() } else { Vec::new() };
+        let others: Vec<_> = match found.is_empty() {
+            true => self.inventory.machines().filter(|vm| vm.is_template).filter(here).collect(),
+            false => Vec::new(),
+        };
         let with_path = |vms: Vec<&'a VirtualMachine>| {
             let vms = vms.into_iter().map(|vm| (self.machine_path(vm), vm));
             vms.collect()
         };
-        self.one("template", word, with_path(found), with_path(others))
+        self.one("template", word, Some(datacenter), (with_path(found), with_path(others)))
     }
 
     fn machine_path(self, vm: &VirtualMachine) -> String {
@@ -210,55 +218,60 @@ impl<'a> Finder<'a> {
                 || (!wanted.contains('/') && path.rsplit('/').next().is_some_and(|name| glob(wanted, name)))
         };
         let (found, others) = all.into_iter().partition(is_meant);
-        self.one(field, word, found, others)
+        self.one(field, word, Some(datacenter), (found, others))
     }
 
-    /// The only one of those found. An error about a word that none has lists the others.
+    /// The only one of those found in a datacenter, or in all of them. An error about a word that none has lists the others.
     fn one<T>(
         self,
         field: &str,
         word: &str,
-        mut found: Vec<(String, T)>,
-        others: Vec<(String, T)>,
+        datacenter: Option<&MoRef>,
+        (mut found, others): (Vec<(String, T)>, Vec<(String, T)>),
     ) -> Result<T> {
-        match (found.len(), word) {
-            (1, _) => found.pop().map(|(_, found)| found).ok_or_else(|| self.nothing(field, word, &[])),
-            (0, _) => Err(self.nothing(field, word, &paths(others))),
-            (_, "" | "*") => {
-                let (field, listed) = (self.field(field), listed(&paths(found)));
-                let words = format!("{field}: there are several, so one must be named: {listed}");
-                Err(Error::new(ErrorKind::InvalidInput, words))
+        let only = if found.len() == 1 { found.pop() } else { None };
+        if let Some((_, only)) = only {
+            return Ok(only);
+        }
+        let (field, place) = (self.field(field), self.place(datacenter));
+        let (kind, words) = match (found.is_empty(), word) {
+            (true, "" | "*") => (ErrorKind::NotFound, format!("there is none in {place}")),
+            (true, word) if others.is_empty() || !self.lists_others => {
+                (ErrorKind::NotFound, format!("there is no {word:?} in {place}"))
             }
-            _ => {
-                let (field, listed) = (self.field(field), listed(&paths(found)));
-                Err(Error::new(ErrorKind::InvalidInput, format!("{field}: {word:?} means several: {listed}")))
+            (true, word) => {
+                let listed = listed(others);
+                (ErrorKind::NotFound, format!("there is no {word:?} in {place}; it has {listed}"))
             }
+            (false, "" | "*") => {
+                let words = format!("there are several, so one must be named: {}", listed(found));
+                (ErrorKind::InvalidInput, words)
+            }
+            (false, word) => (ErrorKind::InvalidInput, format!("{word:?} means several: {}", listed(found))),
+        };
+        Err(Error::new(kind, format!("{field}: {words}")))
+    }
+
+    /// Where was looked, for errors.
+    fn place(self, datacenter: Option<&MoRef>) -> String {
+        let vcenter = self.vcenter;
+        match datacenter {
+            Some(datacenter) => {
+                format!("datacenter {:?} of vCenter {vcenter:?}", self.path(datacenter).join("/"))
+            }
+            None if self.datacenters.is_empty() => format!("vCenter {vcenter:?}"),
+            None => format!("the part of vCenter {vcenter:?} that is used"),
         }
     }
-
-    fn nothing(self, field: &str, word: &str, others: &[String]) -> Error {
-        let (field, vcenter) = (self.field(field), self.vcenter);
-        let words = match (word, others) {
-            ("" | "*", _) => format!("{field}: there is none in vCenter {vcenter:?}"),
-            (word, []) => format!("{field}: there is no {word:?} in vCenter {vcenter:?}"),
-            (word, others) => {
-                format!("{field}: there is no {word:?} in vCenter {vcenter:?}; it has {}", listed(others))
-            }
-        };
-        Error::new(ErrorKind::NotFound, words)
-    }
 }
 
-/// The whole paths of objects, in order.
-fn paths<T>(objects: Vec<(String, T)>) -> Vec<String> {
+/// The first paths of these objects.
+fn listed<T>(objects: Vec<(String, T)>) -> String {
     let mut paths: Vec<_> = objects.into_iter().map(|(path, _)| format!("/{path}")).collect();
     paths.sort();
-    paths
-}
-
-fn listed(paths: &[String]) -> String {
     let more = if paths.len() > MAX_LISTED { ", ..." } else { "" };
-    format!("{}{more}", paths[..paths.len().min(MAX_LISTED)].join(", "))
+    paths.truncate(MAX_LISTED);
+    format!("{}{more}", paths.join(", "))
 }
 
 /// Whether a text matches a pattern with `*` and `?`, neither of which matches a slash.

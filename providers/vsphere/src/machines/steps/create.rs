@@ -156,7 +156,8 @@ fn places(site: &Site, request: &Request) -> Result<(MoRef, MoRef, MoRef, MoRef)
     let spec = &request.spec.clone;
     let state = site.vcenter.state();
     let used: Vec<_> = site.vcenter.datacenters(&state).into_iter().collect();
-    let finder = Finder::new(site.vcenter.name(), &state.inventory, &used);
+    let vcenter = site.vcenter.settings.endpoint.authority();
+    let finder = Finder::new(&vcenter, &state.inventory, &used);
     let datacenter = finder.datacenter(spec.datacenter.as_deref())?;
     let template = finder.template(&datacenter, &spec.template)?.moref.clone();
     let folder = finder.folder(&datacenter, spec.folder.as_deref())?;

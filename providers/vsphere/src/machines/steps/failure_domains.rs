@@ -258,12 +258,13 @@ fn is_on(site: &Site, zone: &Zone) -> bool {
 pub(super) fn with_finder<T>(site: &Site, act: impl FnOnce(Finder<'_>) -> T) -> T {
     let state = site.vcenter.state();
     let used: Vec<_> = site.vcenter.datacenters(&state).into_iter().collect();
-    act(Finder::new(site.vcenter.name(), &state.inventory, &used))
+    let vcenter = site.vcenter.settings.endpoint.authority();
+    act(Finder::new(&vcenter, &state.inventory, &used))
 }
 
 fn find_in_inventory(finder: Finder<'_>, zone: &Zone) -> Found {
     let (of_topology, of_placement) = (zone.fields_of_topology(), zone.fields_of_placement());
-    let (topology, placement) = (finder.for_fields(&of_topology), finder.for_fields(&of_placement));
+    let (topology, placement) = (finder.for_zone(&of_topology), finder.for_zone(&of_placement));
     let told = |found: Result<MoRef>| found.map_err(|error| error.to_string());
     let datacenter = told(topology.datacenter(Some(&zone.domain.topology.datacenter)));
     let named = |word: Option<&str>, find: &dyn Fn(&MoRef, &str) -> Result<MoRef>| {

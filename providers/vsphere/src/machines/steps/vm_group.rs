@@ -42,7 +42,7 @@ impl Fleet {
         let (Some(hosts), Some(word)) = (zone.hosts(), zone.compute_cluster()) else { return Ok(None) };
         let fields = zone.fields_of_topology();
         let (cluster, is_in) = with_finder(site, |finder| {
-            let finder = finder.for_fields(&fields);
+            let finder = finder.for_zone(&fields);
             let datacenter = finder.datacenter(Some(&zone.domain.topology.datacenter))?;
             let cluster = finder.compute_cluster(&datacenter, word)?;
             let is_in = vm.resource_pool.as_ref().is_none_or(|pool| finder.is_below(pool, &cluster));

@@ -76,7 +76,7 @@ fn configure(device: &mut NetworkDeviceSpec, network: &NetworkConfiguration) {
 pub(crate) fn place_in_pool(finder: Finder<'_>, zone: &Zone, placed: &mut VSphereMachineSpec) -> Result<()> {
     let Some(word) = zone.compute_cluster() else { return Ok(()) };
     let prefix = zone.fields_of_topology();
-    let of_topology = finder.for_fields(&prefix);
+    let of_topology = finder.for_zone(&prefix);
     let datacenter = of_topology.datacenter(Some(&zone.domain.topology.datacenter))?;
     let cluster = of_topology.compute_cluster(&datacenter, word)?;
     let pool = placed.clone.resource_pool.as_deref().filter(|word| !word.is_empty());

@@ -68,7 +68,7 @@ fn datacenters() {
     assert_eq!(find(&dc1, Some("*")), "dc-1");
     assert_eq!(
         find(&dc1, Some("DC1")),
-        "spec.datacenter: there is no \"DC1\" in vCenter \"one\"; it has /DC0"
+        "spec.datacenter: there is no \"DC1\" in the part of vCenter \"one\" that is used; it has /DC0"
     );
 }
 
@@ -87,11 +87,11 @@ fn folders_and_pools() {
         (Some("vm"), "group-v1"),
         (
             Some("/k8s"),
-            "spec.folder: there is no \"/k8s\" in vCenter \"one\"; it has /DC0/vm, /DC0/vm/k8s, /DC0/vm/k8s/prod",
+            "spec.folder: there is no \"/k8s\" in datacenter \"DC0\" of vCenter \"one\"; it has /DC0/vm, /DC0/vm/k8s, /DC0/vm/k8s/prod",
         ),
         (
             Some("test"),
-            "spec.folder: there is no \"test\" in vCenter \"one\"; it has /DC0/vm, /DC0/vm/k8s, /DC0/vm/k8s/prod",
+            "spec.folder: there is no \"test\" in datacenter \"DC0\" of vCenter \"one\"; it has /DC0/vm, /DC0/vm/k8s, /DC0/vm/k8s/prod",
         ),
     ] {
         assert_eq!(folder(word), expected, "{word:?}");
@@ -106,14 +106,14 @@ fn folders_and_pools() {
         (Some("resgroup-2"), "resgroup-2"),
         (
             Some("C1/Resources"),
-            "spec.resourcePool: there is no \"C1/Resources\" in vCenter \"one\"; it has /DC0/host/C0/Resources, /DC0/host/C0/Resources/small",
+            "spec.resourcePool: there is no \"C1/Resources\" in datacenter \"DC0\" of vCenter \"one\"; it has /DC0/host/C0/Resources, /DC0/host/C0/Resources/small",
         ),
     ] {
         assert_eq!(pool(word), expected, "{word:?}");
     }
     let empty = MoRef::new("Datacenter", "dc-2");
     let error = words(finder.resource_pool(&empty, None), |found| found.id().to_owned());
-    assert_eq!(error, "spec.resourcePool: there is none in vCenter \"one\"");
+    assert_eq!(error, "spec.resourcePool: there is none in datacenter \"DC1\" of vCenter \"one\"");
 }
 
 #[test]
@@ -146,7 +146,10 @@ fn templates() {
         ("vm-3", "vm-3"),
         ("50110000-0000-4000-8000-000000000001", "vm-1"),
         ("flat*", "vm-3"),
-        ("debian", "spec.template: there is no \"debian\" in vCenter \"one\"; it has /DC0/vm/k8s/ubuntu"),
+        (
+            "debian",
+            "spec.template: there is no \"debian\" in datacenter \"DC0\" of vCenter \"one\"; it has /DC0/vm/k8s/ubuntu",
+        ),
     ] {
         assert_eq!(template(word), expected, "{word:?}");
     }
@@ -173,13 +176,13 @@ fn patterns() {
 fn clusters_of_hosts_and_their_pools() {
     let all = inventory(&OBJECTS);
     let (finder, dc) =
-        (Finder::new("one", &all, &[]).for_fields("topology."), MoRef::new("Datacenter", "dc-1"));
+        (Finder::new("one", &all, &[]).for_zone("topology."), MoRef::new("Datacenter", "dc-1"));
     let cluster = |word| words(finder.compute_cluster(&dc, word), |found| found.id().to_owned());
     for (word, expected) in [
         ("C0", "domain-1"),
         ("/DC0/host/C0", "domain-1"),
         ("domain-1", "domain-1"),
-        ("C1", "topology.computeCluster: there is no \"C1\" in vCenter \"one\"; it has /DC0/host/C0"),
+        ("C1", "topology.computeCluster: there is no \"C1\" in datacenter \"DC0\" of vCenter \"one\""),
     ] {
         assert_eq!(cluster(word), expected, "{word:?}");
     }
@@ -191,6 +194,6 @@ fn clusters_of_hosts_and_their_pools() {
     assert!(finder.is_below(&pool, &cluster) && !finder.is_below(&cluster, &pool));
     assert_eq!(
         words(finder.folder(&dc, Some("none")), |found| found.id().to_owned()),
-        "topology.folder: there is no \"none\" in vCenter \"one\"; it has /DC0/vm, /DC0/vm/k8s, /DC0/vm/k8s/prod"
+        "topology.folder: there is no \"none\" in datacenter \"DC0\" of vCenter \"one\""
     );
 }
