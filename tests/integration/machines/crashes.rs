@@ -39,6 +39,7 @@ pub(super) fn trials() -> Vec<Trial> {
         on(Target::Sandbox, "machines::refused_and_lost_writes_are_made_up_for", |api| {
             refused(api).boxed_local()
         }),
+        on(Target::Sandbox, "machines::a_refused_write_is_not_put_off", |api| put_off(api).boxed_local()),
     ]
 }
 
@@ -237,6 +238,20 @@ fn to_move<'a>(world: &'a World<'_>, kill: Kill) -> LocalBoxFuture<'a, anyhow::R
         Ok(is_dead)
     }
     .boxed_local()
+}
+
+/// What the API server did not take is written with the next step, also where that waits for something that is told late.
+async fn put_off(api: &Api) -> anyhow::Result<()> {
+    let (world, daemon) = World::with_cluster(api).await?;
+    world.cloud.set_task_time(Duration::from_millis(20));
+    world.cloud.set_address_time(Duration::from_secs(2));
+    let status = Matcher::any().verb("patch").resource("fakemachines").subresource("status");
+    faults(api)?.inject(Fault::new(status, Action::InternalError).times(1));
+    world.add_machine("one").await?;
+    world.is_up("one").await?;
+    let writes = world.tape.of("fakemachines", "one");
+    ensure!(writes == ["object", "status 500", "object", "status", "status"], "{writes:?}");
+    daemon.stop().await
 }
 
 async fn refused(api: &Api) -> anyhow::Result<()> {
