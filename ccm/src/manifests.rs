@@ -106,7 +106,13 @@ impl ManifestOptions {
         line.extend(self.provider_arguments());
         match flags::parse(line.into_iter().chain(self.arguments.iter().cloned())) {
             Ok(flags) => {
-                faults.extend(flags.faults());
+                // A flag of the daemon may be called like an option of this command.
+                let is_set = |fault: &str| {
+                    let mut names = self.arguments.iter().filter_map(|flag| flag.split('=').next());
+                    names.any(|name| fault.starts_with(name))
+                };
+                let named = |fault: String| if is_set(&fault) { format!("--set: {fault}") } else { fault };
+                faults.extend(flags.faults().into_iter().map(named));
                 faults.extend(self.misfits(&flags));
                 if faults.is_empty() { Ok(flags) } else { Err(faults) }
             }

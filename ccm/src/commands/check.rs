@@ -6,7 +6,9 @@ mod report;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use clap::Args;
-use cloudprovider::{CHECK_NODE_NAME, CloudProvider, InstanceLookup, Registry, machines::Kinds};
+use cloudprovider::{
+    CHECK_NODE_NAME, CloudProvider, Error, ErrorKind, InstanceLookup, Registry, machines::Kinds,
+};
 use component::{api_client::describe, files::FilesRead};
 use futures::FutureExt as _;
 use kube::Client;
@@ -20,7 +22,7 @@ use crate::{
         route::ClusterCidrs,
     },
     daemon,
-    flags::{Flags, MACHINE_CONTROLLER, ROUTE_CONTROLLER},
+    flags::{Flags, MACHINE_CONTROLLER, NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER, ROUTE_CONTROLLER},
     nodes::{self, Node},
     permissions::Permission,
 };
@@ -311,11 +313,11 @@ async fn check_cloud(
     };
     match served {
         Served::Nodes(nodes) => {
-            check_look_ups(&name, &started, nodes, report).await;
+            check_look_ups(&name, flags, &started, nodes, report).await;
             check_routes(&name, flags, &started, report).await;
         }
         Served::Machines if started.has_instances() => {
-            check_look_ups(&name, &started, Some(&[]), report).await;
+            check_look_ups(&name, flags, &started, Some(&[]), report).await;
         }
         Served::Machines => report.works("cloud", format!("{name} started")),
     }
@@ -338,8 +340,26 @@ async fn check_routes(name: &str, flags: &Flags, started: &Cloud, report: &mut R
     }
 }
 
-async fn check_look_ups(name: &str, started: &Cloud, nodes: Option<&[Arc<Node>]>, report: &mut Report) {
+/// The names of Nodes by what the cloud says of them.
+type ByReason<'a> = BTreeMap<String, Vec<&'a str>>;
+
+/// Whether the provider finds no instance, and has its reasons to keep the Node, such as a setting.
+fn is_kept(error: &Error) -> bool {
+    error.kind() == ErrorKind::NotFound
+}
+
+/// Whether the cloud knows the instances of Nodes. Only with a controller of Nodes, a provider has to have some.
+async fn check_look_ups(
+    name: &str,
+    flags: &Flags,
+    started: &Cloud,
+    nodes: Option<&[Arc<Node>]>,
+    report: &mut Report,
+) {
     if !started.has_instances() {
+        if !flags.enables(NODE_CONTROLLER) && !flags.enables(NODE_LIFECYCLE_CONTROLLER) {
+            return report.works("cloud", format!("{name} started"));
+        }
         return report.warning(
             "cloud",
             format!("{name} started; it does not support instances, so no Node is initialised"),
@@ -350,15 +370,34 @@ async fn check_look_ups(name: &str, started: &Cloud, nodes: Option<&[Arc<Node>]>
     let asked: Vec<_> = ours.iter().cloned().chain([Arc::new(Node::of_nobody())]).collect();
     let mut answers = tools::look_up(started, &asked).await;
     let about_nobody = answers.pop();
-    let (mut present, mut absent, mut unknown) = (0, Vec::new(), BTreeMap::<_, Vec<_>>::new());
+    let (mut present, mut absent) = (0, Vec::new());
+    let (mut unknown, mut kept, mut incomplete) = (ByReason::new(), ByReason::new(), ByReason::new());
     for (node, answer) in ours.iter().zip(&answers) {
         match answer {
-            InstanceLookup::Present(_) => present += 1,
+            InstanceLookup::Present(instance) => {
+                present += 1;
+                if let Some(why) = &instance.incomplete {
+                    incomplete.entry(why.report()).or_default().push(node.name());
+                }
+            }
             InstanceLookup::Absent => absent.push(node.name()),
+            InstanceLookup::Unknown(error) if is_kept(error) => {
+                kept.entry(error.report()).or_default().push(node.name());
+            }
             InstanceLookup::Unknown(error) => unknown.entry(error.report()).or_default().push(node.name()),
         }
     }
     let count = ours.len();
+    for (why, names) in incomplete.iter().take(REASONS_SHOWN) {
+        let (some, names) = (names.len(), shown(names));
+        let said = format!("what {name} knows of {some} of {count} nodes is incomplete ({names}): {why}");
+        report.warning("cloud", said);
+    }
+    for (why, names) in &kept {
+        let (some, names) = (names.len(), shown(names));
+        let said = format!("{name} finds no instance for {some} of {count} nodes ({names}): {why}");
+        report.warning("cloud", said);
+    }
     for (why, names) in unknown.iter().take(REASONS_SHOWN) {
         let said =
             format!("{name} cannot tell about {} of {count} nodes ({}): {why}", names.len(), shown(names));
@@ -369,7 +408,7 @@ async fn check_look_ups(name: &str, started: &Cloud, nodes: Option<&[Arc<Node>]>
         report.failed("cloud", format!("{name} cannot tell about more nodes, for {more} more reasons"));
     }
     match about_nobody {
-        Some(InstanceLookup::Unknown(error)) => {
+        Some(InstanceLookup::Unknown(error)) if !is_kept(&error) => {
             let why = error.report();
             // If the cause is the same as for a Node, this error ends with the text of the Node's error and
             // needs no line of its own.
@@ -431,10 +470,18 @@ fn shown(names: &[&str]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use cloudprovider::{ConfigProblem, Error, FactoryInput, testing::FakeCloud};
+    use cloudprovider::{
+        ConfigProblem, Error, FactoryInput, NodeIdentity,
+        testing::{FakeCloud, FakeInstance, Fault, Operation},
+    };
+    use component::metrics::MetricSet as _;
+    use tokio_util::sync::CancellationToken;
 
     use super::*;
-    use crate::flags;
+    use crate::{
+        cloud::{CloudMetrics, Started},
+        flags,
+    };
 
     fn found(text: &str) -> Vec<(Verdict, String)> {
         let file = tempfile::NamedTempFile::new().expect("a file");
@@ -460,6 +507,59 @@ mod tests {
         let place = file.path().display().to_string();
         let findings = report.findings().iter();
         findings.map(|finding| (finding.verdict, finding.detail.replace(&place, "FILE"))).collect()
+    }
+
+    /// What is said about a Node with this answer of the cloud.
+    async fn said_of(answer: Answer) -> Vec<(Verdict, String)> {
+        let fake = FakeCloud::named("x");
+        match answer {
+            Answer::Incomplete(why) => {
+                fake.put("u1", FakeInstance::running("10.0.0.1").named("one").with_incomplete(why));
+            }
+            Answer::Fails(error) => fake.fail(Operation::Lookup, Fault::Error(error)),
+        }
+        let identity = NodeIdentity { name: "one".to_owned(), ..NodeIdentity::default() };
+        let nodes = [Arc::new(Node { identity, ..Node::default() })];
+        let started = Started::new(fake.provider(), CancellationToken::new());
+        let cloud = Cloud::new(started, CloudMetrics::unregistered().expect("metrics"));
+        let flags = flags::parse(["ccm", "--cloud-provider=x"]).expect("a good command line");
+        let mut report = Report::default();
+        check_look_ups("x", &flags, &cloud, Some(&nodes), &mut report).await;
+        report.findings().iter().map(|finding| (finding.verdict, finding.detail.clone())).collect()
+    }
+
+    enum Answer {
+        Incomplete(Error),
+        Fails(Error),
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_keeps_a_node_from_being_initialised_is_shown() {
+        let untagged = Error::new(ErrorKind::NotFound, "no tag of the category \"zone\"");
+        let found = said_of(Answer::Incomplete(untagged)).await;
+        let words = "what x knows of 1 of 1 nodes is incomplete (one): no tag of the category";
+        assert!(
+            found.iter().any(|(verdict, said)| *verdict == Verdict::Warning && said.starts_with(words)),
+            "{found:?}"
+        );
+        assert!(found.iter().all(|(verdict, _)| *verdict != Verdict::Failed), "{found:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_that_a_setting_keeps_is_no_failure() {
+        let kept = Error::new(ErrorKind::NotFound, "SKIP_NODE_DELETION is set, so it is kept");
+        let found = said_of(Answer::Fails(kept)).await;
+        let is_told = |(verdict, said): &(Verdict, String)| {
+            *verdict == Verdict::Warning
+                && said.starts_with("x finds no instance for 1 of 1 nodes (one): SKIP_NODE_DELETION")
+        };
+        assert!(
+            found.iter().any(is_told) && found.iter().all(|(verdict, _)| *verdict != Verdict::Failed),
+            "{found:?}"
+        );
+        let away = Error::new(ErrorKind::PermissionDenied, "no");
+        let found = said_of(Answer::Fails(away)).await;
+        assert!(found.iter().any(|(verdict, _)| *verdict == Verdict::Failed), "{found:?}");
     }
 
     #[test]

@@ -25,6 +25,10 @@ const CLOUD_DEADLINE: Duration = Duration::from_secs(20);
 /// After this time without output, a tool reports what it waits for.
 const SILENCE_MAX: Duration = Duration::from_secs(3);
 
+/// How long a look-up is repeated for what the cloud still finds out, such as the tags of instances. Much of that, such as the address of
+/// a guest, may take for ever.
+const DETAILS_DEADLINE: Duration = Duration::from_secs(5);
+
 /// Pause between look-ups until the provider knows its instances.
 const LOOKUP_PAUSE: Duration = Duration::from_millis(500);
 
@@ -76,7 +80,7 @@ pub(super) fn is_foreign(cloud: &Cloud, node: &Node) -> bool {
 }
 
 /// Looks Nodes up. While the cloud cannot tell, this is repeated for some time, since the cloud may only be
-/// slow.
+/// slow. So it is for a shorter time while an instance is incomplete.
 pub(super) async fn look_up(cloud: &Cloud, nodes: &[Arc<Node>]) -> Vec<InstanceLookup> {
     let waits_for = format!("cloud provider {} to answer", cloud.provider().name());
     saying(&waits_for, look_up_in_time(cloud, nodes)).await
@@ -140,12 +144,19 @@ async fn saying<T>(waits_for: &str, work: impl Future<Output = T>) -> T {
 }
 
 async fn look_up_in_time(cloud: &Cloud, nodes: &[Arc<Node>]) -> Vec<InstanceLookup> {
-    let deadline = Instant::now() + CLOUD_DEADLINE;
+    let began = Instant::now();
+    let deadline = began + CLOUD_DEADLINE;
     let mut last = None;
     while let Ok(answers) = timeout_at(deadline, cloud.lookup_with_zones(nodes)).await {
-        let may_help = answers
-            .iter()
-            .any(|answer| matches!(answer, InstanceLookup::Unknown(error) if error.is_retryable()));
+        let has_details_to_come = began.elapsed() < DETAILS_DEADLINE;
+        let may_help = answers.iter().any(|answer| match answer {
+            InstanceLookup::Unknown(error) => error.is_retryable(),
+            InstanceLookup::Present(instance) => {
+                let why = instance.incomplete.as_ref();
+                has_details_to_come && why.is_some_and(|why| why.kind() == ErrorKind::InProgress)
+            }
+            InstanceLookup::Absent => false,
+        });
         if !may_help || Instant::now() >= deadline {
             return answers;
         }

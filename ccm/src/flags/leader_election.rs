@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::{ArgAction, Args};
+use cloudprovider::dns;
 use component::{
     command_line::values::{boolean, duration},
     leader_election::LeaderElectionOptions,
@@ -81,12 +82,18 @@ impl LeaderElectionFlags {
                 self.resource_lock
             ));
         }
-        for (flag, value) in [
-            ("--leader-elect-resource-name", &self.resource_name),
-            ("--leader-elect-resource-namespace", &self.resource_namespace),
+        let is_name: (fn(&str) -> bool, _) =
+            (dns::is_subdomain, "lower-case letters, digits, hyphens and dots, 253 at most");
+        let is_namespace: (fn(&str) -> bool, _) =
+            (dns::is_label, "lower-case letters, digits and hyphens, 63 at most");
+        for (flag, value, (is_good, expected)) in [
+            ("--leader-elect-resource-name", &self.resource_name, is_name),
+            ("--leader-elect-resource-namespace", &self.resource_namespace, is_namespace),
         ] {
             if value.is_empty() {
                 faults.push(format!("{flag} cannot be empty"));
+            } else if !is_good(value) {
+                faults.push(format!("{flag}: {value:?} is not a name; expected {expected}"));
             }
         }
         faults

@@ -109,7 +109,7 @@ pub struct ManifestsCommand {
     #[arg(long)]
     pub machines: bool,
 
-    /// Prints nothing but the definitions of the kinds of the provider's machines.
+    /// Prints nothing but the definitions of the kinds of the provider's machines, and the policies that belong to them.
     #[arg(long)]
     pub only_definitions: bool,
 

@@ -44,7 +44,14 @@ fn split(url: Uri) -> anyhow::Result<(Uri, Option<UserInfo>)> {
         Some((user, host)) => (Some(user_info(user)?), host),
         None => (None, authority.as_str()),
     };
-    parts.authority = Some(host.parse::<Authority>().context("not a URL")?);
+    let host = host.parse::<Authority>().context("not a URL")?;
+    // Else `http` says that there is no port. None after the colon is the default, as in Go.
+    let has_port = host.as_str().len() > host.host().len() + 1;
+    ensure!(
+        !has_port || host.port_u16().is_some_and(|port| port > 0),
+        "not a URL: its port is not a number from 1 to 65535"
+    );
+    parts.authority = Some(host);
     Ok((Uri::from_parts(parts)?, user))
 }
 
@@ -105,6 +112,9 @@ mod tests {
         for text in [
             "https://u:hunter2@not a url",
             "ftp://u:hunter2@a",
+            "http://a:bad",
+            "https://u:hunter2@a:99999",
+            "a:0",
             "https://u:hunter2@",
             "",
             "://",

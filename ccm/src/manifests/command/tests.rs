@@ -137,6 +137,12 @@ fn flags_that_cannot_work_in_pods_are_refused() {
         let found = faults(&["--provider=libvirt", &format!("--set={word}")]);
         assert!(found.len() == 1 && found[0].starts_with("--set version: "), "{found:?}");
     }
+    let found = faults(&["--provider=libvirt", "--set=namespace=Team_A"]);
+    let word = "--set: --namespace: \"Team_A\"";
+    assert!(found.len() == 1 && found[0].starts_with(word), "not that of the pods: {found:?}");
+    let found = faults(&["--provider=libvirt", "--set=leader-elect-resource-name=Bad_Name"]);
+    let word = "--set: --leader-elect-resource-name: \"Bad_Name\" is not a name; expected";
+    assert!(found.len() == 1 && found[0].starts_with(word), "{found:?}");
     let alone = ["--provider=libvirt", "--set=leader-elect=false"];
     for more in [&[][..], &["--replicas=3"]] {
         let found = faults(&[&alone[..], more].concat());
@@ -179,7 +185,7 @@ fn all_faults_are_named_at_once() {
         "--config-key",
         "--replicas",
         "--set cloud-config",
-        "--concurrent-node-syncs",
+        "--set: --concurrent-node-syncs",
     ] {
         assert!(found.iter().any(|fault| fault.starts_with(option)), "{option} in {found:?}");
     }

@@ -47,7 +47,9 @@ pub(crate) fn unknown_section(name: &str, format: Format) -> String {
             key.name
         );
     }
-    unknown(name, &Section::ALL.map(name_of))
+    let pools = (format == Format::Yaml).then_some(address_pools::Config::KEY);
+    let known: Vec<_> = Section::ALL.map(name_of).into_iter().chain(pools).collect();
+    unknown(name, &known)
 }
 
 /// The message about an unknown name: the name, if it is safe to show, and the most similar known one.

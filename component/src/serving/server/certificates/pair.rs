@@ -62,14 +62,24 @@ impl Pair {
             .map_err(|_| anyhow!("the certificate is not PEM"))?;
         let first = chain.first().context("the certificate file holds no certificate in PEM")?;
         let names = names_of(first)?;
-        let key = PrivateKeyDer::from_pem_slice(key)
-            .map_err(|_| anyhow!("the key file holds no private key in PEM"))?;
+        let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| {
+            if is_encrypted(key) {
+                anyhow!("the private key is encrypted, and nobody is asked for its passphrase; remove that")
+            } else {
+                anyhow!("the key file holds no private key in PEM")
+            }
+        })?;
         let certificate =
             CertifiedKey::from_der(chain, key, &ring::default_provider()).map_err(|error| match error {
                 rustls::Error::InconsistentKeys(_) => {
                     anyhow!("the private key does not belong to the certificate")
                 }
-                error => anyhow!("the private key is of no kind that can be used: {error}"),
+                rustls::Error::InvalidCertificate(error) => {
+                    anyhow!("the certificate is of no kind that can be used, such as X.509 before version 3: {error:?}")
+                }
+                error => anyhow!(
+                    "the private key is of no kind that can be used (RSA from 2048 bits on, P-256, P-384 or Ed25519): {error}"
+                ),
             })?;
         Ok(Self { certificate: Arc::new(certificate), names })
     }
@@ -77,6 +87,12 @@ impl Pair {
     pub(super) fn same_as(&self, other: &Self) -> bool {
         self.certificate.cert == other.certificate.cert
     }
+}
+
+/// Whether it is a key in PEM that only a passphrase opens.
+fn is_encrypted(key: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(key);
+    text.contains("BEGIN ENCRYPTED PRIVATE KEY") || text.contains("Proc-Type: 4,ENCRYPTED")
 }
 
 fn names_of(certificate: &CertificateDer<'_>) -> anyhow::Result<Vec<String>> {
@@ -124,6 +140,7 @@ mod tests {
             (key.as_str(), key.as_str(), "holds no certificate"),
             (&certificate, "", "holds no private key"),
             (&certificate, &certificate, "holds no private key"),
+            (&certificate, "-----BEGIN ENCRYPTED PRIVATE KEY-----\n", "is encrypted"),
             (&certificate, &other_key, "does not belong to the certificate"),
             ("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", &key, "not an X.509"),
             ("-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n", &key, "is not PEM"),

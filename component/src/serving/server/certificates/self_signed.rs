@@ -88,10 +88,8 @@ pub(super) fn is_there(files: &PairFiles) -> anyhow::Result<bool> {
 /// # Errors
 /// It is not.
 pub(super) fn check_folder(files: &PairFiles) -> anyhow::Result<()> {
-    let above = files.certificate.ancestors().skip(1).map(|path| match path.as_os_str().is_empty() {
-        true => Path::new("."),
-        false => path,
-    });
+    let or_here = |path| if path == Path::new("") { Path::new(".") } else { path };
+    let above = files.certificate.ancestors().skip(1).map(or_here);
     let Some(folder) = above.into_iter().find(|path| path.exists()) else { return Ok(()) };
     access(folder, Access::WRITE_OK | Access::EXEC_OK).map_err(io::Error::from).with_context(|| {
         let folder = folder.display();

@@ -11,6 +11,9 @@ use crate::{inventory::Inventory, moref::MoRef, vm::VirtualMachine};
 /// How many objects an error lists.
 const MAX_LISTED: usize = 5;
 
+/// Objects with their whole paths.
+type Paths<T> = Vec<(String, T)>;
+
 /// Finds objects in one inventory.
 #[derive(Clone, Copy)]
 pub(crate) struct Finder<'a> {
@@ -122,7 +125,7 @@ impl<'a> Finder<'a> {
     }
 
     /// The datastore clusters of a datacenter, by their whole paths.
-    pub(crate) fn storage_pods(self, datacenter: &MoRef) -> Vec<(String, MoRef)> {
+    pub(crate) fn storage_pods(self, datacenter: &MoRef) -> Paths<MoRef> {
         self.below(datacenter, "datastore", |entity| entity.kind() == "StoragePod")
     }
 
@@ -158,10 +161,8 @@ impl<'a> Finder<'a> {
         let templates: Vec<_> = found.iter().filter(|vm| vm.is_template).copied().collect();
         // a template is meant rather than a machine of the same name
         let found = if templates.is_empty() { found } else { templates };
-        let others: Vec<_> = match found.is_empty() {
-            true => self.inventory.machines().filter(|vm| vm.is_template).filter(here).collect(),
-            false => Vec::new(),
-        };
+        let all_templates = || self.inventory.machines().filter(|vm| vm.is_template).filter(here).collect();
+        let others = if found.is_empty() { all_templates() } else { Vec::new() };
         let with_path = |vms: Vec<&'a VirtualMachine>| {
             let vms = vms.into_iter().map(|vm| (self.machine_path(vm), vm));
             vms.collect()
@@ -183,7 +184,7 @@ impl<'a> Finder<'a> {
     }
 
     /// The whole paths of the objects below the folder `root` of the datacenter, itself included.
-    fn below(self, datacenter: &MoRef, root: &str, is_kind: impl Fn(&MoRef) -> bool) -> Vec<(String, MoRef)> {
+    fn below(self, datacenter: &MoRef, root: &str, is_kind: impl Fn(&MoRef) -> bool) -> Paths<MoRef> {
         let place = format!("{}/{root}", self.path(datacenter).join("/"));
         let mut found: Vec<_> = self
             .inventory
@@ -202,7 +203,7 @@ impl<'a> Finder<'a> {
         word: &str,
         datacenter: &MoRef,
         root: &str,
-        all: Vec<(String, MoRef)>,
+        all: Paths<MoRef>,
     ) -> Result<MoRef> {
         let place = format!("{}/{root}/", self.path(datacenter).join("/"));
         let wanted = word.trim_matches('/');
@@ -227,7 +228,7 @@ impl<'a> Finder<'a> {
         field: &str,
         word: &str,
         datacenter: Option<&MoRef>,
-        (mut found, others): (Vec<(String, T)>, Vec<(String, T)>),
+        (mut found, others): (Paths<T>, Paths<T>),
     ) -> Result<T> {
         let only = if found.len() == 1 { found.pop() } else { None };
         if let Some((_, only)) = only {
@@ -265,8 +266,8 @@ impl<'a> Finder<'a> {
     }
 }
 
-/// The first paths of these objects.
-fn listed<T>(objects: Vec<(String, T)>) -> String {
+/// The first paths of objects.
+fn listed<T>(objects: Paths<T>) -> String {
     let mut paths: Vec<_> = objects.into_iter().map(|(path, _)| format!("/{path}")).collect();
     paths.sort();
     let more = if paths.len() > MAX_LISTED { ", ..." } else { "" };
