@@ -91,6 +91,19 @@ impl std::fmt::Debug for ControllerClients {
     }
 }
 
+/// Reads the files at this location, those of the credentials included, and connects to nobody. Does not run a plugin.
+///
+/// # Errors
+/// What cannot be read, parsed or used, with the flag or file that is wrong.
+#[cfg(feature = "serving")]
+pub(crate) async fn check_files(location: &Location) -> anyhow::Result<()> {
+    let loaded = location.load().await?;
+    if !loaded.has_plugin() {
+        Connection::new(loaded.ready().await?).await.map_err(|error| location.blame(error))?;
+    }
+    Ok(())
+}
+
 /// Creates a client of the API server. It is found as in upstream: `--kubeconfig`, with `--master` in place
 /// of its server; without both, the configuration of the cluster that runs this pod. Also returns the
 /// address, without parts that may be secret.

@@ -12,8 +12,6 @@ use kube::{
     config::{Config, InClusterError, KubeConfigOptions, Kubeconfig},
 };
 
-#[cfg(feature = "serving")]
-use super::connection::Connection;
 use super::{
     credentials,
     plugin::{Plugin, Validity},
@@ -53,6 +51,12 @@ pub(super) struct Ready {
 }
 
 impl Loaded {
+    /// Whether a program gives the credentials.
+    #[cfg(feature = "serving")]
+    pub(super) fn has_plugin(&self) -> bool {
+        self.plugin.is_some()
+    }
+
     /// Runs the credential plugin, if there is one.
     ///
     /// # Errors
@@ -76,19 +80,6 @@ impl Location {
     /// The location that another flag for a kubeconfig names.
     pub fn of_flag(flag: &'static str, kubeconfig: Option<PathBuf>) -> Self {
         Self { flag, kubeconfig, master: String::new() }
-    }
-
-    /// Reads the files, those of the credentials included, and connects to nobody. Does not run a plugin.
-    ///
-    /// # Errors
-    /// What cannot be read, parsed or used, with the flag or file that is wrong.
-    #[cfg(feature = "serving")]
-    pub(crate) async fn check_files(&self) -> anyhow::Result<()> {
-        let loaded = self.load().await?;
-        if loaded.plugin.is_none() {
-            Connection::new(loaded.ready().await?).await.map_err(|error| self.blame(error))?;
-        }
-        Ok(())
     }
 
     /// Reads the files. Does not run a plugin.

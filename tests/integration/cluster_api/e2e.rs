@@ -72,8 +72,9 @@ spec:
       joinConfiguration:
         nodeRegistration:
           kubeletExtraArgs: [{name: cloud-provider, value: external}]
-          # it looks for the kernel's configuration and modules, which this small image lacks
-          ignorePreflightErrors: [SystemVerification]
+          # The first looks for the kernel's configuration and modules, which this small image lacks. The second gives the runtime two seconds
+          # to answer, which an emulated processor may not make.
+          ignorePreflightErrors: [SystemVerification, CRI]
 ---
 apiVersion: cluster.x-k8s.io/v1beta2
 kind: MachineDeployment

@@ -2,7 +2,7 @@
 
 use super::{certificates::Certificates, trust::Trust};
 use crate::{
-    api_client::Location,
+    api_client::{Location, check_files},
     serving::{AuthenticationOptions, AuthorizationOptions, CertificateOptions, ServingOptions},
 };
 
@@ -27,7 +27,7 @@ impl ServingOptions {
             [("--authentication-kubeconfig", of_users), ("--authorization-kubeconfig", of_rights)];
         for (flag, kubeconfig) in kubeconfigs {
             let Some(path) = kubeconfig else { continue };
-            let read = Location::of_flag(flag, Some(path.clone())).check_files().await;
+            let read = check_files(&Location::of_flag(flag, Some(path.clone()))).await;
             faults.extend(read.err().map(|error| format!("{error:#}")));
         }
         faults.extend(Trust::faults(&self.authentication).iter().map(|error| format!("{error:#}")));
