@@ -30,14 +30,11 @@ use tokio_util::sync::CancellationToken;
 use self::keeper::{Keeper, Report};
 use crate::{
     flags::{Flags, MACHINE_CONTROLLER},
-    machines::crds::CONVERSION_PATH,
+    machines::crds::{CONVERSION_PATH, DEFINITIONS_CHECK},
 };
 
 /// The name of the health check that the webhook can answer.
 const CHECK: &str = "conversion-webhook";
-
-/// The name of the health check that the API server can have all objects converted. A pod is ready without it.
-pub(crate) const DEFINITIONS_CHECK: &str = "conversion-definitions";
 
 /// The names of the files in `--webhook-cert-dir`, as upstream, without extensions.
 const PAIR_NAME: &str = "cloud-controller-manager-webhook";

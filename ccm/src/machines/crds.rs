@@ -37,6 +37,7 @@ use k8s_openapi::{
 use serde_json::{Value, json};
 
 use self::structural::{Schema, structural};
+pub(crate) use self::versions::DEFINITIONS_CHECK;
 pub use self::{
     foreign::{ForeignDefinitions, foreign_definitions},
     versions::{CONVERSION_PATH, has_versions},

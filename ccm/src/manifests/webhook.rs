@@ -10,7 +10,10 @@ use super::{
     ManifestOptions,
     options::{labels, selector},
 };
-use crate::{flags::Flags, machines::crds::CONVERSION_PATH, webhooks::DEFINITIONS_CHECK};
+use crate::{
+    flags::Flags,
+    machines::crds::{CONVERSION_PATH, DEFINITIONS_CHECK},
+};
 
 /// The Service's name is that of the daemon with this suffix.
 const SUFFIX: &str = "-webhook";

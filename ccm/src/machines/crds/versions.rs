@@ -13,6 +13,9 @@ use super::{Definitions, DefinitionsError, V1BETA2, foreign::column, foreign_def
 /// The path at which objects are converted.
 pub const CONVERSION_PATH: &str = "/convert";
 
+/// The name of the health check that the API server can have all objects converted. A pod is ready without it.
+pub(crate) const DEFINITIONS_CHECK: &str = "conversion-definitions";
+
 /// The version of the requests for conversions.
 const REVIEW_VERSION: &str = "v1";
 
