@@ -1,28 +1,24 @@
 //! `check`: reports whether a daemon with these flags would work, without changing anything.
 
+mod cloud;
 mod permissions;
 mod report;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use clap::Args;
-use cloudprovider::{
-    CHECK_NODE_NAME, CloudProvider, Error, ErrorKind, InstanceLookup, Registry, machines::Kinds,
-};
+use cloudprovider::{CloudProvider, Registry, machines::Kinds};
 use component::{api_client::describe, files::FilesRead};
-use futures::FutureExt as _;
 use kube::Client;
 
+use self::cloud::{Served, check_cloud};
 use super::tools::{self, Output};
 use crate::{
-    cloud::{self, Cloud},
+    cloud::machine_kinds_of,
     cloud_config::{CloudConfig, Reading},
-    controllers::{
-        machine::{self, told::states::all_states},
-        route::ClusterCidrs,
-    },
+    controllers::machine::{self, told::states::all_states},
     daemon,
-    flags::{Flags, MACHINE_CONTROLLER, NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER, ROUTE_CONTROLLER},
+    flags::{Flags, MACHINE_CONTROLLER},
     nodes::{self, Node},
     permissions::Permission,
 };
@@ -38,12 +34,6 @@ const CONFIGURATION: &str = "cloud configuration";
 
 /// What concerns the machine controller.
 const MACHINES: &str = "machines";
-
-/// Maximum number of names in a message.
-const NAMES_SHOWN: usize = 5;
-
-/// Maximum number of reported reasons why the cloud cannot tell.
-const REASONS_SHOWN: usize = 5;
 
 /// Check what a daemon with these flags could do: its flags and its cloud configuration, the cloud, the API server and
 /// every permission there. Nothing is changed. Ends with 0 if all that is needed works, with 1 otherwise.
@@ -84,7 +74,7 @@ pub async fn check(flags: &Flags, registry: &Registry) -> Report {
     for_cloud.extend(provider.iter().flat_map(|provider| permissions::for_services(flags, &**provider)));
     for_cloud
         .extend(served.iter().flat_map(|provider| permissions::for_machines(flags, &**provider, registry)));
-    let kinds: Vec<_> = served.iter().filter_map(|provider| cloud::machine_kinds_of(&**provider)).collect();
+    let kinds: Vec<_> = served.iter().filter_map(|provider| machine_kinds_of(&**provider)).collect();
     let nodes = check_api_server(flags, for_cloud, &kinds, &mut report).await;
     check_machines(flags, &served, &mut report);
     match provider {
@@ -132,7 +122,7 @@ fn check_machines(flags: &Flags, served: &[Arc<dyn CloudProvider>], report: &mut
     let mut kinds = Vec::new();
     for provider in served {
         let name = provider.name();
-        match cloud::machine_kinds_of(&**provider) {
+        match machine_kinds_of(&**provider) {
             Some(found) => kinds.push((name, found)),
             None if is_main(name) && !flags.served_machines().is_main_named => report.warning(
                 MACHINES,
@@ -287,306 +277,5 @@ async fn list_nodes(client: Client) -> Option<Vec<Arc<Node>>> {
     Some(listed.ok()?.ok()?.into_iter().map(Arc::new).collect())
 }
 
-/// What a provider is there for.
-#[derive(Clone, Copy)]
-enum Served<'a> {
-    /// These Nodes, if they can be listed.
-    Nodes(Option<&'a [Arc<Node>]>),
-    /// Machines alone.
-    Machines,
-}
-
-async fn check_cloud(
-    flags: &Flags,
-    provider: Arc<dyn CloudProvider>,
-    served: Served<'_>,
-    report: &mut Report,
-) {
-    let name = provider.name().to_owned();
-    let starting =
-        std::panic::AssertUnwindSafe(tools::start_cloud(provider, flags, matches!(served, Served::Nodes(_))))
-            .catch_unwind();
-    let started = match starting.await {
-        Ok(Ok(started)) => started,
-        Ok(Err(why)) => return report.failed("cloud", format!("{name} does not start: {why}")),
-        Err(_) => return report.failed("cloud", format!("{name} panicked while it started")),
-    };
-    match served {
-        Served::Nodes(nodes) => {
-            check_look_ups(&name, flags, &started, nodes, report).await;
-            check_routes(&name, flags, &started, report).await;
-        }
-        Served::Machines if started.has_instances() => {
-            check_look_ups(&name, flags, &started, Some(&[]), report).await;
-        }
-        Served::Machines => report.works("cloud", format!("{name} started")),
-    }
-    started.stop().await;
-}
-
-/// Nothing is said where the route controller does not run.
-async fn check_routes(name: &str, flags: &Flags, started: &Cloud, report: &mut Report) {
-    const WHAT: &str = "routes";
-    if !flags.enables(ROUTE_CONTROLLER) {
-        return;
-    }
-    let Some(listed) = tools::list_routes(started, flags).await else { return };
-    if let Err(fault) = ClusterCidrs::parse(&flags.generic.cluster_cidr) {
-        report.failed(WHAT, format!("{fault}"));
-    }
-    match listed {
-        Ok(routes) => report.works(WHAT, format!("{name} lists {} routes of this cluster", routes.len())),
-        Err(error) => report.failed(WHAT, format!("{name} does not list its routes: {}", error.report())),
-    }
-}
-
-/// The names of Nodes by what the cloud says of them.
-type ByReason<'a> = BTreeMap<String, Vec<&'a str>>;
-
-/// Whether the provider finds no instance, and has its reasons to keep the Node, such as a setting.
-fn is_kept(error: &Error) -> bool {
-    error.kind() == ErrorKind::NotFound
-}
-
-/// Whether the cloud knows the instances of Nodes. Only with a controller of Nodes, a provider has to have some.
-async fn check_look_ups(
-    name: &str,
-    flags: &Flags,
-    started: &Cloud,
-    nodes: Option<&[Arc<Node>]>,
-    report: &mut Report,
-) {
-    if !started.has_instances() {
-        if !flags.enables(NODE_CONTROLLER) && !flags.enables(NODE_LIFECYCLE_CONTROLLER) {
-            return report.works("cloud", format!("{name} started"));
-        }
-        return report.warning(
-            "cloud",
-            format!("{name} started; it does not support instances, so no Node is initialised"),
-        );
-    }
-    let (foreign, ours): (Vec<_>, Vec<_>) =
-        nodes.unwrap_or_default().iter().cloned().partition(|node| tools::is_foreign(started, node));
-    let asked: Vec<_> = ours.iter().cloned().chain([Arc::new(Node::of_nobody())]).collect();
-    let mut answers = tools::look_up(started, &asked).await;
-    let about_nobody = answers.pop();
-    let (mut present, mut absent) = (0, Vec::new());
-    let (mut unknown, mut kept, mut incomplete) = (ByReason::new(), ByReason::new(), ByReason::new());
-    for (node, answer) in ours.iter().zip(&answers) {
-        match answer {
-            InstanceLookup::Present(instance) => {
-                present += 1;
-                if let Some(why) = &instance.incomplete {
-                    incomplete.entry(why.report()).or_default().push(node.name());
-                }
-            }
-            InstanceLookup::Absent => absent.push(node.name()),
-            InstanceLookup::Unknown(error) if is_kept(error) => {
-                kept.entry(error.report()).or_default().push(node.name());
-            }
-            InstanceLookup::Unknown(error) => unknown.entry(error.report()).or_default().push(node.name()),
-        }
-    }
-    let count = ours.len();
-    for (why, names) in incomplete.iter().take(REASONS_SHOWN) {
-        let (some, names) = (names.len(), shown(names));
-        let said = format!("what {name} knows of {some} of {count} nodes is incomplete ({names}): {why}");
-        report.warning("cloud", said);
-    }
-    for (why, names) in &kept {
-        let (some, names) = (names.len(), shown(names));
-        let said = format!("{name} finds no instance for {some} of {count} nodes ({names}): {why}");
-        report.warning("cloud", said);
-    }
-    for (why, names) in unknown.iter().take(REASONS_SHOWN) {
-        let said =
-            format!("{name} cannot tell about {} of {count} nodes ({}): {why}", names.len(), shown(names));
-        report.failed("cloud", said);
-    }
-    if unknown.len() > REASONS_SHOWN {
-        let more = unknown.len() - REASONS_SHOWN;
-        report.failed("cloud", format!("{name} cannot tell about more nodes, for {more} more reasons"));
-    }
-    match about_nobody {
-        Some(InstanceLookup::Unknown(error)) if !is_kept(&error) => {
-            let why = error.report();
-            // If the cause is the same as for a Node, this error ends with the text of the Node's error and
-            // needs no line of its own.
-            if !unknown.keys().any(|known| why.ends_with(known)) {
-                report.failed(
-                    "cloud",
-                    format!(
-                        "{name} cannot tell about machines that it does not see (asked about {CHECK_NODE_NAME}, which \
-                         nobody has): {why}"
-                    ),
-                );
-            }
-        }
-        Some(InstanceLookup::Present(_)) => report.warning(
-            "cloud",
-            format!(
-                "{name} has an instance even for {CHECK_NODE_NAME}, a machine that nobody has: it would initialise any Node"
-            ),
-        ),
-        _ if unknown.is_empty() => {
-            let of_nodes = match nodes {
-                None => "no node was looked up, since the API server does not say which there are".to_owned(),
-                Some(_) if count == 0 => "there is no node to look up".to_owned(),
-                Some(_) => format!("it has instances for {present} of {count} nodes"),
-            };
-            let probe = format!("asked about {CHECK_NODE_NAME} too, which nobody has");
-            report.works("cloud", format!("{name} answers; {of_nodes} ({probe})"));
-        }
-        _ => {}
-    }
-    if !absent.is_empty() {
-        report.warning(
-            "cloud",
-            format!(
-                "{name} has no instance for {} of {count} nodes: {} (see: explain NODE)",
-                absent.len(),
-                shown(&absent)
-            ),
-        );
-    }
-    if !foreign.is_empty() {
-        let names: Vec<_> = foreign.iter().map(|node| node.name()).collect();
-        report.works(
-            "cloud",
-            format!(
-                "{} more, whose provider IDs are not of {name}, are left alone: {}",
-                foreign.len(),
-                shown(&names)
-            ),
-        );
-    }
-}
-
-/// The first few of these names.
-fn shown(names: &[&str]) -> String {
-    let more = if names.len() > NAMES_SHOWN { ", ..." } else { "" };
-    format!("{}{more}", names.iter().take(NAMES_SHOWN).copied().collect::<Vec<_>>().join(", "))
-}
-
 #[cfg(test)]
-mod tests {
-    use cloudprovider::{
-        ConfigProblem, Error, FactoryInput, NodeIdentity,
-        testing::{FakeCloud, FakeInstance, Fault, Operation},
-    };
-    use component::metrics::MetricSet as _;
-    use tokio_util::sync::CancellationToken;
-
-    use super::*;
-    use crate::{
-        cloud::{CloudMetrics, Started},
-        flags,
-    };
-
-    fn found(text: &str) -> Vec<(Verdict, String)> {
-        let file = tempfile::NamedTempFile::new().expect("a file");
-        std::fs::write(file.path(), text).expect("written");
-        let mut registry = Registry::new();
-        let factory = |input: &FactoryInput| {
-            let text = input.config.as_deref().unwrap_or_default();
-            for line in text.lines().filter(|line| line.starts_with('?')) {
-                input.warn(ConfigProblem::new(line, "is odd"));
-            }
-            let problem = ConfigProblem::new("!", "is bad");
-            if text.contains('!') {
-                return Err(Error::invalid_configuration(vec![problem]));
-            }
-            Ok(FakeCloud::named("x").provider())
-        };
-        registry.register("x", factory).expect("free");
-        let config = format!("--cloud-config={}", file.path().display());
-        let flags = flags::parse(["ccm", "--cloud-provider=x", &config]).expect("a good command line");
-        let mut report = Report::default();
-        let provider = provider(&flags, &registry, &mut report);
-        assert_eq!(provider.is_some(), !text.contains('!'));
-        let place = file.path().display().to_string();
-        let findings = report.findings().iter();
-        findings.map(|finding| (finding.verdict, finding.detail.replace(&place, "FILE"))).collect()
-    }
-
-    /// What is said about a Node with this answer of the cloud.
-    async fn said_of(answer: Answer) -> Vec<(Verdict, String)> {
-        let fake = FakeCloud::named("x");
-        match answer {
-            Answer::Incomplete(why) => {
-                fake.put("u1", FakeInstance::running("10.0.0.1").named("one").with_incomplete(why));
-            }
-            Answer::Fails(error) => fake.fail(Operation::Lookup, Fault::Error(error)),
-        }
-        let identity = NodeIdentity { name: "one".to_owned(), ..NodeIdentity::default() };
-        let nodes = [Arc::new(Node { identity, ..Node::default() })];
-        let started = Started::new(fake.provider(), CancellationToken::new());
-        let cloud = Cloud::new(started, CloudMetrics::unregistered().expect("metrics"));
-        let flags = flags::parse(["ccm", "--cloud-provider=x"]).expect("a good command line");
-        let mut report = Report::default();
-        check_look_ups("x", &flags, &cloud, Some(&nodes), &mut report).await;
-        report.findings().iter().map(|finding| (finding.verdict, finding.detail.clone())).collect()
-    }
-
-    enum Answer {
-        Incomplete(Error),
-        Fails(Error),
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_keeps_a_node_from_being_initialised_is_shown() {
-        let untagged = Error::new(ErrorKind::NotFound, "no tag of the category \"zone\"");
-        let found = said_of(Answer::Incomplete(untagged)).await;
-        let words = "what x knows of 1 of 1 nodes is incomplete (one): no tag of the category";
-        assert!(
-            found.iter().any(|(verdict, said)| *verdict == Verdict::Warning && said.starts_with(words)),
-            "{found:?}"
-        );
-        assert!(found.iter().all(|(verdict, _)| *verdict != Verdict::Failed), "{found:?}");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_node_that_a_setting_keeps_is_no_failure() {
-        let kept = Error::new(ErrorKind::NotFound, "SKIP_NODE_DELETION is set, so it is kept");
-        let found = said_of(Answer::Fails(kept)).await;
-        let is_told = |(verdict, said): &(Verdict, String)| {
-            *verdict == Verdict::Warning
-                && said.starts_with("x finds no instance for 1 of 1 nodes (one): SKIP_NODE_DELETION")
-        };
-        assert!(
-            found.iter().any(is_told) && found.iter().all(|(verdict, _)| *verdict != Verdict::Failed),
-            "{found:?}"
-        );
-        let away = Error::new(ErrorKind::PermissionDenied, "no");
-        let found = said_of(Answer::Fails(away)).await;
-        assert!(found.iter().any(|(verdict, _)| *verdict == Verdict::Failed), "{found:?}");
-    }
-
-    #[test]
-    fn every_warning_of_a_configuration_is_shown() {
-        let row = |verdict, detail: &str| (verdict, detail.to_owned());
-        assert_eq!(found(""), [row(Verdict::Ok, "FILE is good")]);
-        assert_eq!(
-            found("?a\n"),
-            [
-                row(Verdict::Ok, "FILE can be used; one thing in it is to look at"),
-                row(Verdict::Warning, "?a: is odd")
-            ]
-        );
-        assert_eq!(
-            found("?a\n?b\n"),
-            [
-                row(Verdict::Ok, "FILE can be used; 2 things in it are to look at"),
-                row(Verdict::Warning, "?a: is odd"),
-                row(Verdict::Warning, "?b: is odd")
-            ]
-        );
-    }
-
-    #[test]
-    fn a_refusal_shows_the_warnings_too() {
-        let found = found("!\n?a\n");
-        assert!(found[0].0 == Verdict::Failed && found[0].1.contains("!: is bad"), "{found:?}");
-        assert_eq!(found[1..], [(Verdict::Warning, "?a: is odd".to_owned())]);
-    }
-}
+mod tests;
