@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::{
     Client,
     api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams},
+    core::Status,
 };
 use serde_json::{Value, json};
 
@@ -68,6 +69,13 @@ pub(super) fn name(object: &Value) -> &str {
     object["metadata"]["name"].as_str().unwrap_or_default()
 }
 
+/// Whether the API server asks for patience: after a change of its definition it reads a kind anew, it takes a while until it trusts a
+/// daemon that has just started, and a manager may not answer in time.
+fn is_passing(error: &kube::Error) -> bool {
+    let is_of_a_webhook = |status: &Status| status.code == 500 && status.message.contains("webhook");
+    matches!(error, kube::Error::Api(status) if status.code == 429 || is_of_a_webhook(status))
+}
+
 impl Objects {
     pub(super) fn new(client: Client, namespace: &str) -> Self {
         Self { client, namespace: namespace.to_owned(), infrastructure: "Fake", version: None, limit: LIMIT }
@@ -108,13 +116,23 @@ impl Objects {
         fields["kind"] = kind.into();
         fields["metadata"]["name"] = name.into();
         let params = PatchParams::apply("user").force();
-        let what = format!("{kind} {name} is applied");
-        eventually(self.limit, &what, || async {
-            let made = self.of(kind).patch(name, &params, &Patch::Apply(&fields)).await;
-            match made {
-                // The API server takes a while until it trusts a daemon that has just started.
-                Err(kube::Error::Api(status)) if status.message.contains("conversion webhook") => Ok(None),
-                made => Ok(Some(serde_json::to_value(made.with_context(|| format!("{kind} {name}"))?)?)),
+        let made = self
+            .patiently(&format!("{kind} {name} is applied"), || async {
+                self.of(kind).patch(name, &params, &Patch::Apply(&fields)).await
+            })
+            .await?;
+        Ok(serde_json::to_value(made)?)
+    }
+
+    /// Asks again while the API server is not ready to answer.
+    async fn patiently<T, F>(&self, what: &str, ask: impl Fn() -> F) -> anyhow::Result<T>
+    where
+        F: Future<Output = kube::Result<T>>,
+    {
+        eventually(self.limit, what, || async {
+            match ask().await {
+                Err(error) if is_passing(&error) => Ok(None),
+                answer => Ok(Some(answer.with_context(|| what.to_owned())?)),
             }
         })
         .await
@@ -122,35 +140,29 @@ impl Objects {
 
     /// Changes an object.
     pub(super) async fn merge(&self, kind: &str, name: &str, fields: Value) -> anyhow::Result<()> {
-        let patch = Patch::Merge(fields);
-        let outcome = self.of(kind).patch(name, &PatchParams::default(), &patch).await;
-        outcome.map(drop).with_context(|| format!("{kind} {name}"))
+        let (params, patch) = (PatchParams::default(), Patch::Merge(fields));
+        let what = format!("{kind} {name} is changed");
+        self.patiently(&what, || async { self.of(kind).patch(name, &params, &patch).await }).await.map(drop)
     }
 
     /// Changes the status of an object.
     pub(super) async fn merge_status(&self, kind: &str, name: &str, status: Value) -> anyhow::Result<()> {
-        let patch = Patch::Merge(json!({"status": status}));
-        let outcome = self.of(kind).patch_status(name, &PatchParams::default(), &patch).await;
-        outcome.map(drop).with_context(|| format!("{kind} {name}"))
+        let (params, patch) = (PatchParams::default(), Patch::Merge(json!({"status": status})));
+        let what = format!("the status of {kind} {name} is changed");
+        let change = || async { self.of(kind).patch_status(name, &params, &patch).await };
+        self.patiently(&what, change).await.map(drop)
     }
 
     /// Begins to delete an object.
     pub(super) async fn delete(&self, kind: &str, name: &str) -> anyhow::Result<()> {
-        let outcome = self.of(kind).delete(name, &DeleteParams::default()).await;
-        outcome.map(drop).with_context(|| format!("{kind} {name}"))
+        let (params, what) = (DeleteParams::default(), format!("{kind} {name} is deleted"));
+        self.patiently(&what, || async { self.of(kind).delete(name, &params).await }).await.map(drop)
     }
 
     /// All objects of a kind.
     pub(super) async fn list(&self, kind: &str) -> anyhow::Result<Vec<Value>> {
-        let all = self.of(kind);
-        // After a change of its definition, the API server reads a kind anew and asks for patience.
-        let found = eventually(self.limit, "the API server can list", || async {
-            match all.list(&ListParams::default()).await {
-                Err(kube::Error::Api(status)) if status.code == 429 => Ok(None),
-                answer => Ok(Some(answer?)),
-            }
-        })
-        .await?;
+        let (params, what) = (ListParams::default(), format!("the list of {kind}"));
+        let found = self.patiently(&what, || async { self.of(kind).list(&params).await }).await?;
         Ok(found.items.into_iter().map(serde_json::to_value).collect::<Result<_, _>>()?)
     }
 
@@ -166,7 +178,8 @@ impl Objects {
 
     /// An object.
     pub(super) async fn get(&self, kind: &str, name: &str) -> anyhow::Result<Option<Value>> {
-        let found = self.of(kind).get_opt(name).await?;
+        let what = format!("{kind} {name} is read");
+        let found = self.patiently(&what, || async { self.of(kind).get_opt(name).await }).await?;
         Ok(found.map(serde_json::to_value).transpose()?)
     }
 
