@@ -130,7 +130,8 @@ async fn heal(
         "selector": {"matchLabels": {"cluster.x-k8s.io/deployment-name": "workers"}},
         "checks": {
             "nodeStartupTimeoutSeconds": 0,
-            "unhealthyMachineConditions": [{"type": "InfrastructureReady", "status": "False", "timeoutSeconds": 1}],
+            // Longer than a machine takes until it is ready on a machine with much to do: else new ones are replaced for ever.
+            "unhealthyMachineConditions": [{"type": "InfrastructureReady", "status": "False", "timeoutSeconds": 10}],
         },
     });
     objects.apply("MachineHealthCheck", "workers", json!({"spec": spec})).await?;
