@@ -209,9 +209,29 @@ pub(super) fn one_line(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use cloudprovider::testing::{FakeCloud, Fault, Operation};
+    use cloudprovider::{
+        NodeIdentity,
+        testing::{FakeCloud, FakeInstance, Fault, Operation},
+    };
 
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn details_that_are_to_come_are_waited_for_a_while() {
+        let untagged = || Error::new(ErrorKind::NotFound, "no tag");
+        let unread = || Error::in_progress(Duration::from_secs(1), "tags are being read");
+        for (why, seconds) in [(untagged(), 0), (unread(), DETAILS_DEADLINE.as_secs())] {
+            let fake = FakeCloud::new();
+            fake.put("u1", FakeInstance::running("10.0.0.1").named("one").with_incomplete(why));
+            let started = Started::new(fake.provider(), CancellationToken::new());
+            let cloud = Cloud::new(started, CloudMetrics::unregistered().expect("metrics"));
+            let identity = NodeIdentity { name: "one".to_owned(), ..NodeIdentity::default() };
+            let began = Instant::now();
+            let answers = look_up(&cloud, &[Arc::new(Node { identity, ..Node::default() })]).await;
+            assert_eq!(began.elapsed().as_secs(), seconds);
+            assert!(matches!(&answers[..], [InstanceLookup::Present(_)]), "{answers:?}");
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_look_up_ends_in_time() {
