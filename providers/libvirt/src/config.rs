@@ -27,9 +27,11 @@ pub(crate) use self::{
 use self::{
     credentials::{check_pem, read_credential_file},
     hypervisors::{check_name, check_uri, read_hypervisor},
+    machines::read_machines,
 };
 use crate::{
     addresses::{AddressRules, Family},
+    allow::Allow,
     fields::{Fields, Problems, SECTIONS, nearest},
     uri,
 };
@@ -63,6 +65,9 @@ pub struct Config {
     pub address_pools: Option<address_pools::Config>,
     /// How much of a hypervisor its domains may take before no new machine is put there.
     pub machines: MachineLimits,
+    /// What the objects of each namespace may name. Default: nothing of what another tenant, the daemon or a hypervisor could
+    /// lose.
+    pub allow: Allow,
 }
 
 /// When a connection without responses counts as dead: after about `interval` x (`count` + 1).
@@ -217,7 +222,8 @@ fn read_config(value: Value, base: Option<&Path>, problems: &mut Problems) -> Op
     let address_pools = fields.take_even_empty(address_pools::Config::KEY).and_then(|value| {
         address_pools::Config::read(address_pools::Config::KEY, &value, &mut problems.faults)
     });
-    let machines = fields.take("machines").map(|value| MachineLimits::read(value, problems));
+    let (machines, allow) =
+        fields.take("machines").map(|value| read_machines(value, problems)).unwrap_or_default();
     fields.finish(problems);
     Some(Config {
         has_routes,
@@ -227,7 +233,8 @@ fn read_config(value: Value, base: Option<&Path>, problems: &mut Problems) -> Op
         keepalive,
         refresh_interval: refresh_interval.unwrap_or(REFRESH_INTERVAL),
         address_pools,
-        machines: machines.unwrap_or_default(),
+        machines,
+        allow,
     })
 }
 

@@ -306,10 +306,11 @@ pub(crate) const SECTIONS: [&str; 8] = [
 ];
 
 /// Where each key of the configuration belongs.
-const HOMES: [(&str, &[&str]); 7] = [
+const HOMES: [(&str, &[&str]); 8] = [
     ("at the top level", &SECTIONS),
     ("under routes", &["enabled"]),
-    ("under machines", &["cpuOvercommit", "memoryOvercommit", "reservedMemoryMiB"]),
+    ("under machines", &["cpuOvercommit", "memoryOvercommit", "reservedMemoryMiB", "allow"]),
+    ("under an element of machines.allow", &["namespaces", "imageFolders", "imageVolumes", "imageHosts"]),
     (
         "under an element of hypervisors",
         &["name", "uri", "region", "zone", "failureDomain", "auth", "pkipath"],

@@ -31,6 +31,7 @@
 //! ```
 
 mod addresses;
+mod allow;
 mod calls;
 mod clusters;
 mod config;
@@ -57,6 +58,7 @@ mod uri;
 mod workers;
 
 pub use addresses::{AddressRules, Family};
+pub use allow::Allow;
 pub use config::{Auth, Config, Credential, HypervisorConfig, Keepalive, MachineLimits};
 pub use domain::METADATA_NAMESPACE;
 pub use hypervisor::HypervisorHandle;

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::{
+    allow::Allow,
     fields::{Fields, Problems},
     size::Size,
 };
@@ -25,11 +26,18 @@ impl Default for MachineLimits {
     }
 }
 
+/// Reads the section.
+pub(super) fn read_machines(value: Value, problems: &mut Problems) -> (MachineLimits, Allow) {
+    let Some(mut fields) = Fields::new("machines", value, problems) else { return Default::default() };
+    let limits = MachineLimits::read(&mut fields, problems);
+    let allow = fields.list(Allow::KEY, problems).map(|list| Allow::read(list, problems));
+    fields.finish(problems);
+    (limits, allow.unwrap_or_default())
+}
+
 impl MachineLimits {
-    /// Reads the section.
-    pub(super) fn read(value: Value, problems: &mut Problems) -> Self {
+    fn read(fields: &mut Fields, problems: &mut Problems) -> Self {
         let mut limits = Self::default();
-        let Some(mut fields) = Fields::new("machines", value, problems) else { return limits };
         if let Some(factor) = fields.factor("cpuOvercommit", 10..=10_000, problems) {
             limits.cpu_overcommit = factor;
         }
@@ -39,7 +47,6 @@ impl MachineLimits {
         if let Some(reserved) = fields.number("reservedMemoryMiB", 0, problems) {
             limits.reserved_memory_mib = reserved.into();
         }
-        fields.finish(problems);
         limits
     }
 
