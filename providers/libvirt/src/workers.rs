@@ -27,9 +27,9 @@ use crate::{
 /// Threads that do short work at the same time.
 const MAX_SHORT: usize = 3;
 /// Threads that upload images at the same time.
-const MAX_UPLOADS: usize = 2;
+pub(crate) const MAX_UPLOADS: usize = 2;
 /// Threads that wait for copies at the same time.
-const MAX_COPIES: usize = 2;
+pub(crate) const MAX_COPIES: usize = 2;
 /// Threads that still wait for an answer that nobody wants any more. With so many there is no further work.
 const MAX_ABANDONED: usize = 8;
 /// How often a time limit is looked at.

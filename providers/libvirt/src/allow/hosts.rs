@@ -52,6 +52,14 @@ impl ImageHosts {
     }
 }
 
+#[cfg(test)]
+impl ImageHosts {
+    /// Those that the configuration lists as these.
+    pub(crate) fn of(rules: &[&str]) -> Self {
+        Self(rules.iter().map(|rule| HostRule::parse(rule).expect("a rule")).collect())
+    }
+}
+
 impl Sum for ImageHosts {
     fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
         Self(all.flat_map(|hosts| hosts.0).collect())
@@ -146,9 +154,9 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
         Ipv6Net::new(*start, *length).is_ok_and(|network| network.contains(&address))
     };
     let bits = address.to_bits();
-    // The casts keep the 32 bits that are meant.
-    #[allow(clippy::cast_possible_truncation)]
-    let embedded = |shift: u32| Ipv4Addr::from_bits((bits >> shift) as u32);
+    let embedded = |shift: u32| {
+        Ipv4Addr::from_bits(u32::try_from((bits >> shift) & u128::from(u32::MAX)).unwrap_or(u32::MAX))
+    };
     if is_in(&NAT64) {
         return is_public_v4(embedded(0));
     }
@@ -236,14 +244,15 @@ mod tests {
         }
     }
 
-    fn hosts(rules: &[&str]) -> ImageHosts {
-        ImageHosts(rules.iter().map(|rule| HostRule::parse(rule).expect(rule)).collect())
-    }
-
     #[test]
     fn rules_name_hosts_ports_and_ranges() {
-        let rules =
-            hosts(&["Images.example.org.", "mirror:8080", "10.1.0.0/16", "[fd00::1]:8443", "192.168.0.9"]);
+        let rules = ImageHosts::of(&[
+            "Images.example.org.",
+            "mirror:8080",
+            "10.1.0.0/16",
+            "[fd00::1]:8443",
+            "192.168.0.9",
+        ]);
         for (name, port, is_named) in [
             ("images.example.org", 443, true),
             ("IMAGES.example.org.", 80, true),

@@ -14,6 +14,7 @@ mod bootstrap;
 mod cluster;
 mod create;
 mod delete;
+mod image;
 mod present;
 mod reservations;
 

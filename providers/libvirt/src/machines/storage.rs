@@ -51,10 +51,12 @@ mod header;
 mod image;
 mod images;
 mod leftovers;
+mod limits;
 mod presence;
 mod removal;
 mod small;
 mod sweeps;
+mod turns;
 mod volume;
 mod work;
 
@@ -65,6 +67,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use self::{
     fetch::{Fetch, Fetcher},
+    limits::Limits,
     sweeps::Sweeps,
     work::LongWork,
 };
@@ -74,7 +77,7 @@ pub(crate) use self::{
     checksum::Checksum,
     disks::Disk,
     fetch::Origin,
-    image::{Base, Image},
+    image::{Base, Existing, Image},
     presence::{has_any_volume, has_volume},
     removal::Removal,
     small::ensure_small,
@@ -97,13 +100,14 @@ pub(crate) struct MachineStorage {
     work: LongWork,
     fetch: Arc<dyn Fetch>,
     sweeps: Sweeps,
+    limits: Limits,
 }
 
 impl MachineStorage {
     /// Storage whose work ends when `stop` is cancelled. `tasks` has the tasks. `wake` is told which machines can go on.
     pub(crate) fn new(wake: Wake, stop: CancellationToken, tasks: TaskTracker) -> Self {
         let work = LongWork::new(wake, stop, tasks);
-        Self { work, fetch: Arc::new(Fetcher), sweeps: Sweeps::default() }
+        Self { work, fetch: Arc::new(Fetcher::new()), sweeps: Sweeps::default(), limits: Limits::default() }
     }
 }
 

@@ -9,20 +9,19 @@ use cloudprovider::{
 use uuid::Uuid;
 
 use super::{
-    MachineRecord, Request, bootstrap,
+    MachineRecord, Request, bootstrap, image,
     present::{conflict, starting},
     reservations,
 };
 use crate::{
+    allow::Allow,
     machines::{
         domain_xml::{DomainPlan, PlannedDisk},
         fleet::{Fleet, Host},
         names::VolumeNames,
         placement::{Placement, Wanted, gather},
-        spec::{DiskFormat, DiskSpec, ImageFormat, ImageSource, RootDiskMode},
-        storage::{
-            Base, Checksum, Disk, Format, Image, Made, Origin, ensure_small, has_any_volume, has_volume,
-        },
+        spec::{DiskFormat, DiskSpec, ImageFormat, RootDiskMode},
+        storage::{Base, Disk, Format, Made, ensure_small, has_any_volume, has_volume},
     },
     size::Size,
 };
@@ -46,7 +45,7 @@ impl Fleet {
         let Some(bootstrap) = &request.bootstrap else {
             return Ok(MachineReport::Creating(Wait::bootstrap_data()));
         };
-        check(request)?;
+        check(&self.config.allow, request)?;
         let recorded = record.status.hypervisor.clone().filter(|name| self.host(name).is_some());
         let known = recorded.or_else(|| self.chosen(uid));
         let is_new = known.is_none();
@@ -188,30 +187,6 @@ impl Fleet {
         Ok(MachineReport::Creating(starting(mark.name(), host)))
     }
 
-    /// The image of the root disk.
-    async fn image(&self, host: &Host, request: &Request) -> Result<Made<Base>> {
-        let spec = &request.spec;
-        let (origin, checksum) = match spec.image.source()? {
-            ImageSource::Volume(volume) => {
-                let (pool, field) = match volume.pool.as_deref() {
-                    Some(pool) => (pool, "spec.image.volume"),
-                    None => (spec.pool(), "spec.image.volume, in the pool of spec.disks[0]"),
-                };
-                let base = self.storage.existing_image(&host.storage, field, pool, &volume.name).await?;
-                return Ok(Made::Ready(base));
-            }
-            ImageSource::Url(url, checksum) => (Origin::url("spec.image.url", url)?, checksum),
-            ImageSource::File(file, checksum) => (Origin::file("spec.image.file", file)?, checksum),
-        };
-        let checksum = Checksum::parse("spec.image.checksum", checksum)?;
-        let format = match spec.image.format {
-            ImageFormat::Qcow2 => Format::Qcow2,
-            ImageFormat::Raw => Format::Raw,
-        };
-        let image = Image { origin, checksum, format };
-        self.storage.imported_image(&host.storage, spec.pool(), &image, &request.mark.uid).await
-    }
-
     /// A disk: with what is in the image, or an empty one.
     async fn disk(
         &self,
@@ -235,7 +210,7 @@ impl Fleet {
                 storage.overlay(calls, pool, volume, size, base).await.map(Made::Ready)
             }
             (Some(base), RootDiskMode::Copy) => {
-                storage.copy(calls, pool, volume, format, size, base, &request.mark.uid).await
+                storage.copy(calls, pool, volume, format, size, base, &request.mark).await
             }
         }
     }
@@ -251,7 +226,7 @@ fn planned(name: String, disk: &DiskSpec, made: Disk) -> PlannedDisk {
 }
 
 /// Checks what the CRD cannot, before anything is made.
-fn check(request: &Request) -> Result<()> {
+fn check(allow: &Allow, request: &Request) -> Result<()> {
     let spec = &request.spec;
     let invalid = |words: String| Err(Error::new(ErrorKind::InvalidInput, words));
     if spec.disks.is_empty() {
@@ -260,7 +235,7 @@ fn check(request: &Request) -> Result<()> {
     if spec.quote_serial_log && !spec.serial_log {
         return invalid("spec.quoteSerialLog: needs serialLog".to_owned());
     }
-    spec.image.source()?;
+    image::source(allow, request)?;
     let names: Vec<_> = spec.named_disks().map(|(name, _)| name).collect();
     for (number, name) in names.iter().enumerate() {
         if names[..number].contains(name) {

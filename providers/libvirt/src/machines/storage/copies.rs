@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cloudprovider::{Error, ErrorKind, Result};
+use cloudprovider::{Error, ErrorKind, Result, machines::Mark};
 
 use super::{
     MachineStorage, Made,
@@ -10,13 +10,14 @@ use super::{
     calls::{CallError, Place, StorageCalls, list},
     disks::{Disk, check_shape, check_size, rounded},
     image::Base,
+    limits::Limits,
     volume::{Format, NewVolume},
-    work::{Progress, Standing, WorkKey},
+    work::{Kind, Progress, Standing, WorkKey},
 };
 
 impl MachineStorage {
     /// A disk with a copy of an image. `bytes` is its size, and `field` the field of the spec with the size. `waiter` is
-    /// the identity (UID) of the machine. The volume is an attempt of `name`.
+    /// the machine. The volume is an attempt of `name`.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`] if the image is larger, and why it cannot be copied.
@@ -29,10 +30,12 @@ impl MachineStorage {
         format: Format,
         (field, bytes): (&str, u64),
         base: &Base,
-        waiter: &str,
+        waiter: &Mark,
     ) -> Result<Made<Disk>> {
         check_size(field, bytes, base)?;
         let key = WorkKey {
+            kind: Kind::Copy,
+            namespace: waiter.namespace.clone(),
             hypervisor: calls.hypervisor().to_owned(),
             pool: pool.to_owned(),
             base: name.to_owned(),
@@ -42,7 +45,7 @@ impl MachineStorage {
             base.volume,
             calls.hypervisor()
         ));
-        match self.work.standing(&key, waiter, &progress) {
+        match self.work.standing(&key, &waiter.uid, &progress) {
             Standing::Running(wait) => return Ok(Made::Working(wait.with_reason("CopyingImage"))),
             Standing::Failed(error) => return Err(error),
             Standing::Idle => {}
@@ -52,8 +55,9 @@ impl MachineStorage {
         if let Some(disk) = complete(calls, pool, &wanted, &names).await? {
             return Ok(Made::Ready(disk));
         }
-        let work = Copy { calls: Arc::clone(calls), pool: pool.to_owned(), wanted, base: base.clone() };
-        match self.work.begin(key, waiter, progress, work.run()) {
+        let (calls, limits) = (Arc::clone(calls), self.limits);
+        let work = Copy { calls, pool: pool.to_owned(), wanted, base: base.clone(), limits };
+        match self.work.begin(key, &waiter.uid, progress, work.run()) {
             Standing::Running(wait) => Ok(Made::Working(wait.with_reason("CopyingImage"))),
             Standing::Failed(error) => Err(error),
             Standing::Idle => Err(Error::new(ErrorKind::Internal, "the copy has not begun")),
@@ -96,12 +100,13 @@ struct Copy {
     /// With the base of the attempts as its name.
     wanted: NewVolume,
     base: Base,
+    limits: Limits,
 }
 
 impl Copy {
     /// Copies, unless that was done meanwhile.
     async fn run(self) -> Result<()> {
-        let Self { calls, pool, wanted, base } = &self;
+        let Self { calls, pool, wanted, base, limits } = &self;
         let place = Place { hypervisor: calls.hypervisor(), pool };
         let names = list(calls, pool).await?;
         if complete(calls, pool, wanted, &names).await?.is_some() {
@@ -117,6 +122,10 @@ impl Copy {
                 }
             }
         }
+        self.check_source().await?;
+        // A raw image may have holes, of which no copy takes room.
+        let length = if base.format == Format::Qcow2 { base.length } else { 0 };
+        limits.check_room(calls, pool, &format!("a copy of volume {:?}", base.volume), length).await?;
         let attempt = NewVolume { name: new_attempt(&wanted.name), ..wanted.clone() };
         let name = &attempt.name;
         let cannot = |error: CallError| error.into_error(format!("cannot make volume {name:?}"), &place);
@@ -129,5 +138,26 @@ impl Copy {
         let copied = calls.volume(pool, name).await.map_err(cannot)?;
         check_shape(&copied, &attempt, &place)?;
         calls.create(pool, &NewVolume::empty(marker(name, copied.length))).await.map(drop).map_err(cannot)
+    }
+
+    /// Checks that libvirt takes the image for what it is: it copies in the format that it finds, and follows where that
+    /// leads.
+    async fn check_source(&self) -> Result<()> {
+        let Base { pool, volume: name, format, .. } = &self.base;
+        let place = Place { hypervisor: self.calls.hypervisor(), pool };
+        let found = self.calls.volume(pool, name).await;
+        let found =
+            found.map_err(|error| error.into_error(format!("cannot look at image {name:?}"), &place))?;
+        if found.backing.is_none() && found.format == format.as_str() {
+            return Ok(());
+        }
+        let words = format!(
+            "spec.image: volume {name:?} in pool {pool:?} on hypervisor {:?} has the format {} for libvirt instead of {}, or \
+             leads to another file; it is not copied",
+            place.hypervisor,
+            found.format,
+            format.as_str()
+        );
+        Err(Error::new(ErrorKind::InvalidInput, words))
     }
 }

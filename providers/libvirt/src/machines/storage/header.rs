@@ -125,6 +125,22 @@ pub(super) fn read(bytes: &[u8]) -> Result<Header, Unusable> {
     }
 }
 
+/// The header of a qcow2 image, version 3, with a disk of this size and nothing in it.
+pub(super) fn qcow2_header(virtual_size: u64) -> Vec<u8> {
+    let mut bytes = vec![0; ENOUGH];
+    for (at, field) in [
+        (0, QCOW),
+        (4, &3u32.to_be_bytes()),
+        // cluster_bits and header_length
+        (20, &16u32.to_be_bytes()),
+        (24, &virtual_size.to_be_bytes()),
+        (100, &112u32.to_be_bytes()),
+    ] {
+        bytes.splice(at..at + field.len(), field.iter().copied());
+    }
+    bytes
+}
+
 fn qcow2(bytes: &[u8]) -> Result<Header, Unusable> {
     let version = number32(bytes, 4)?;
     let length = match version {
@@ -183,4 +199,4 @@ fn number64(bytes: &[u8], at: usize) -> Result<u64, Unusable> {
 }
 
 #[cfg(test)]
-pub(super) mod tests;
+mod tests;

@@ -28,6 +28,8 @@ pub(crate) struct Base {
     pub(crate) format: Format,
     /// The size of the disk in it, in bytes.
     pub(crate) capacity: u64,
+    /// The length of its file, in bytes.
+    pub(crate) length: u64,
 }
 
 impl Base {
@@ -38,8 +40,22 @@ impl Base {
             // libvirt looks into raw images too, and may take something in them for another format
             Format::Raw => volume.length.max(volume.capacity),
         };
-        Self { pool: pool.to_owned(), volume: name.to_owned(), path: volume.path, format, capacity }
+        let (pool, name, length) = (pool.to_owned(), name.to_owned(), volume.length);
+        Self { pool, volume: name, path: volume.path, format, capacity, length }
     }
+}
+
+/// An image that is a volume already.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Existing {
+    /// The field of the spec that names it, for messages.
+    pub(crate) field: String,
+    /// The pool that it is in.
+    pub(crate) pool: String,
+    /// The name of its volume.
+    pub(crate) name: String,
+    /// The format that it is said to have. What is found in it is never taken instead: a guest may have written that.
+    pub(crate) format: Format,
 }
 
 /// An image to import.

@@ -4,29 +4,31 @@ mod import;
 
 use std::sync::Arc;
 
-use cloudprovider::{Error, ErrorKind, Result};
+use cloudprovider::{Error, ErrorKind, Result, machines::Mark};
 
 use super::{
     MachineStorage, Made,
     calls::{CallError, Place, StorageCalls, list},
-    image::{Base, Image, complete},
-    volume::Format,
-    work::{Progress, Standing, WorkKey},
+    header::{self, Unusable},
+    image::{Base, Existing, Image, complete},
+    work::{Kind, Progress, Standing, WorkKey},
 };
 
 impl MachineStorage {
-    /// A volume that somebody else has made. `field` names the field of the spec in messages.
+    /// A volume that is there already.
+    ///
+    /// libvirt and QEMU follow what the content of a volume says. So it is used only in the format that the spec names, and
+    /// if neither its first bytes nor libvirt's description of it lead to another file.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] if the hypervisor confirms that there is no such volume, and
-    /// [`ErrorKind::InvalidInput`] if its format cannot be used.
+    /// [`ErrorKind::InvalidInput`] if it cannot be used.
     pub(crate) async fn existing_image(
         &self,
         calls: &Arc<dyn StorageCalls>,
-        field: &str,
-        pool: &str,
-        name: &str,
+        wanted: &Existing,
     ) -> Result<Base> {
+        let Existing { field, pool, name, format } = wanted;
         let place = Place { hypervisor: calls.hypervisor(), pool };
         let what = format!("{field}: volume {name:?}");
         let mut found = calls.volume(pool, name).await;
@@ -36,18 +38,33 @@ impl MachineStorage {
             found = calls.volume(pool, name).await;
         }
         let volume = found.map_err(|error| error.into_error(&what, &place))?;
-        let format = Format::parse(&volume.format).ok_or_else(|| {
-            let words = format!(
-                "{what} in pool {pool:?} on hypervisor {:?} has the format {}; qcow2 and raw are possible",
-                place.hypervisor, volume.format
-            );
+        let beginning = calls.download(pool, name, header::ENOUGH).await;
+        let beginning = beginning.map_err(|error| error.into_error(&what, &place))?;
+        let unusable = |why: &str| {
+            let words = format!("{what} in pool {pool:?} on hypervisor {:?} {why}", place.hypervisor);
             Error::new(ErrorKind::InvalidInput, words)
-        })?;
-        Ok(Base::new(pool, name, volume, format))
+        };
+        let header = header::read(&beginning).map_err(|why| unusable(&why.to_string()))?;
+        if volume.backing.is_some() {
+            return Err(unusable(&Unusable::BackingFile.to_string()));
+        }
+        if header.format != *format {
+            let words = format!(
+                "spec.image.format: is {}, and {what} in pool {pool:?} on hypervisor {:?} has the format {}",
+                format.as_str(),
+                place.hypervisor,
+                header.format.as_str()
+            );
+            return Err(Error::new(ErrorKind::InvalidInput, words));
+        }
+        if volume.format != format.as_str() {
+            let why = format!("has the format {} for libvirt; qcow2 and raw are possible", volume.format);
+            return Err(unusable(&why));
+        }
+        Ok(Base::new(pool, name, volume, *format))
     }
 
-    /// An image in this pool, which is imported if it is not there. `waiter` is the identity (UID) of the machine that
-    /// asks.
+    /// An image in this pool, which is imported if it is not there. `waiter` is the machine that asks.
     ///
     /// # Errors
     /// Why it cannot be imported, which is tried again after the time that the error says. Also what cannot be seen on
@@ -57,10 +74,12 @@ impl MachineStorage {
         calls: &Arc<dyn StorageCalls>,
         pool: &str,
         image: &Image,
-        waiter: &str,
+        waiter: &Mark,
     ) -> Result<Made<Base>> {
         let base_name = image.base_name();
         let key = WorkKey {
+            kind: Kind::Import,
+            namespace: waiter.namespace.clone(),
             hypervisor: calls.hypervisor().to_owned(),
             pool: pool.to_owned(),
             base: base_name.clone(),
@@ -70,7 +89,7 @@ impl MachineStorage {
             image.origin,
             calls.hypervisor()
         ));
-        match self.work.standing(&key, waiter, &progress) {
+        match self.work.standing(&key, &waiter.uid, &progress) {
             Standing::Running(wait) => return Ok(Made::Working(wait.with_reason("ImportingImage"))),
             Standing::Failed(error) => return Err(error),
             Standing::Idle => {}
@@ -86,8 +105,9 @@ impl MachineStorage {
             pool.to_owned(),
             image.clone(),
             Arc::clone(&progress),
+            self.limits,
         );
-        match self.work.begin(key, waiter, progress, work) {
+        match self.work.begin(key, &waiter.uid, progress, work) {
             Standing::Running(wait) => Ok(Made::Working(wait.with_reason("ImportingImage"))),
             Standing::Failed(error) => Err(error),
             Standing::Idle => Err(Error::new(ErrorKind::Internal, "the import has not begun")),

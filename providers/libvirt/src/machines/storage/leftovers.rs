@@ -16,7 +16,6 @@ use super::{
     calls::{CallError, CallResult, StorageCalls},
     image::IMAGE_PREFIX,
     volume::Volume,
-    work::WorkKey,
 };
 
 /// The time between the two looks.
@@ -51,10 +50,7 @@ impl MachineStorage {
 
     /// Whether this daemon imports the image of this volume.
     fn is_at_work(&self, hypervisor: &str, pool: &str, volume: &str) -> bool {
-        parse(volume).is_some_and(|name| {
-            let (hypervisor, pool, base) = (hypervisor.to_owned(), pool.to_owned(), name.base.to_owned());
-            self.work.is_running(&WorkKey { hypervisor, pool, base })
-        })
+        parse(volume).is_some_and(|name| self.work.is_imported(hypervisor, pool, name.base))
     }
 
     async fn sweep(&self, calls: &Arc<dyn StorageCalls>, pool: &str) -> CallResult<()> {

@@ -27,7 +27,8 @@ pub(crate) enum Removal {
 
 impl MachineStorage {
     /// Deletes the volumes of a machine in these pools. `is_ours` decides by the whole name, without what an attempt adds
-    /// to it. A copy that is still made, by this daemon or by libvirt alone, is waited for.
+    /// to it. A copy that is still made, by this daemon or by libvirt alone, is waited for. One that waits for its turn is
+    /// not made any more.
     ///
     /// `log` is the volume of the serial log. Beside its file there may be older parts of it, which virtlogd has renamed,
     /// and which libvirt does not know before it looks at the pool again. `is_ours` has to know their names too.
@@ -43,7 +44,7 @@ impl MachineStorage {
     ) -> Result<Removal> {
         let mut missing_pools = Vec::new();
         for pool in pools {
-            if let Some(name) = self.work.find_running(calls.hypervisor(), pool, is_ours) {
+            if let Some(name) = self.work.stop_or_find_running(calls.hypervisor(), pool, is_ours) {
                 let place = Place { hypervisor: calls.hypervisor(), pool };
                 return Ok(Removal::Working(wait(&name, &place, "it is still being made")));
             }

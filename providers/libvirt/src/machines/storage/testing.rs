@@ -21,6 +21,7 @@ use super::{
     MachineStorage,
     attempts::Attempts,
     calls::{CallError, CallResult, Names, Part, StorageCalls},
+    limits::Limits,
     sweeps::Sweeps,
     volume::{NewVolume, Pool, Volume},
     work::LongWork,
@@ -250,7 +251,8 @@ impl Daemon {
         let (sender, woken) = mpsc::unbounded_channel();
         let wake = Arc::new(move |machines| drop(sender.send(machines)));
         let work = LongWork::new(wake, stop.clone(), TaskTracker::new());
-        let storage = MachineStorage { work, fetch: Arc::new(fetch.clone()), sweeps: Sweeps::default() };
+        let (fetch, limits) = (Arc::new(fetch.clone()), Limits::default());
+        let storage = MachineStorage { work, fetch, sweeps: Sweeps::default(), limits };
         let fake = Arc::new(calls);
         Self { storage, calls: Arc::clone(&fake) as _, fake, woken, stop }
     }
@@ -286,7 +288,7 @@ pub(crate) fn noise(length: usize) -> Vec<u8> {
 
 /// A qcow2 image with a disk of this size.
 pub(crate) fn qcow2(virtual_size: u64, length: usize) -> Bytes {
-    let mut bytes = super::header::tests::qcow2_header(virtual_size);
+    let mut bytes = super::header::qcow2_header(virtual_size);
     bytes.extend(noise(length.saturating_sub(bytes.len())));
     bytes.into()
 }

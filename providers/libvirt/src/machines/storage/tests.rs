@@ -7,17 +7,20 @@ mod images;
 mod leftovers;
 mod removal;
 mod small;
+mod turns;
 
 use std::time::Duration;
 
-use cloudprovider::{Error, Result};
+use cloudprovider::{Error, Result, machines::Mark};
 
 use super::{
-    Base, Checksum, Disk, Format, Image, Made, Origin,
+    Base, Checksum, Disk, Existing, Format, Image, Made, Origin,
     attempts::Attempts,
     image::IMAGE_PREFIX,
     testing::{Daemon, FakeCalls, FakeFetch, FakeHypervisor, POOL, SIDES, noise, qcow2},
 };
+
+use crate::allow::ImageHosts;
 
 /// A GiB.
 const GIB: u64 = 1 << 30;
@@ -28,8 +31,24 @@ const UID: &str = "5d0b0b0e-3c53-4c5c-9b5e-2f0f6c9a7a10";
 
 /// Where the image of most tests is.
 fn origin() -> Origin {
-    Origin::url("spec.image.url", "https://user:secret@images.example.org/a.qcow2?token=secret")
-        .expect("a URL")
+    let url = "https://user:secret@images.example.org/a.qcow2?token=secret";
+    Origin::url("spec.image.url", url, ImageHosts::default()).expect("a URL")
+}
+
+/// The machine with this name.
+fn machine(name: &str) -> Mark {
+    machine_of("default", name)
+}
+
+/// A machine of another namespace.
+fn machine_of(namespace: &str, name: &str) -> Mark {
+    Mark::machine(name, namespace, "prod", name)
+}
+
+/// A volume as the spec names it.
+fn existing(name: &str, format: Format) -> Existing {
+    let (field, pool, name) = ("spec.image.volume".to_owned(), POOL.to_owned(), name.to_owned());
+    Existing { field, pool, name, format }
 }
 
 /// The image with these bytes.
@@ -74,7 +93,7 @@ async fn first_error<T>(daemon: &mut Daemon, mut step: impl AsyncFnMut(&Daemon) 
 
 /// One step of the import of an image.
 async fn import(daemon: &Daemon, image: &Image, waiter: &str) -> Result<Made<Base>> {
-    daemon.storage.imported_image(&daemon.calls, POOL, image, waiter).await
+    daemon.storage.imported_image(&daemon.calls, POOL, image, &machine(waiter)).await
 }
 
 /// What there is of images in the pool.

@@ -25,11 +25,6 @@ impl Format {
             Self::Raw => "raw",
         }
     }
-
-    /// The format with this name.
-    pub(crate) fn parse(name: &str) -> Option<Self> {
-        [Self::Qcow2, Self::Raw].into_iter().find(|format| format.as_str() == name)
-    }
 }
 
 /// A file and its format.

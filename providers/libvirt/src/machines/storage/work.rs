@@ -1,8 +1,10 @@
 //! Work that takes long and that several machines may wait for: imports and copies.
 //!
-//! It is a task of its own, so that no step waits for it. All who ask for the same share one task. When it ends, well or
-//! not, those who asked are named to the [`Wake`] function, so that their steps run again. After a failure there is a
-//! pause that grows; meanwhile all who ask for the same from the same source are told why it failed.
+//! It is a task of its own, so that no step waits for it. A hypervisor has a few places for each kind of it, and a task
+//! begins when it has its place: before that it has opened and made nothing. Namespaces take [turns](super::turns). All of
+//! a namespace who ask for the same share one task. When it ends, well or not, those who asked are named to the [`Wake`]
+//! function, so that their steps run again. After a failure there is a pause that grows; meanwhile all of the namespace who
+//! ask for the same from the same source get the same error.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -17,11 +19,12 @@ use std::{
 };
 
 use cloudprovider::{Backoff, Error, ErrorKind, Result, machines::Wait};
-use futures::FutureExt;
+use futures::{FutureExt, future::BoxFuture};
 use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::volume::size_text;
+use super::{turns::Turns, volume::size_text};
+use crate::workers::{MAX_COPIES, MAX_UPLOADS};
 
 /// Is told the identities (UIDs) of the machines whose steps can do more now.
 pub(crate) type Wake = Arc<dyn Fn(Vec<String>) + Send + Sync>;
@@ -32,12 +35,37 @@ const BACKOFF: Backoff = Backoff { first: Duration::from_secs(5), most: Duration
 const FORGET_AFTER: Duration = Duration::from_secs(3600);
 /// When a step looks again at what is not done yet, to show how far it is.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
+/// Failures of one namespace that are remembered.
+const MAX_FAILED: usize = 256;
 /// Work whose size is not known shows how much is done in steps of this.
 const UNKNOWN_STEP: u64 = 1 << 30;
+
+/// A kind of long work, with places of its own at each hypervisor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Kind {
+    /// Bytes come from a server or a file. A source can be slow, so no namespace has both places.
+    Import,
+    /// The hypervisor copies a volume.
+    Copy,
+}
+
+impl Kind {
+    /// The places at one hypervisor. There are as many threads for uploads and for copies.
+    fn turns(self) -> Turns<WorkKey> {
+        match self {
+            Self::Import => Turns::new(MAX_UPLOADS, MAX_UPLOADS.saturating_sub(1).max(1)),
+            Self::Copy => Turns::new(MAX_COPIES, MAX_COPIES),
+        }
+    }
+}
 
 /// What is worked on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct WorkKey {
+    /// What kind of work it is.
+    pub(super) kind: Kind,
+    /// For whom. What one namespace asks for never waits for, or fails with, what another one has named as its source.
+    pub(super) namespace: String,
     /// The hypervisor's name.
     pub(super) hypervisor: String,
     /// The pool's name.
@@ -90,23 +118,45 @@ impl Progress {
 pub(super) enum Standing {
     /// Nobody is at work.
     Idle,
-    /// Somebody is. Whoever asked is woken when it ends.
+    /// Somebody is, or will be. Whoever asked is woken when it ends.
     Running(Wait),
     /// It failed a while ago. The error says why, and when it is tried again.
     Failed(Error),
 }
 
 enum Entry {
-    Running { progress: Arc<Progress>, waiters: BTreeSet<String> },
-    Failed { what: String, kind: ErrorKind, words: String, until: Instant, failures: u32 },
+    Waiting {
+        progress: Arc<Progress>,
+        waiters: BTreeSet<String>,
+        failures: u32,
+        work: BoxFuture<'static, Result<()>>,
+    },
+    Running {
+        progress: Arc<Progress>,
+        waiters: BTreeSet<String>,
+    },
+    Failed {
+        what: String,
+        kind: ErrorKind,
+        words: String,
+        until: Instant,
+        failures: u32,
+    },
 }
 
 /// All long work of a provider. Clones share it.
 #[derive(Clone)]
 pub(super) struct LongWork(Arc<Shared>);
 
+#[derive(Default)]
+struct State {
+    entries: HashMap<WorkKey, Entry>,
+    /// The places of each hypervisor.
+    places: HashMap<(String, Kind), Turns<WorkKey>>,
+}
+
 struct Shared {
-    entries: Mutex<HashMap<WorkKey, Entry>>,
+    state: Mutex<State>,
     wake: Wake,
     stop: CancellationToken,
     tasks: TaskTracker,
@@ -115,65 +165,101 @@ struct Shared {
 impl LongWork {
     /// Nothing runs yet. Everything ends when `stop` is cancelled; `tasks` has the tasks.
     pub(super) fn new(wake: Wake, stop: CancellationToken, tasks: TaskTracker) -> Self {
-        Self(Arc::new(Shared { entries: Mutex::default(), wake, stop, tasks }))
+        Self(Arc::new(Shared { state: Mutex::default(), wake, stop, tasks }))
     }
 
-    fn entries(&self) -> MutexGuard<'_, HashMap<WorkKey, Entry>> {
-        self.0.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How some work stands. `waiter` is the identity of the machine that asks, and `progress` what it would begin: a
     /// failure counts only for the same.
     pub(super) fn standing(&self, key: &WorkKey, waiter: &str, progress: &Progress) -> Standing {
-        standing(&mut self.entries(), key, waiter, progress)
+        standing(&mut self.state().entries, key, waiter, progress)
     }
 
-    /// Whether somebody is at work on it.
-    pub(super) fn is_running(&self, key: &WorkKey) -> bool {
-        matches!(self.entries().get(key), Some(Entry::Running { .. }))
+    /// Whether somebody imports to this base of a hypervisor and pool.
+    pub(super) fn is_imported(&self, hypervisor: &str, pool: &str, base: &str) -> bool {
+        let is_meant = |key: &WorkKey| {
+            key.kind == Kind::Import && key.hypervisor == hypervisor && key.pool == pool && key.base == base
+        };
+        let state = self.state();
+        let mut running = state.entries.iter().filter(|(_, entry)| matches!(entry, Entry::Running { .. }));
+        running.any(|(key, _)| is_meant(key))
     }
 
-    /// Some work that is going on at one pool, on a base that is meant.
-    pub(super) fn find_running(
+    /// Some work that is going on at one pool, on a base that is meant. What waits for its turn is withdrawn.
+    pub(super) fn stop_or_find_running(
         &self,
         hypervisor: &str,
         pool: &str,
         is_meant: &(dyn Fn(&str) -> bool + Send + Sync),
     ) -> Option<String> {
-        let entries = self.entries();
-        let running = entries.iter().filter(|(_, entry)| matches!(entry, Entry::Running { .. }));
-        let mut here =
-            running.map(|(key, _)| key).filter(|key| key.hypervisor == hypervisor && key.pool == pool);
-        here.find(|key| is_meant(&key.base)).map(|key| key.base.clone())
+        let mut state = self.state();
+        let State { entries, places } = &mut *state;
+        let is_here = |key: &WorkKey| key.hypervisor == hypervisor && key.pool == pool && is_meant(&key.base);
+        entries.retain(|key, entry| {
+            let stays = !is_here(key) || !matches!(entry, Entry::Waiting { .. });
+            if let Some(turns) = places.get_mut(&key.places()).filter(|_| !stays) {
+                turns.withdraw(&key.namespace, |waiting| waiting == key);
+            }
+            stays
+        });
+        let mut running = entries.iter().filter(|(_, entry)| matches!(entry, Entry::Running { .. }));
+        running.find(|(key, _)| is_here(key)).map(|(key, _)| key.base.clone())
     }
 
-    /// Begins work unless somebody is at it or its pause is not over. `work` begins by looking whether all is done: the
-    /// caller may have looked before somebody else finished it.
+    /// Begins work when it has a place, unless somebody is at it or its pause is not over. `work` begins by looking whether
+    /// all is done: the caller may have looked before somebody else finished it.
+    ///
+    /// If enough of the namespace waits, nothing of this is kept, and the caller asks again.
     pub(super) fn begin<F>(&self, key: WorkKey, waiter: &str, progress: Arc<Progress>, work: F) -> Standing
     where
         F: Future<Output = Result<()>> + Send + 'static,
     {
-        let mut entries = self.entries();
-        match standing(&mut entries, &key, waiter, &progress) {
+        let mut state = self.state();
+        match standing(&mut state.entries, &key, waiter, &progress) {
             Standing::Idle => {}
             other => return other,
         }
-        let failures = match entries.get(&key) {
+        let failures = match state.entries.get(&key) {
             Some(Entry::Failed { failures, .. }) => *failures,
             _ => 0,
         };
-        let wait = wait(&progress);
+        let turns = state.places.entry(key.places()).or_insert_with(|| key.kind.turns());
+        if turns.add(&key.namespace, key.clone()).is_err() {
+            return Standing::Running(turn(&progress));
+        }
         let waiters = BTreeSet::from([waiter.to_owned()]);
-        entries.insert(key.clone(), Entry::Running { progress, waiters });
-        drop(entries);
-        let this = self.clone();
-        self.spawn(async move {
-            let result = AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|_| {
-                Err(Error::new(ErrorKind::Internal, "a fault of the provider: its work panicked"))
+        let work = work.boxed();
+        state
+            .entries
+            .insert(key.clone(), Entry::Waiting { progress: Arc::clone(&progress), waiters, failures, work });
+        self.start(&mut state, &key.places());
+        match standing(&mut state.entries, &key, waiter, &progress) {
+            Standing::Idle => Standing::Running(wait(&progress)),
+            other => other,
+        }
+    }
+
+    /// Starts what has a place.
+    fn start(&self, state: &mut State, places: &(String, Kind)) {
+        let Some(turns) = state.places.get_mut(places) else { return };
+        while let Some(key) = turns.next() {
+            let Some(Entry::Waiting { progress, waiters, failures, work }) = state.entries.remove(&key)
+            else {
+                turns.end(&key.namespace);
+                continue;
+            };
+            state.entries.insert(key.clone(), Entry::Running { progress, waiters });
+            let this = self.clone();
+            self.spawn(async move {
+                let result = AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|_| {
+                    Err(Error::new(ErrorKind::Internal, "a fault of the provider: its work panicked"))
+                });
+                this.end(key, failures, result);
             });
-            this.end(key, failures, result);
-        });
-        Standing::Running(wait)
+        }
     }
 
     /// Runs something beside, until it ends or the provider stops.
@@ -188,12 +274,15 @@ impl LongWork {
     }
 
     fn end(&self, key: WorkKey, failures: u32, result: Result<()>) {
-        let mut entries = self.entries();
-        let entry = entries.remove(&key);
-        let (what, waiters) = match entry {
+        let mut state = self.state();
+        let (what, waiters) = match state.entries.remove(&key) {
             Some(Entry::Running { progress, waiters }) => (progress.what.clone(), waiters),
             _ => (String::new(), BTreeSet::new()),
         };
+        let places = key.places();
+        if let Some(turns) = state.places.get_mut(&places) {
+            turns.end(&key.namespace);
+        }
         match result {
             Ok(()) => tracing::info!(work = what, "done"),
             Err(error) => {
@@ -202,17 +291,41 @@ impl LongWork {
                 let words = error.report();
                 tracing::warn!(work = what, reason = words, retry = ?pause, "failed");
                 let until = Instant::now() + pause;
-                entries.insert(key, Entry::Failed { what, kind: error.kind(), words, until, failures });
+                forget_one(&mut state.entries, &key.namespace);
+                state.entries.insert(key, Entry::Failed { what, kind: error.kind(), words, until, failures });
             }
         }
-        drop(entries);
+        self.start(&mut state, &places);
+        drop(state);
         (self.0.wake)(waiters.into_iter().collect());
     }
 }
 
 impl fmt::Debug for LongWork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LongWork").field("entries", &self.entries().len()).finish_non_exhaustive()
+        f.debug_struct("LongWork").field("entries", &self.state().entries.len()).finish_non_exhaustive()
+    }
+}
+
+impl WorkKey {
+    /// The places that it waits for.
+    fn places(&self) -> (String, Kind) {
+        (self.hypervisor.clone(), self.kind)
+    }
+}
+
+/// Forgets the failure of a namespace that has the least of its pause left, if there are many.
+fn forget_one(entries: &mut HashMap<WorkKey, Entry>, namespace: &str) {
+    let mut failed: Vec<(Instant, WorkKey)> = Vec::new();
+    for (key, entry) in entries.iter().filter(|(key, _)| key.namespace == namespace) {
+        if let Entry::Failed { until, .. } = entry {
+            failed.push((*until, key.clone()));
+        }
+    }
+    if failed.len() >= MAX_FAILED
+        && let Some((_, first)) = failed.iter().min_by_key(|(until, _)| *until)
+    {
+        entries.remove(first);
     }
 }
 
@@ -225,6 +338,10 @@ fn standing(
     let now = Instant::now();
     entries.retain(|_, entry| !matches!(entry, Entry::Failed { until, .. } if *until + FORGET_AFTER < now));
     match entries.get_mut(key) {
+        Some(Entry::Waiting { progress, waiters, .. }) => {
+            waiters.insert(waiter.to_owned());
+            Standing::Running(turn(progress))
+        }
         Some(Entry::Running { progress, waiters }) => {
             waiters.insert(waiter.to_owned());
             Standing::Running(wait(progress))
@@ -238,6 +355,12 @@ fn standing(
 
 fn wait(progress: &Progress) -> Wait {
     Wait::task(progress.message()).look_again_after(LOOK_AGAIN)
+}
+
+/// The wait of what has no place yet.
+fn turn(progress: &Progress) -> Wait {
+    let words = format!("{}: waits until it is the turn of its namespace", progress.what);
+    Wait::task(words).look_again_after(LOOK_AGAIN)
 }
 
 #[cfg(test)]

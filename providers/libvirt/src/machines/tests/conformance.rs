@@ -51,7 +51,7 @@ impl TestDriver {
 impl Hooks for TestDriver {
     fn provider(&self) -> Result<Arc<dyn CloudProvider>> {
         let config = "hypervisors: [{name: kvm1, uri: 'test:///default', zone: rack-1}]\n\
-            machines: {memoryOvercommit: 10, cpuOvercommit: 100, reservedMemoryMiB: 0}\n";
+            machines: {memoryOvercommit: 10, cpuOvercommit: 100, reservedMemoryMiB: 0, allow: [{imageVolumes: [{pool: default}]}]}\n";
         let storage = self.storage.clone();
         let provider = LibvirtProvider::with_calls(Config::parse(config, None)?, &move |workers| HostCalls {
             storage: Arc::new(FakeCalls::new(&storage)),
@@ -80,7 +80,7 @@ impl Hooks for TestDriver {
     async fn machines(&self) -> Hook<MachineCases> {
         let machine = json!({
             "vcpus": 1, "memoryMiB": 64,
-            "image": { "volume": { "name": IMAGE } },
+            "image": { "volume": { "name": IMAGE }, "format": "raw" },
             "disks": [{ "sizeGiB": 2 }, { "sizeGiB": 1 }],
         });
         Ok(MachineCases::new(machine, json!({})).with_many(100))

@@ -61,15 +61,16 @@ async fn calls_of_one_machine() {
         ("capabilities", 1),
         ("lookup_pool", 1),
         ("list_volumes", 0),
-        // Whether there is a root disk, the image, and the seed twice.
-        ("lookup_volume", 4),
+        // Whether there is a root disk, the image and its beginning, and the seed twice.
+        ("lookup_volume", 5),
         // The image, the root disk, the console, and the seed twice.
         ("volume_xml", 5),
         // The root disk, the seed and the console.
         ("create_volume", 3),
         // The stream and the upload, which this driver refuses. Elsewhere the content and the end follow.
         ("upload_volume", 2),
-        ("download_volume", 0),
+        // The same for the beginning of the image.
+        ("download_volume", 2),
         ("define_domain", 1),
         ("set_autostart", 1),
         ("start_domain", 1),

@@ -8,7 +8,7 @@ use cloudprovider::{
 };
 use serde_json::json;
 
-use super::support::{Daemon, Object, USER_DATA, has, hypervisor, storage};
+use super::support::{Daemon, IMAGE, Object, USER_DATA, has, hypervisor, storage};
 use crate::machines::{
     console::FIRST_LOOK,
     storage::testing::{FakeCalls, FakeHypervisor, POOL},
@@ -235,4 +235,41 @@ async fn the_serial_log_of_a_guest_that_does_not_come_up_is_quoted_where_asked()
         assert_eq!(messages, [expected.clone(), expected, wait.message.to_string()], "{is_asked}");
         object.removed(&daemon).await;
     }
+}
+
+/// Whatever exists or not: what the configuration does not allow is refused before anything is asked.
+#[tokio::test]
+async fn a_tenant_names_only_what_the_configuration_allows() {
+    let storage = storage();
+    let daemon = daemon(&storage).await;
+    let mut of_a = Object::new(&json!({}));
+    of_a.made(&daemon).await;
+    let names = storage.names(POOL);
+    let seed = names.iter().find(|name| name.ends_with("-seed")).expect("a seed").clone();
+    let digest = format!("sha256:{}", "0".repeat(64));
+    let volume = |name: &str| json!({"image": {"volume": {"name": name}, "format": "raw"}});
+    let file = |path: &str| json!({"image": {"file": path, "checksum": digest, "format": "raw"}});
+    let no_file = "spec.image.file: objects of this namespace may not name this file; which they may is in the configuration \
+                   of the provider, machines.allow, under imageFolders";
+    let no_volume = "spec.image.volume, in the pool of spec.disks[0]: objects of this namespace may not name this volume; which \
+                     they may is in the configuration of the provider, machines.allow, under imageVolumes";
+    let own = "spec.image.volume, in the pool of spec.disks[0]: volumes whose names begin with \"ccm-\" are";
+    for (namespace, more, kind, words) in [
+        ("default", volume(&seed), ErrorKind::InvalidInput, own),
+        ("default", volume(&seed.replacen("ccm-", "CCM-", 1)), ErrorKind::InvalidInput, own),
+        ("team-b", volume(&seed), ErrorKind::InvalidInput, own),
+        ("team-b", volume(IMAGE), ErrorKind::PermissionDenied, no_volume),
+        ("team-b", volume("nothing"), ErrorKind::PermissionDenied, no_volume),
+        ("default", file("/etc/passwd"), ErrorKind::PermissionDenied, no_file),
+        ("default", file("/nowhere/at/all"), ErrorKind::PermissionDenied, no_file),
+        ("team-b", file("/proc/self/environ"), ErrorKind::PermissionDenied, no_file),
+    ] {
+        let mut object = Object::new(&more);
+        object.request.mark.namespace = namespace.to_owned();
+        let error = object.step(&daemon).await.expect_err("refused at once");
+        assert_eq!(error.kind(), kind, "{namespace} {more}");
+        assert!(error.report().starts_with(words), "{namespace} {more}: {}", error.report());
+        assert_eq!(object.record.status.hypervisor, None, "nothing was chosen");
+    }
+    assert_eq!(storage.names(POOL), names);
 }

@@ -130,6 +130,10 @@ impl Daemon {
             let _ =
                 writeln!(config, "- {{name: kvm{}, uri: 'test://{}'}}", number + 1, file.path().display());
         }
+        let _ = writeln!(
+            config,
+            "machines: {{allow: [{{namespaces: [default], imageVolumes: [{{pool: {POOL}}}, {{pool: none}}]}}]}}"
+        );
         let provider = make(Config::parse(&config, None).expect("valid"));
         let stop = CancellationToken::new();
         provider.start(StartContext::new(stop.clone(), "kubernetes")).await.expect("starts");
@@ -153,7 +157,7 @@ impl Object {
     /// A worker with these fields beside the required ones.
     pub(super) fn new(more: &Value) -> Self {
         let mut spec = json!({
-            "vcpus": 1, "memoryMiB": 64, "image": { "volume": { "name": IMAGE } }, "disks": [{ "sizeGiB": 2 }],
+            "vcpus": 1, "memoryMiB": 64, "image": { "volume": { "name": IMAGE }, "format": "raw" }, "disks": [{ "sizeGiB": 2 }],
         });
         for (name, field) in more.as_object().into_iter().flatten() {
             spec[name] = field.clone();

@@ -2,17 +2,6 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// The header of a qcow2 image, version 3, with a disk of this size.
-pub(in super::super) fn qcow2_header(virtual_size: u64) -> Vec<u8> {
-    let mut bytes = vec![0; ENOUGH];
-    bytes[..4].copy_from_slice(QCOW);
-    bytes[7] = 3;
-    bytes[23] = 16;
-    bytes[24..32].copy_from_slice(&virtual_size.to_be_bytes());
-    bytes[100..104].copy_from_slice(&112u32.to_be_bytes());
-    bytes
-}
-
 fn with(at: usize, byte: u8) -> Result<Header, Unusable> {
     let mut bytes = qcow2_header(1 << 30);
     bytes[at] = byte;

@@ -4,14 +4,18 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cloudprovider::{Error, ErrorKind, Result};
-use tokio::sync::mpsc;
+use tokio::{
+    sync::mpsc,
+    time::{Instant, timeout_at},
+};
 
 use crate::machines::storage::{
     attempts::{marker, new_attempt},
     calls::{Part, Place, StorageCalls, list},
-    fetch::{Fetch, MAX_LENGTH, Source},
+    fetch::{Fetch, MAX_LENGTH},
     header,
     image::{Image, complete},
+    limits::{Limits, Paced},
     volume::{NewVolume, size_text},
     work::Progress,
 };
@@ -26,19 +30,27 @@ pub(super) async fn import(
     pool: String,
     image: Image,
     progress: Arc<Progress>,
+    limits: Limits,
 ) -> Result<()> {
-    let one = Import { calls, pool, image, progress };
-    let free = one.check_pool().await?;
+    let one = Import { calls, pool, image, progress, limits };
+    one.check_pool().await?;
     if one.is_complete().await? {
         return Ok(());
     }
-    let mut source = fetch.open(&one.image.origin).await?;
-    one.check_length(source.length(), free)?;
-    let beginning = one.read_beginning(&mut source).await?;
+    let end = Instant::now() + limits.time;
+    let begin = async {
+        let source = fetch.open(&one.image.origin).await?;
+        let mut source = Paced::new(source, one.image.origin.to_string(), limits);
+        one.check_length(source.length()).await?;
+        let beginning = one.read_beginning(&mut source).await?;
+        Ok::<_, Error>((source, beginning))
+    };
+    let (source, beginning) = timeout_at(end, begin).await.map_err(|_| one.too_slow())??;
     let volume = new_attempt(&one.image.base_name());
     let made = one.calls.create(&one.pool, &NewVolume::empty(&volume)).await;
     made.map_err(|error| error.into_error(format!("cannot make volume {volume:?}"), &one.place()))?;
-    let result = one.fill(&volume, source, beginning).await;
+    let filled = timeout_at(end, one.fill(&volume, source, beginning)).await;
+    let result = filled.unwrap_or_else(|_| Err(one.too_slow()));
     if !matches!(result, Ok(Filled::Marked)) {
         // If this fails, the volume is found as a leftover.
         if let Err(error) = one.calls.delete(&one.pool, &volume).await {
@@ -61,6 +73,7 @@ struct Import {
     pool: String,
     image: Image,
     progress: Arc<Progress>,
+    limits: Limits,
 }
 
 impl Import {
@@ -68,12 +81,12 @@ impl Import {
         Place { hypervisor: self.calls.hypervisor(), pool: &self.pool }
     }
 
-    /// The free bytes of the pool.
-    async fn check_pool(&self) -> Result<u64> {
+    /// Whether images can be imported to the pool.
+    async fn check_pool(&self) -> Result<()> {
         let pool = self.calls.pool(&self.pool).await;
         let pool = pool.map_err(|error| error.into_error("cannot import an image", &self.place()))?;
         if pool.has_files() {
-            return Ok(pool.available);
+            return Ok(());
         }
         let words = format!(
             "pool {:?} on hypervisor {:?} is of type {}; images can be imported to pools of the types dir, fs and \
@@ -91,24 +104,23 @@ impl Import {
         Ok(complete(&self.calls, &self.pool, &base, self.image.format, &names).await?.is_some())
     }
 
-    fn check_length(&self, length: Option<u64>, free: u64) -> Result<()> {
-        let Some(length) = length else { return Ok(()) };
-        if length > MAX_LENGTH {
+    async fn check_length(&self, length: Option<u64>) -> Result<()> {
+        if length.is_some_and(|length| length > MAX_LENGTH) {
             return Err(self.too_long());
         }
-        if length > free {
-            let words = format!(
-                "{} has {}, and pool {:?} on hypervisor {:?} has only {} left",
-                self.image.origin,
-                size_text(length),
-                self.pool,
-                self.calls.hypervisor(),
-                size_text(free)
-            );
-            return Err(Error::new(ErrorKind::Unavailable, words));
-        }
-        self.progress.set_total(length);
+        let what = self.image.origin.to_string();
+        self.limits.check_room(&self.calls, &self.pool, &what, length.unwrap_or(0)).await?;
+        self.progress.set_total(length.unwrap_or(0));
         Ok(())
+    }
+
+    fn too_slow(&self) -> Error {
+        let hours = self.limits.time.as_secs() / 3600;
+        let words = format!(
+            "the import of {} has taken longer than {hours} h; nothing of it was kept",
+            self.image.origin
+        );
+        Error::new(ErrorKind::Unavailable, words)
     }
 
     fn too_long(&self) -> Error {
@@ -117,7 +129,7 @@ impl Import {
     }
 
     /// Reads the header, and checks it before anything is made. Returns what was read.
-    async fn read_beginning(&self, source: &mut Box<dyn Source>) -> Result<Bytes> {
+    async fn read_beginning(&self, source: &mut Paced) -> Result<Bytes> {
         let mut beginning = Vec::new();
         while beginning.len() < header::ENOUGH {
             match source.next().await? {
@@ -139,7 +151,7 @@ impl Import {
         Ok(beginning.into())
     }
 
-    async fn fill(&self, volume: &str, source: Box<dyn Source>, beginning: Bytes) -> Result<Filled> {
+    async fn fill(&self, volume: &str, source: Paced, beginning: Bytes) -> Result<Filled> {
         let (sender, receiver) = mpsc::channel(QUEUE);
         let upload = self.calls.upload(&self.pool, volume, receiver);
         let (written, read) = tokio::join!(upload, self.pump(source, beginning, sender));
@@ -169,18 +181,23 @@ impl Import {
     /// Hands the image to the upload, which it lets end only if the checksum is right. Returns the length.
     async fn pump(
         &self,
-        mut source: Box<dyn Source>,
+        mut source: Paced,
         beginning: Bytes,
         sender: mpsc::Sender<Part>,
     ) -> std::result::Result<u64, Stopped> {
         let expected = source.length();
-        let (mut hasher, mut length) = (self.image.checksum.hasher(), 0u64);
+        let (mut hasher, mut length, mut checked) = (self.image.checksum.hasher(), 0u64, 0u64);
         let mut next = Some(beginning).filter(|bytes| !bytes.is_empty());
         while let Some(bytes) = next {
             let count = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
             length = length.saturating_add(count);
             if length > MAX_LENGTH {
                 return Err(self.too_long().into());
+            }
+            if length - checked >= self.limits.room_step {
+                checked = length;
+                let what = self.image.origin.to_string();
+                self.limits.check_room(&self.calls, &self.pool, &what, 0).await?;
             }
             hasher.update(&bytes);
             sender.send(Part::Bytes(bytes)).await.map_err(|_| Stopped::ByUpload)?;
@@ -192,12 +209,10 @@ impl Import {
             let words = format!("{origin} has ended after {length} of {expected} bytes");
             return Err(Error::new(ErrorKind::Unavailable, words).into());
         }
-        let found = hasher.finish();
-        if found != self.image.checksum {
-            let words = format!(
-                "spec.image.checksum: {origin} has {found}, and not {}; nothing of it was kept",
-                self.image.checksum
-            );
+        if hasher.finish() != self.image.checksum {
+            // Never with the one that it has: that would let everybody have the content on a second try.
+            let words =
+                format!("spec.image.checksum: {origin} does not have this checksum; nothing of it was kept");
             return Err(Error::new(ErrorKind::Unavailable, words).into());
         }
         sender.send(Part::End).await.map_err(|_| Stopped::ByUpload)?;

@@ -8,6 +8,7 @@ use std::{
 
 use bytes::Bytes;
 use cloudprovider::{Error, ErrorKind, Result, async_trait};
+use tokio::sync::Semaphore;
 
 use super::super::fetch::{Fetch, Origin, Source};
 
@@ -24,11 +25,13 @@ pub(crate) struct Body {
     pub(crate) breaks_after: Option<usize>,
     /// The time between two blocks.
     pub(crate) pace: Duration,
+    /// Each block needs a permit.
+    pub(crate) gate: Option<Arc<Semaphore>>,
 }
 
 impl From<Bytes> for Body {
     fn from(bytes: Bytes) -> Self {
-        Self { bytes, has_length: true, breaks_after: None, pace: Duration::ZERO }
+        Self { bytes, has_length: true, breaks_after: None, pace: Duration::ZERO, gate: None }
     }
 }
 
@@ -39,7 +42,9 @@ pub(crate) struct FakeFetch(Arc<Mutex<Servers>>);
 #[derive(Debug, Default)]
 struct Servers {
     bodies: HashMap<String, Body>,
-    opened: usize,
+    opened: HashMap<String, usize>,
+    open: usize,
+    most_at_once: usize,
 }
 
 impl FakeFetch {
@@ -50,7 +55,17 @@ impl FakeFetch {
 
     /// How many times something was fetched.
     pub(crate) fn opened(&self) -> usize {
-        self.0.lock().expect("a lock").opened
+        self.0.lock().expect("a lock").opened.values().sum()
+    }
+
+    /// How many times something was fetched from there.
+    pub(crate) fn opened_from(&self, origin: &Origin) -> usize {
+        self.0.lock().expect("a lock").opened.get(&origin.to_string()).copied().unwrap_or(0)
+    }
+
+    /// How much was fetched at the same time at most.
+    pub(crate) fn most_at_once(&self) -> usize {
+        self.0.lock().expect("a lock").most_at_once
     }
 }
 
@@ -58,9 +73,13 @@ impl FakeFetch {
 impl Fetch for FakeFetch {
     async fn open(&self, origin: &Origin) -> Result<Box<dyn Source>> {
         let mut servers = self.0.lock().expect("a lock");
-        servers.opened += 1;
+        *servers.opened.entry(origin.to_string()).or_default() += 1;
         match servers.bodies.get(&origin.to_string()).cloned() {
-            Some(body) => Ok(Box::new(Reading { body, at: 0 })),
+            Some(body) => {
+                servers.open += 1;
+                servers.most_at_once = servers.most_at_once.max(servers.open);
+                Ok(Box::new(Reading { body, at: 0, fetch: self.clone() }))
+            }
             None => Err(Error::new(ErrorKind::NotFound, format!("{origin}: the server answers 404"))),
         }
     }
@@ -69,6 +88,13 @@ impl Fetch for FakeFetch {
 struct Reading {
     body: Body,
     at: usize,
+    fetch: FakeFetch,
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        self.fetch.0.lock().expect("a lock").open -= 1;
+    }
 }
 
 #[async_trait]
@@ -79,6 +105,9 @@ impl Source for Reading {
 
     async fn next(&mut self) -> Result<Option<Bytes>> {
         tokio::time::sleep(self.body.pace).await;
+        if let Some(gate) = &self.body.gate {
+            gate.acquire().await.expect("open").forget();
+        }
         if self.body.breaks_after.is_some_and(|after| self.at >= after) {
             return Err(Error::new(ErrorKind::Unavailable, "the server has closed the connection"));
         }

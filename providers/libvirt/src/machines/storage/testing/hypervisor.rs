@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use super::{
     super::{
         calls::{CallError, CallResult},
-        header::{self, tests::qcow2_header},
+        header::{self, qcow2_header},
         volume::{Format, NewVolume, Pool, Volume},
     },
     unavailable,

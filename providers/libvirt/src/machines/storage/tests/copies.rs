@@ -10,8 +10,8 @@ fn setup() -> (FakeHypervisor, FakeFetch) {
 
 async fn copy(daemon: &Daemon) -> Result<Made<Disk>> {
     let calls = &daemon.calls;
-    let base = daemon.storage.existing_image(calls, "spec.image.volume", POOL, "debian").await?;
-    daemon.storage.copy(calls, POOL, NAME, Format::Qcow2, (SIZE, 4 * GIB), &base, UID).await
+    let base = daemon.storage.existing_image(calls, &existing("debian", Format::Qcow2)).await?;
+    daemon.storage.copy(calls, POOL, NAME, Format::Qcow2, (SIZE, 4 * GIB), &base, &machine(UID)).await
 }
 
 /// Nothing but a complete copy is there.
@@ -39,7 +39,7 @@ async fn a_copy_is_a_task_and_gets_the_size_of_the_disk() {
     assert_one_copy(&hypervisor);
     let calls = daemon.calls_made();
     copy(&daemon).await.expect("there");
-    assert_eq!(daemon.calls_made() - calls, 3);
+    assert_eq!(daemon.calls_made() - calls, 4);
 }
 
 #[tokio::test(start_paused = true)]

@@ -10,7 +10,7 @@ fn setup() -> (FakeHypervisor, FakeFetch) {
 }
 
 async fn base(daemon: &Daemon, name: &str) -> Base {
-    daemon.storage.existing_image(&daemon.calls, "spec.image.volume", POOL, name).await.expect("there")
+    daemon.storage.existing_image(&daemon.calls, &existing(name, Format::Qcow2)).await.expect("there")
 }
 
 async fn overlay(daemon: &Daemon, size: u64, base: &Base) -> Result<Disk> {

@@ -3,7 +3,8 @@ use std::collections::BTreeSet;
 use cloudprovider::ErrorKind;
 
 use super::*;
-use crate::machines::storage::testing::Body;
+use crate::machines::storage::volume::{Backing, NewVolume};
+use crate::{allow::FileBelow, machines::storage::testing::Body};
 
 fn setup() -> (FakeHypervisor, FakeFetch, Daemon) {
     let (hypervisor, fetch) = (FakeHypervisor::new(), FakeFetch::default());
@@ -40,7 +41,7 @@ async fn an_image_is_imported_once_for_all_who_wait() {
     assert_eq!(fetch.opened(), 1);
     assert_one_image(&hypervisor, &bytes);
     // the same bytes from elsewhere are the same image
-    let elsewhere = Origin::file("spec.image.file", "/images/a").expect("a path");
+    let elsewhere = Origin::File(FileBelow { folder: "/images".into(), path: "a".into() });
     let Ok(Made::Ready(same)) = import(&daemon, &Image { origin: elsewhere, ..image }, "m0").await else {
         panic!("imported again")
     };
@@ -66,16 +67,16 @@ async fn other_bytes_are_refused_until_the_right_ones_come() {
     let wanted = image(&right);
     let error = first_error(&mut daemon, async |daemon| import(daemon, &wanted, "m").await).await;
     assert_eq!(error.kind(), ErrorKind::Unavailable);
-    let words = format!(
-        "spec.image.checksum: https://images.example.org/a.qcow2 has {}, and not {}; nothing of it was kept",
-        image(&wrong).checksum,
-        wanted.checksum
-    );
+    let words = "spec.image.checksum: https://images.example.org/a.qcow2 does not have this checksum; nothing of it was kept";
     assert_eq!(error.report(), words);
+    assert!(
+        !error.report().contains(&image(&wrong).checksum.joined(':')[7..]),
+        "the digest is the content's key"
+    );
     assert!(error.retry_after().is_some() && hypervisor.names(POOL).is_empty());
     // all others are told the same, and nothing is fetched for them
     let other = import(&daemon, &wanted, "other").await.expect_err("it has failed");
-    assert_eq!((other.report(), fetch.opened()), (words, 1));
+    assert_eq!((other.report().as_str(), fetch.opened()), (words, 1));
     fetch.serve(&origin(), right.clone());
     made(&mut daemon, async |daemon| import(daemon, &wanted, "m").await).await.expect("imported");
     assert_eq!(fetch.opened(), 2);
@@ -143,7 +144,7 @@ async fn faults_of_a_pool_are_told_apart() {
         fault(&hypervisor);
         let pool = if kind == ErrorKind::NotFound { "other" } else { POOL };
         let error = first_error(&mut daemon, async |daemon| {
-            daemon.storage.imported_image(&daemon.calls, pool, &image, "m").await
+            daemon.storage.imported_image(&daemon.calls, pool, &image, &machine("m")).await
         })
         .await;
         assert_eq!(error.kind(), kind, "{}", error.report());
@@ -171,15 +172,16 @@ async fn volumes_that_are_there_can_be_used() {
     let (hypervisor, _, daemon) = setup();
     hypervisor.put(POOL, "debian.qcow2", &small_image());
     hypervisor.put(POOL, "debian.img", &noise(5000));
-    let find = async |pool, name| {
-        daemon.storage.existing_image(&daemon.calls, "spec.image.volume", pool, name).await
+    let find = async |pool: &str, name, format| {
+        let wanted = Existing { pool: pool.to_owned(), ..existing(name, format) };
+        daemon.storage.existing_image(&daemon.calls, &wanted).await
     };
-    let base = find(POOL, "debian.qcow2").await.expect("there");
+    let base = find(POOL, "debian.qcow2", Format::Qcow2).await.expect("there");
     assert_eq!(
         (base.format, base.capacity, base.path.as_str()),
         (Format::Qcow2, 2 * GIB, "/default/debian.qcow2")
     );
-    assert_eq!(find(POOL, "debian.img").await.expect("there").format, Format::Raw);
+    assert_eq!(find(POOL, "debian.img", Format::Raw).await.expect("there").format, Format::Raw);
     for (pool, name, words) in [
         (
             POOL,
@@ -192,9 +194,60 @@ async fn volumes_that_are_there_can_be_used() {
             "spec.image.volume: volume \"a\" in pool \"b\" on hypervisor \"kvm1\": there is no such pool",
         ),
     ] {
-        let error = find(pool, name).await.expect_err("not there");
+        let error = find(pool, name, Format::Qcow2).await.expect_err("not there");
         assert_eq!((error.kind(), error.report().as_str()), (ErrorKind::NotFound, words));
     }
     hypervisor.set_active(POOL, false);
-    assert_eq!(find(POOL, "debian.img").await.expect_err("not known").kind(), ErrorKind::Unavailable);
+    assert_eq!(
+        find(POOL, "debian.img", Format::Raw).await.expect_err("not known").kind(),
+        ErrorKind::Unavailable
+    );
+}
+
+/// What a guest may have written to a disk, or what has another file behind it.
+#[tokio::test]
+async fn a_volume_that_leads_to_another_file_is_no_image() {
+    let (hypervisor, _, daemon) = setup();
+    let qcow2 = |at: usize, byte: u8| {
+        let mut bytes = small_image().to_vec();
+        bytes[at] = byte;
+        bytes
+    };
+    hypervisor.put(POOL, "whole", &small_image());
+    let backing = Some(Backing { path: "/default/whole".to_owned(), format: Format::Qcow2 });
+    hypervisor
+        .create(POOL, &NewVolume { backing, ..NewVolume::new("overlay", Format::Qcow2, GIB) })
+        .expect("made");
+    for (name, content) in [
+        ("backing", qcow2(15, 104)),
+        ("data-file", qcow2(79, 4)),
+        ("encrypted", qcow2(35, 1)),
+        ("torn", qcow2(79, 1)),
+        ("unknown", qcow2(79, 1 << 6)),
+        ("empty", Vec::new()),
+        ("vmdk", b"# Disk DescriptorFile\n".repeat(40)),
+    ] {
+        hypervisor.put(POOL, name, &content);
+    }
+    for (name, format, words) in [
+        ("overlay", Format::Qcow2, "has only the differences to another file"),
+        ("backing", Format::Qcow2, "has only the differences to another file"),
+        ("backing", Format::Raw, "has only the differences to another file"),
+        ("data-file", Format::Qcow2, "has its data in another file"),
+        ("data-file", Format::Raw, "has its data in another file"),
+        ("encrypted", Format::Qcow2, "is encrypted"),
+        ("torn", Format::Qcow2, "is marked as damaged or not closed"),
+        ("unknown", Format::Qcow2, "has features of qcow2 that are not known here"),
+        ("empty", Format::Raw, "is too short"),
+        ("vmdk", Format::Raw, "has the format vmdk"),
+        ("whole", Format::Raw, "spec.image.format: is raw, and"),
+    ] {
+        let before = hypervisor.names(POOL);
+        let error =
+            daemon.storage.existing_image(&daemon.calls, &existing(name, format)).await.expect_err(name);
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{name}");
+        assert!(error.report().contains(words) && error.report().contains(name), "{}", error.report());
+        assert!(!error.report().contains("/default/"), "no path of the hypervisor: {}", error.report());
+        assert_eq!(hypervisor.names(POOL), before);
+    }
 }

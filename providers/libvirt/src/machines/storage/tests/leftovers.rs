@@ -48,7 +48,14 @@ async fn an_image_with_overlays_stays_though_its_marker_was_deleted() {
     let (hypervisor, mut daemon, image) = setup();
     hypervisor.put(POOL, DEAD, &small_image());
     let path = format!("/{POOL}/{DEAD}");
-    let base = Base { pool: POOL.into(), volume: DEAD.into(), path, format: Format::Qcow2, capacity: GIB };
+    let base = Base {
+        pool: POOL.into(),
+        volume: DEAD.into(),
+        path,
+        format: Format::Qcow2,
+        capacity: GIB,
+        length: 1,
+    };
     hypervisor.add_pool("fast", "dir");
     daemon.storage.overlay(&daemon.calls, "fast", "disk", (SIZE, 4 * GIB), &base).await.expect("made");
     made(&mut daemon, async |daemon| import(daemon, &image, "m").await).await.expect("imported");

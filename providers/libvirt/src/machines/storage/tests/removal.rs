@@ -70,9 +70,9 @@ async fn a_copy_is_waited_for_by_whoever_began_it() {
     let (hypervisor, fetch) = setup();
     let daemon = Daemon::new(FakeCalls::new(&hypervisor), &fetch);
     let calls = &daemon.calls;
-    let base =
-        daemon.storage.existing_image(calls, "spec.image.volume", POOL, "debian").await.expect("there");
-    let copy = daemon.storage.copy(calls, "fast", ROOT, Format::Qcow2, (SIZE, 4 * GIB), &base, UID).await;
+    let base = daemon.storage.existing_image(calls, &existing("debian", Format::Qcow2)).await.expect("there");
+    let copy =
+        daemon.storage.copy(calls, "fast", ROOT, Format::Qcow2, (SIZE, 4 * GIB), &base, &machine(UID)).await;
     assert!(matches!(copy, Ok(Made::Working(_))));
     let Ok(Removal::Working(wait)) = remove(&daemon, &["fast"]).await else { panic!("gone") };
     assert_eq!(wait.reason, "DeletingVolumes");
@@ -93,9 +93,9 @@ async fn the_log_is_deleted_when_libvirt_can_look_for_older_parts_of_it() {
     let (hypervisor, fetch) = setup();
     let daemon = Daemon::new(FakeCalls::new(&hypervisor), &fetch);
     let calls = &daemon.calls;
-    let base =
-        daemon.storage.existing_image(calls, "spec.image.volume", POOL, "debian").await.expect("there");
-    let other = daemon.storage.copy(calls, POOL, "other", Format::Qcow2, (SIZE, 4 * GIB), &base, UID).await;
+    let base = daemon.storage.existing_image(calls, &existing("debian", Format::Qcow2)).await.expect("there");
+    let other =
+        daemon.storage.copy(calls, POOL, "other", Format::Qcow2, (SIZE, 4 * GIB), &base, &machine(UID)).await;
     assert!(matches!(other, Ok(Made::Working(_))));
     tokio::time::sleep(Duration::from_secs(5)).await;
     let Ok(Removal::Working(wait)) = remove(&daemon, &[POOL]).await else { panic!("gone") };

@@ -3,7 +3,17 @@ use tokio::sync::oneshot;
 use super::*;
 
 fn key(base: &str) -> WorkKey {
-    WorkKey { hypervisor: "kvm1".to_owned(), pool: "default".to_owned(), base: base.to_owned() }
+    key_of("default", base)
+}
+
+fn key_of(namespace: &str, base: &str) -> WorkKey {
+    WorkKey {
+        kind: Kind::Import,
+        namespace: namespace.to_owned(),
+        hypervisor: "kvm1".to_owned(),
+        pool: "pool".to_owned(),
+        base: base.to_owned(),
+    }
 }
 
 /// Work, and who was woken so far.
@@ -13,6 +23,19 @@ fn new() -> (LongWork, Arc<Mutex<Vec<Vec<String>>>>, CancellationToken) {
     let wake: Wake = Arc::new(move |machines| wake.lock().expect("a lock").push(machines));
     let stop = CancellationToken::new();
     (LongWork::new(wake, stop.clone(), TaskTracker::new()), woken, stop)
+}
+
+impl LongWork {
+    /// How much runs, and how much waits.
+    pub(in super::super) fn counts(&self) -> (usize, usize) {
+        let state = self.state();
+        let count =
+            |is_meant: fn(&Entry) -> bool| state.entries.values().filter(|entry| is_meant(entry)).count();
+        (
+            count(|entry| matches!(entry, Entry::Running { .. })),
+            count(|entry| matches!(entry, Entry::Waiting { .. })),
+        )
+    }
 }
 
 fn failed(standing: Standing) -> Error {
@@ -44,13 +67,14 @@ async fn all_who_ask_share_one_task_and_are_woken_when_it_ends() {
         assert_eq!(message(work.standing(&key("a"), "m3", &progress)), format!("import of a, {percent} %"));
     }
     assert!(
-        matches!(work.standing(&key("b"), "m4", &progress), Standing::Idle) && work.is_running(&key("a"))
+        matches!(work.standing(&key("b"), "m4", &progress), Standing::Idle)
+            && work.is_imported("kvm1", "pool", "a")
     );
     finish.send(()).expect("it waits");
     tokio::time::sleep(Duration::from_millis(1)).await;
     assert!(
         matches!(work.standing(&key("a"), "m1", &Progress::new("import")), Standing::Idle)
-            && !work.is_running(&key("a"))
+            && !work.is_imported("kvm1", "pool", "a")
     );
     assert_eq!(*woken.lock().expect("a lock"), [["m1", "m2", "m3"].map(str::to_owned)]);
 }
@@ -77,7 +101,7 @@ async fn a_failure_is_told_to_all_and_tried_again_after_a_pause_that_grows() {
     // Nobody asks any more: it is forgotten.
     tokio::time::sleep(Duration::from_secs(2 * 3600)).await;
     assert!(matches!(work.standing(&key("b"), "m1", &Progress::new("import")), Standing::Idle));
-    assert!(work.entries().is_empty());
+    assert!(work.state().entries.is_empty());
 }
 
 #[tokio::test(start_paused = true)]

@@ -15,7 +15,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use cloudprovider::Result;
+use cloudprovider::{Result, machines::Mark};
 use tempfile::TempDir;
 use test_env::{Libvirtd, StartError};
 use tokio::{
@@ -26,8 +26,9 @@ use tokio::{
 use tokio_util::task::TaskTracker;
 
 use super::*;
+use crate::allow::ImageHosts;
 use crate::machines::storage::{
-    Base, Checksum, Disk, Format, Image, MachineStorage, Made, Origin, Removal, StorageCalls,
+    Base, Checksum, Disk, Existing, Format, Image, MachineStorage, Made, Origin, Removal, StorageCalls,
     attempts::Attempts, ensure_small,
 };
 
@@ -36,6 +37,10 @@ const UID: &str = "5d0b0b0e-3c53-4c5c-9b5e-2f0f6c9a7a10";
 const GIB: u64 = 1 << 30;
 /// The length of the test's image.
 const IMAGE_LENGTH: usize = 24 << 20;
+
+fn machine() -> Mark {
+    Mark::machine(UID, "default", "prod", "node-1")
+}
 
 /// A libvirtd; `None` if this machine cannot run one.
 fn libvirtd() -> Option<Libvirtd> {
@@ -96,7 +101,8 @@ impl Server {
     }
 
     fn image(&self, checksum: &Checksum) -> Image {
-        let origin = Origin::url("url", &format!("http://{}/a.qcow2", self.address)).expect("a URL");
+        let hosts = ImageHosts::of(&["127.0.0.1"]);
+        let origin = Origin::url("url", &format!("http://{}/a.qcow2", self.address), hosts).expect("a URL");
         Image { origin, checksum: checksum.clone(), format: Format::Qcow2 }
     }
 
@@ -139,12 +145,13 @@ impl Daemon {
     }
 
     async fn import(&self, image: &Image) -> Result<Base> {
-        self.made(async |one| one.storage.imported_image(&one.calls, POOL, image, UID).await).await
+        self.made(async |one| one.storage.imported_image(&one.calls, POOL, image, &machine()).await).await
     }
 
     async fn copy(&self, name: &str, format: Format, base: &Base) -> Result<Disk> {
         let size = ("size", 3 * GIB);
-        self.made(async |one| one.storage.copy(&one.calls, POOL, name, format, size, base, UID).await).await
+        self.made(async |one| one.storage.copy(&one.calls, POOL, name, format, size, base, &machine()).await)
+            .await
     }
 
     async fn images(&self) -> Attempts {
@@ -274,11 +281,15 @@ impl Trial<'_> {
         assert_eq!((base.capacity, base.format, self.server.served()), (GIB, Format::Qcow2, before));
         assert!(base.path.starts_with("/var/lib/libvirt/images/ccm-image-sha512-"), "{}", base.path);
         // as one that somebody else has made
-        let existing = daemon.storage.existing_image(&daemon.calls, "spec.image", POOL, &base.volume).await;
-        assert_eq!(existing.expect("there"), base);
+        let existing = |name: &str| {
+            let (field, pool, name) = ("spec.image".to_owned(), POOL.to_owned(), name.to_owned());
+            Existing { field, pool, name, format: Format::Qcow2 }
+        };
+        let found = daemon.storage.existing_image(&daemon.calls, &existing(&base.volume)).await;
+        assert_eq!(found.expect("there"), base);
         std::fs::copy(self.folder.join("qcow2"), self.libvirtd.data_folder().join("images/by-hand.qcow2"))
             .expect("copied");
-        let by_hand = daemon.storage.existing_image(&daemon.calls, "spec.image", POOL, "by-hand.qcow2").await;
+        let by_hand = daemon.storage.existing_image(&daemon.calls, &existing("by-hand.qcow2")).await;
         assert_eq!(by_hand.expect("found after a refresh").capacity, GIB);
         base
     }
