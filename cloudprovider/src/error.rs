@@ -1,6 +1,13 @@
 //! The error type of the contract.
 
-use std::{borrow::Cow, error::Error as StdError, fmt, sync::Arc, time::Duration};
+use std::{
+    borrow::Cow,
+    error::Error as StdError,
+    fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    time::Duration,
+};
 
 use basics::error_chain;
 
@@ -40,7 +47,8 @@ impl fmt::Display for ConfigProblem {
 ///
 /// `Display` prints the operation and the message on one line, without the source. [`Error::report`] prints
 /// the whole chain of sources. Both appear in events and conditions that every user of the cluster can read,
-/// so a message must never contain a secret.
+/// so a message must never contain a secret. What other tenants own must not stand there either: such facts go into
+/// [a detail for the log](Error::with_log_detail), which only [`Error::log_report`] prints.
 ///
 /// Clones share everything, the source included. If one fault concerns a whole batch, the provider creates
 /// one error and clones it for each node
@@ -57,6 +65,7 @@ struct Inner {
     operation: Option<Cow<'static, str>>,
     retry_after: Option<Duration>,
     problems: Vec<ConfigProblem>,
+    log_detail: Option<Cow<'static, str>>,
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
@@ -70,6 +79,7 @@ impl Error {
                 operation: None,
                 retry_after: None,
                 problems: Vec::new(),
+                log_detail: None,
                 source: None,
             }),
         }
@@ -108,6 +118,15 @@ impl Error {
     #[must_use]
     pub fn with_retry_after(mut self, after: Duration) -> Self {
         self.inner_mut().retry_after = Some(after);
+        self
+    }
+
+    /// Adds what only an operator may read, in the daemon's log: the names and marks of objects of other tenants, hosts, paths.
+    /// Users of a namespace read events and conditions, and neither `Display` nor [`report`](Self::report) prints it. It is
+    /// no place for secrets. A later call replaces it.
+    #[must_use]
+    pub fn with_log_detail(mut self, detail: impl Into<Cow<'static, str>>) -> Self {
+        self.inner_mut().log_detail = Some(detail.into());
         self
     }
 
@@ -168,9 +187,27 @@ impl Error {
         }
     }
 
-    /// The message and every source below it, on one line: for logs, events and conditions.
+    /// The message and every source below it, on one line: for events and conditions.
     pub fn report(&self) -> String {
         error_chain(self)
+    }
+
+    /// [`report`](Self::report) with the [details for the log](Self::with_log_detail) of this error and of every source below
+    /// it. For the daemon's log alone.
+    pub fn log_report(&self) -> String {
+        // A source may be foreign code that panics. The report says so.
+        let details = catch_unwind(AssertUnwindSafe(|| self.log_details())).unwrap_or_default();
+        let mut text = self.report();
+        if !details.is_empty() {
+            text.push_str(&format!(" [{}]", details.join("; ")));
+        }
+        text
+    }
+
+    fn log_details(&self) -> Vec<&str> {
+        let own = self.inner.log_detail.as_deref();
+        let below = self.source().and_then(Self::find).map(Self::log_details);
+        own.into_iter().chain(below.into_iter().flatten()).collect()
     }
 }
 
@@ -224,6 +261,35 @@ mod tests {
     }
 
     #[test]
+    fn only_the_log_shows_details_for_the_log() {
+        let inner = Error::new(ErrorKind::Conflict, "the name is taken").with_log_detail("by team-b/web");
+        assert_eq!(inner.log_report(), "the name is taken [by team-b/web]");
+        let wrapped = inner.clone().wrap("create").with_operation("ensure node-1").with_log_detail("on kvm2");
+        let foreign = Error::new(ErrorKind::Internal, "step").with_source(Foreign(wrapped.clone()));
+        for (error, expected) in [
+            (inner, ("the name is taken", "the name is taken [by team-b/web]")),
+            (
+                wrapped,
+                (
+                    "ensure node-1: create: the name is taken",
+                    "ensure node-1: create: the name is taken [on kvm2; by team-b/web]",
+                ),
+            ),
+            (
+                foreign,
+                (
+                    "step: ensure load balancer: ensure node-1: create: the name is taken",
+                    "step: ensure load balancer: ensure node-1: create: the name is taken [on kvm2; by team-b/web]",
+                ),
+            ),
+            (Error::new(ErrorKind::Conflict, "taken"), ("taken", "taken")),
+        ] {
+            assert_eq!((error.report().as_str(), error.log_report().as_str()), expected);
+            assert!(!error.to_string().contains("team-b"), "{error}");
+        }
+    }
+
+    #[test]
     fn configuration_errors_name_every_key() {
         let error = Error::invalid_configuration(vec![
             ConfigProblem::new("hypervisors[0].uri", "missing"),
@@ -267,6 +333,7 @@ mod tests {
     fn a_source_that_panics_does_so_alone() {
         let error = Error::new(ErrorKind::Internal, "no answer").with_source(Unprintable).wrap("list");
         assert_eq!(error.report(), "list: no answer: an error whose text cannot be told: it panics");
+        assert_eq!(error.log_report(), error.report());
     }
 
     #[test]

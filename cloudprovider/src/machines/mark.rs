@@ -55,11 +55,16 @@ impl Mark {
     }
 
     /// The error of a step that finds something foreign in its way: `what`, such as `domain "node-1" on kvm1`,
-    /// which carries the mark `found`, or none.
+    /// which carries the mark `found`, or none. Whose mark that is, only [the log](Error::log_report) says: with it the names of
+    /// everything that was made for the other object could be computed.
     pub fn conflict(&self, what: impl fmt::Display, found: Option<&Self>) -> Error {
-        let whose = found.map_or_else(|| "carries no mark".to_owned(), |found| format!("belongs to {found}"));
+        let whose = if found.is_some() { "belongs to another object" } else { "carries no mark" };
         let words = format!("{what} exists and {whose}; it is left alone and is in the way of {self}");
-        Error::new(ErrorKind::Conflict, words).with_retry_after(CONFLICT_RETRY)
+        let error = Error::new(ErrorKind::Conflict, words).with_retry_after(CONFLICT_RETRY);
+        match found {
+            Some(found) => error.with_log_detail(format!("it belongs to {found}")),
+            None => error,
+        }
     }
 }
 
@@ -98,13 +103,17 @@ mod tests {
     }
 
     #[test]
-    fn a_conflict_names_both_sides_and_is_tried_again_slowly() {
-        let other = Mark::machine("u-2", "team-b", "test", "node-1");
+    fn a_conflict_names_the_other_side_in_the_log_alone_and_is_tried_again_slowly() {
+        let other = Mark::machine("u-2", "team-b", "test", "web-1");
         let error = mark().conflict("domain \"node-1\"", Some(&other));
         assert_eq!(
             error.report(),
-            "domain \"node-1\" exists and belongs to machine team-b/node-1 of cluster test (uid u-2); \
-             it is left alone and is in the way of machine default/node-1 of cluster prod (uid u-1)"
+            "domain \"node-1\" exists and belongs to another object; it is left alone and is in the way of machine \
+             default/node-1 of cluster prod (uid u-1)"
+        );
+        assert_eq!(
+            error.log_report(),
+            format!("{} [it belongs to machine team-b/web-1 of cluster test (uid u-2)]", error.report())
         );
         assert_eq!((error.kind(), error.retry_after()), (ErrorKind::Conflict, Some(CONFLICT_RETRY)));
         assert!(mark().conflict("volume \"a\"", None).report().contains("\"a\" exists and carries no mark"));

@@ -235,7 +235,7 @@ fn faults_of(plan: &Plan<'_>) -> HashSet<String> {
 
 fn failure(work: Work, error: &Error) -> Failure {
     let is_in_progress = error.kind() == ErrorKind::InProgress;
-    Failure { work, error: error.report(), retry_after: error.retry_after(), is_in_progress }
+    Failure { work, error: error.log_report(), retry_after: error.retry_after(), is_in_progress }
 }
 
 impl Pass {

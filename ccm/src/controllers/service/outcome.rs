@@ -71,8 +71,10 @@ pub(super) enum Outcome {
 /// Why an action failed.
 #[derive(Clone, Debug)]
 pub(super) struct Failure {
-    /// For people.
+    /// For events.
     pub(super) why: String,
+    /// For the log, which may show more.
+    pub(super) logged: String,
     /// When the cloud wants to be asked again.
     pub(super) retry_after: Option<Duration>,
     /// Whether the cloud cannot do this at all.
@@ -86,14 +88,21 @@ pub(super) struct Failure {
 impl Failure {
     /// An error of the cloud, after upstream's words for what was tried.
     pub(super) fn of_cloud(tried: &str, error: &Error) -> Self {
-        let why = if tried.is_empty() { error.report() } else { format!("{tried}: {}", error.report()) };
-        let unsupported = error.kind() == ErrorKind::Unsupported && error.retry_after().is_none();
-        Self { why, retry_after: error.retry_after(), unsupported, cloud_called: true, version: None }
+        let after_tried = |error: String| if tried.is_empty() { error } else { format!("{tried}: {error}") };
+        Self {
+            why: after_tried(error.report()),
+            logged: after_tried(error.log_report()),
+            retry_after: error.retry_after(),
+            unsupported: error.kind() == ErrorKind::Unsupported && error.retry_after().is_none(),
+            cloud_called: true,
+            version: None,
+        }
     }
 
     /// An error of the API server. No call of the cloud came before it, as far as this says.
     pub(super) fn of_write(tried: &str, error: &crate::writes::WriteError) -> Self {
         let why = format!("{tried}: {error}");
-        Self { why, retry_after: None, unsupported: false, cloud_called: false, version: None }
+        let logged = why.clone();
+        Self { why, logged, retry_after: None, unsupported: false, cloud_called: false, version: None }
     }
 }

@@ -113,12 +113,12 @@ impl Shared {
             Ok(None) => return Ok(Outcome::NothingToUpdate),
             Ok(Some(_)) => {}
             Err(error) => {
-                tracing::debug!(service = %service.key(), error = %error.report(), "the cloud cannot tell whether there is a load balancer");
+                tracing::debug!(service = %service.key(), error = %error.log_report(), "the cloud cannot tell whether there is a load balancer");
             }
         }
         let failure = Failure::of_cloud("", &error);
         self.record(service, &Happening::UpdateFailed(&backends.keys, &failure.why));
-        tracing::warn!(service = %service.key(), error = failure.why, "load balancer not told of its nodes, ensuring it");
+        tracing::warn!(service = %service.key(), error = failure.logged, "load balancer not told of its nodes, ensuring it");
         Err(Outcome::Failed(failure))
     }
 
@@ -156,7 +156,7 @@ impl Shared {
                 Outcome::Differs
             }
             Err(error) => {
-                tracing::debug!(service = %service.key(), error = %error.report(), "the cloud cannot tell of the load balancer");
+                tracing::debug!(service = %service.key(), error = %error.log_report(), "the cloud cannot tell of the load balancer");
                 Outcome::NotVerified { retry_after: error.retry_after() }
             }
         })
@@ -176,7 +176,7 @@ impl Shared {
 
     /// Reports a failed sync.
     fn failed(&self, service: &Service, failure: Failure) -> Early {
-        tracing::warn!(service = %service.key(), error = failure.why, "load balancer not synced");
+        tracing::warn!(service = %service.key(), error = failure.logged, "load balancer not synced");
         self.record(service, &Happening::SyncFailed(&failure.why));
         Outcome::Failed(failure)
     }

@@ -1,5 +1,6 @@
 use cloudprovider::{
-    Instance, InstanceMetadata, NodeAddress, PowerState, ProviderId, machines::FailureDomain,
+    Instance, InstanceMetadata, NodeAddress, PowerState, ProviderId,
+    machines::{FailureDomain, Mark},
 };
 
 use super::*;
@@ -389,4 +390,25 @@ fn trouble_with_companions_has_a_condition_of_its_own() {
     {
         assert_eq!((one.or(other), other.or(one)), (expected, expected));
     }
+}
+
+#[tokio::test]
+async fn whose_something_foreign_is_only_the_log_says() {
+    let found = Mark::machine("u-2", "team-b", "prod", "secret-name");
+    let mark = Mark::machine("u-1", "team-a", "prod", "one");
+    let error = || mark.conflict("domain \"one\"", Some(&found)).wrap("step");
+    let ensured = after_machine(&new(), Err(error()), Instant::now());
+    let deleted = Outcome::of_deletion(&Err(error()), 1, Instant::now());
+    for outcome in [ensured, deleted] {
+        let event = outcome.happening(&new()).expect("an event").message;
+        for told in [&*outcome.told.ready.message, &event] {
+            assert!(told.contains("belongs to another object"), "{told}");
+            for foreign in ["u-2", "team-b", "secret-name"] {
+                assert!(!told.contains(foreign), "{told}");
+            }
+        }
+    }
+    let companions = about_companions(&error()).message;
+    assert!(companions.contains("another object") && !companions.contains("team-b"), "{companions}");
+    assert!(error().log_report().contains("machine team-b/secret-name of cluster prod (uid u-2)"));
 }

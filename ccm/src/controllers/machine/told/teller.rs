@@ -280,7 +280,7 @@ impl Teller {
             Ok(told) => told,
             Err(error) => {
                 let (kind, name) = (store.kind.kind, &found.object.name);
-                tracing::warn!(kind, name, error = %error.report(), "nothing is said about it");
+                tracing::warn!(kind, name, error = %error.log_report(), "nothing is said about it");
                 rest.failures = failures.saturating_add(1);
                 if let Due::At(at) = due_after_error(&error, rest.failures, Instant::now()) {
                     rest.due = Some(at);

@@ -50,7 +50,10 @@ impl Work<'_> {
         reader: &Reader,
     ) -> Identified {
         let (reason, words) = match error {
-            Some(error) => (reason_of(error.kind()), error.report()),
+            Some(error) => {
+                tracing::warn!(object = %self.view.subject, error = %error.log_report(), "its machine is not identified");
+                (reason_of(error.kind()), error.report())
+            }
             None => (IDENTITY_MISSING, about_identity(&self.shared.kinds)),
         };
         let ready = Condition::new(READY, ConditionStatus::False, reason).with_message(words);

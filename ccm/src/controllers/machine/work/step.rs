@@ -118,7 +118,7 @@ impl Work<'_> {
         };
         let step = self.count_step(&answer);
         if let Some(error) = answer.error() {
-            tracing::warn!(object = %self.view.subject, step, error = %error.report(), "step failed");
+            tracing::warn!(object = %self.view.subject, step, error = %error.log_report(), "step failed");
         }
         // What the step saw. What somebody else writes from now on is something new for the next step.
         let seen = Arc::clone(&self.object);
@@ -139,7 +139,7 @@ impl Work<'_> {
         if unwanted != Unwanted::AllGo && may_go_on {
             let trouble = self.companions(&record, &reader, unwanted).await.err();
             if let Some(error) = &trouble {
-                tracing::warn!(object = %self.view.subject, error = %error.report(), "companions not written");
+                tracing::warn!(object = %self.view.subject, error = %error.log_report(), "companions not written");
                 failures = before.saturating_add(1);
                 outcome.due = outcome.due.or(due_after_error(error, failures, Instant::now()));
             }

@@ -46,7 +46,7 @@ impl Shared {
         let capacity = match answer {
             Ok(capacity) => capacity,
             Err(error) => {
-                tracing::warn!(object = %subject, error = %error.report(), "capacity not known");
+                tracing::warn!(object = %subject, error = %error.log_report(), "capacity not known");
                 return ended(due_after_error(&error, failures, Instant::now()), failures, None, Then::Look);
             }
         };

@@ -129,7 +129,7 @@ impl Shared {
         }
         if let (Err(error), _) = self.delete(service, service).await? {
             let failure = Failure::of_cloud("", &error);
-            tracing::warn!(service = %service.key(), error = failure.why, "load balancer of a service that is gone not deleted");
+            tracing::warn!(service = %service.key(), error = failure.logged, "load balancer of a service that is gone not deleted");
             self.record(service, &Happening::DeletionFailed(&failure.why));
             return Err(Outcome::Failed(failure));
         }
