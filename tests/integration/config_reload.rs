@@ -40,6 +40,9 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("config::a_change_takes_effect", |api| change(api).boxed_local()),
         ("config::a_broken_change_is_refused", |api| broken(api).boxed_local()),
         ("config::other_credentials_interrupt_nothing", |api| credentials(api).boxed_local()),
+        ("config::a_node_that_was_never_initialised_does_not_delay_good_credentials", |api| {
+            expired(api).boxed_local()
+        }),
         ("config::a_version_that_loses_machines_is_refused", |api| loses(api).boxed_local()),
         ("config::the_last_of_quick_changes_counts", |api| quick(api).boxed_local()),
         ("config::a_hanging_call_is_finished_by_the_old_one", |api| hanging(api).boxed_local()),
@@ -230,6 +233,25 @@ async fn credentials(api: &Api) -> anyhow::Result<()> {
     let calls = |result| daemon.counted::<CloudMetrics>().of("fake").calls("lookup", result).get();
     ensure!(calls("ok") > 0 && calls("partial") == 0, "nothing was unknown meanwhile");
     ensure!(!is_refused(&daemon) && reloads(&daemon, "failure") == 0);
+    daemon.stop().await
+}
+
+/// The credentials have expired. The new ones see all that the old ones saw, and no machine of one Node.
+async fn expired(api: &Api) -> anyhow::Result<()> {
+    let mounted = Mounted::new("1", "old")?;
+    let daemon = mounted.start(api, false)?;
+    register(api, 1).await?;
+    register(api, 2).await?;
+    initialized(api, 1).await?;
+    mounted.made(0)?.fail_lookups(unavailable("the password has expired"));
+    sleep(NOTICED).await;
+    mounted.swap("1", "new")?;
+    // Sooner than a doubtful version would take over.
+    reloaded(&daemon, 1).await?;
+    ensure!(!is_refused(&daemon) && reloads(&daemon, "failure") == 0);
+    let cloud = mounted.made(1)?;
+    cloud.put(&uuid(2), running(2));
+    initialized(api, 2).await?;
     daemon.stop().await
 }
 

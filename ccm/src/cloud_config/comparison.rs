@@ -27,7 +27,8 @@ pub(super) enum Comparison {
 }
 
 /// Compares the answers for `nodes`, given in their order. A Node that has no instance by the old answers cannot fare worse.
-/// The exception is a Node of which the old provider could not tell: that its instance is gone would be news.
+/// The exception is a Node with a provider ID of which the old provider could not tell: that its instance is gone would be news,
+/// and may delete the Node. A Node without a provider ID is never deleted, and its machine may still be unknown to the cloud.
 pub(super) fn compare(
     nodes: &[impl AsRef<Node>],
     old: &[InstanceLookup],
@@ -48,7 +49,9 @@ pub(super) fn compare(
             (InstanceLookup::Present(_), InstanceLookup::Unknown(error)) => {
                 worse.push((name, error.report()));
             }
-            (InstanceLookup::Unknown(_), InstanceLookup::Absent) => drop(doubtful.insert(name.to_owned())),
+            (InstanceLookup::Unknown(_), InstanceLookup::Absent) if node.as_ref().identity.provider_id.is_some() => {
+                doubtful.insert(name.to_owned());
+            }
             (InstanceLookup::Absent | InstanceLookup::Unknown(_), _) => {}
         }
     }
@@ -133,8 +136,14 @@ mod tests {
 
     use super::*;
 
+    /// A Node that was initialised.
     fn node(name: &str) -> Arc<Node> {
-        let identity = NodeIdentity { name: name.into(), ..NodeIdentity::default() };
+        with_id(name, Some("test:///1"))
+    }
+
+    fn with_id(name: &str, provider_id: Option<&str>) -> Arc<Node> {
+        let provider_id = provider_id.map(str::to_owned);
+        let identity = NodeIdentity { name: name.into(), provider_id, ..NodeIdentity::default() };
         Arc::new(Node { identity, ..Node::default() })
     }
 
@@ -183,6 +192,23 @@ mod tests {
         // A certain loss counts more than a doubtful one.
         let new = [InstanceLookup::Absent, InstanceLookup::Absent, unknown()];
         assert!(matches!(compare(&nodes, &old(), &new), Comparison::Worse(_)));
+    }
+
+    #[test]
+    fn a_node_that_was_never_initialised_cannot_be_lost() {
+        let absent = InstanceLookup::Absent;
+        let nodes = [with_id("new", None), node("a")];
+        let old = [unknown(), unknown()];
+        assert_eq!(compare(&nodes[..1], &old[..1], &[absent.clone()]), Comparison::Same);
+        let new = [absent.clone(), instance("10.0.0.1").into()];
+        assert_eq!(compare(&nodes, &old, &new), Comparison::Same);
+        // It hides no Node that can be lost.
+        let compared = compare(&nodes, &old, &[absent.clone(), absent.clone()]);
+        let Comparison::Doubtful { nodes: names, .. } = compared else { panic!("{compared:?}") };
+        assert_eq!(names, ["a".to_owned()].into());
+        // A version that does not find a machine that the one in force finds is worse all the same.
+        let worse = compare(&nodes[..1], &[instance("10.0.0.1").into()], &[absent]);
+        assert!(matches!(worse, Comparison::Worse(_)), "{worse:?}");
     }
 
     #[test]
