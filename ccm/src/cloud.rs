@@ -275,6 +275,11 @@ impl Cloud {
         caught(|| self.provider().instances().is_some()).unwrap_or(false)
     }
 
+    /// What the cloud does not let the provider do.
+    pub fn limits(&self) -> Vec<String> {
+        caught(|| self.provider().limits()).unwrap_or_default()
+    }
+
     /// Which cloud the Node belongs to, by its provider ID.
     pub fn owner_of(&self, node: &Node) -> Owner {
         self.current.load().owner_of(&node.identity)

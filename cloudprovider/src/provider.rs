@@ -63,6 +63,12 @@ pub trait CloudProvider: fmt::Debug + Send + Sync {
         false
     }
 
+    /// What the cloud does not let the provider do, though it works without: each with what that costs and which right is
+    /// missing. The daemon's subcommand `check` shows them, after it has looked up all Nodes. This method makes no calls.
+    fn limits(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Instances. Without this part no Node is initialised.
     fn instances(&self) -> Option<&dyn Instances>;
 

@@ -49,7 +49,9 @@ pub(super) fn compare(
             (InstanceLookup::Present(_), InstanceLookup::Unknown(error)) => {
                 worse.push((name, error.report()));
             }
-            (InstanceLookup::Unknown(_), InstanceLookup::Absent) if node.as_ref().identity.provider_id.is_some() => {
+            (InstanceLookup::Unknown(_), InstanceLookup::Absent)
+                if node.as_ref().identity.provider_id.is_some() =>
+            {
                 doubtful.insert(name.to_owned());
             }
             (InstanceLookup::Absent | InstanceLookup::Unknown(_), _) => {}

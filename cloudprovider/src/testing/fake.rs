@@ -132,6 +132,16 @@ impl FakeCloud {
     }
 }
 
+/// Rights.
+impl FakeCloud {
+    /// The same cloud; providers made from this handle [work without](crate::CloudProvider::limits) this.
+    #[must_use]
+    pub fn with_limit(mut self, limit: impl Into<String>) -> Self {
+        self.parts.limits.push(limit.into());
+        self
+    }
+}
+
 /// Instances.
 impl FakeCloud {
     /// Adds or replaces an instance, and pushes the change.

@@ -120,6 +120,9 @@ async fn check_look_ups(
             InstanceLookup::Unknown(error) => unknown.entry(error.report()).or_default().push(node.name()),
         }
     }
+    for limit in started.limits() {
+        report.warning("cloud", format!("{name}: {limit}"));
+    }
     let count = ours.len();
     for (why, names) in incomplete.iter().take(REASONS_SHOWN) {
         let (some, names) = (names.len(), shown(names));

@@ -13,6 +13,7 @@ pub(super) struct Parts {
     pub(super) has_clusters: bool,
     pub(super) has_machines: bool,
     pub(super) secrets: Vec<SecretName>,
+    pub(super) limits: Vec<String>,
 }
 
 impl Default for Parts {
@@ -26,6 +27,7 @@ impl Default for Parts {
             has_clusters: false,
             has_machines: false,
             secrets: Vec::new(),
+            limits: Vec::new(),
         }
     }
 }

@@ -215,6 +215,10 @@ impl CloudProvider for FakeProvider {
         self.tasks.wait().await;
     }
 
+    fn limits(&self) -> Vec<String> {
+        self.cloud.parts.limits.clone()
+    }
+
     fn secrets(&self) -> Vec<SecretName> {
         self.cloud.parts.secrets.clone()
     }

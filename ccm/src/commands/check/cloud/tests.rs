@@ -14,7 +14,10 @@ use crate::{
 
 /// What is said about a Node with this answer of the cloud.
 async fn said_of(answer: Answer) -> Vec<(Verdict, String)> {
-    let fake = FakeCloud::named("x");
+    said_by(FakeCloud::named("x"), answer).await
+}
+
+async fn said_by(fake: FakeCloud, answer: Answer) -> Vec<(Verdict, String)> {
     match answer {
         Answer::Incomplete(why) => {
             fake.put("u1", FakeInstance::running("10.0.0.1").named("one").with_incomplete(why));
@@ -46,6 +49,15 @@ async fn what_keeps_a_node_from_being_initialised_is_shown() {
         "{found:?}"
     );
     assert!(found.iter().all(|(verdict, _)| *verdict != Verdict::Failed), "{found:?}");
+}
+
+/// Such as a right for which there is another way.
+#[tokio::test(start_paused = true)]
+async fn what_the_cloud_does_not_allow_is_a_warning() {
+    let words = "nodes are listed every pollInterval: the token needs more";
+    let fails = Answer::Fails(Error::new(ErrorKind::PermissionDenied, "no"));
+    let found = said_by(FakeCloud::named("x").with_limit(words), fails).await;
+    assert!(found.contains(&(Verdict::Warning, format!("x: {words}"))), "{found:?}");
 }
 
 #[tokio::test(start_paused = true)]
