@@ -130,6 +130,13 @@ impl CloudProvider for RancherProvider {
         self.load_balancers.announces()
     }
 
+    fn limits(&self) -> Vec<String> {
+        match &self.platform {
+            Platform::Cattle(_) => Vec::new(),
+            Platform::Management(instances) => instances.limits(),
+        }
+    }
+
     fn instances(&self) -> Option<&dyn Instances> {
         Some(self.platform.instances())
     }

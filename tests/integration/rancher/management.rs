@@ -20,7 +20,7 @@ use tokio::time::sleep;
 
 use self::testing::{
     management_cluster::{ManagementCluster, options},
-    rancher::{FakeRancher, NEXT_TOKEN, TOKEN},
+    rancher::{FakeRancher, NEXT_TOKEN, NEXT_VIEWER, TOKEN, VIEWER},
 };
 use super::{LIMIT, SOON};
 use crate::{
@@ -48,6 +48,7 @@ pub(super) fn trials() -> Vec<Trial> {
         on(Target::Sandbox, "url_and_token_are_followed", |cluster| reload(cluster).boxed_local()),
         imported(Target::Sandbox),
         imported(Target::ApiServer),
+        without_administrator(),
     ])
     .collect()
 }
@@ -86,6 +87,18 @@ fn imported(target: Target) -> Trial {
             let cluster = Cluster { management, api };
             life_of_imported(&cluster).await?;
             Ok(cluster.api.nothing_was_refused()?)
+        })
+    })
+}
+
+/// An imported cluster, and the token of a user who is no administrator. It expires, and a good one takes its place while a Node
+/// waits that Rancher does not know.
+fn without_administrator() -> Trial {
+    trial("sandbox::rancher::a_token_of_no_administrator_serves_an_imported_cluster", || -> Outcome {
+        runtime(false)?.block_on(async {
+            let api = Api::connect(Target::Sandbox).await?;
+            life_without_administrator(&api).await?;
+            Ok(api.nothing_was_refused()?)
         })
     })
 }
@@ -234,6 +247,46 @@ async fn life_of_imported(cluster: &Cluster) -> anyhow::Result<()> {
     cluster.becomes("node-0", "in doubt", is_in_doubt).await?;
     cluster.stay(&["node-0", "node-1"], LOOK).await?;
     ensure!(!management.rancher.server().calls.contains_key("nodes"), "the nodes were watched");
+    daemon.stop().await
+}
+
+async fn life_without_administrator(api: &Api) -> anyhow::Result<()> {
+    let rancher = FakeRancher::start().await;
+    rancher.add_cluster("c-abcde", "imported", "fleet-default");
+    let folder = tempfile::tempdir()?;
+    let (config, token) = (folder.path().join("config.yaml"), folder.path().join("token"));
+    fs::write(
+        &config,
+        format!("url: {}\ntokenFile: token\nclusterID: c-abcde\npollInterval: 5s\n", rancher.url()),
+    )?;
+    fs::write(&token, VIEWER)?;
+    let mut registry = Registry::new();
+    registry.register("test", cloudprovider_rancher::factory)?;
+    let path = format!("--cloud-config={}", config.display());
+    let flags: Vec<_> = SOON.iter().copied().chain([path.as_str()]).collect();
+    let daemon = InProcess::start_configured(&api.daemon_client, &registry, &flags, false)?;
+    let joins = async |number: usize| {
+        let name = format!("node-{number}");
+        let mut node = kubelet::node(&name, &uuid(number));
+        let provided = ("alpha.kubernetes.io/provided-node-ip".to_owned(), format!("10.0.0.{number}"));
+        node.metadata.annotations.get_or_insert_default().extend([provided]);
+        kubelet::register(&api.client, &node).await?;
+        let id = rancher.add_node("c-abcde", &name).replace(':', "/");
+        let node = node_becomes(&api.client, &name, LIMIT, "initialized", is_initialized).await?;
+        ensure!(provider_id(&node) == Some(format!("rancher://{id}")), "{node:?}");
+        anyhow::Ok(())
+    };
+    joins(0).await?;
+    kubelet::register(&api.client, &kubelet::node("unknown", &uuid(9))).await?;
+    rancher.server().expired.insert(VIEWER);
+    rancher.break_connections();
+    set_ready_unknown(&api.client, "node-0").await?;
+    node_becomes(&api.client, "node-0", LIMIT, "says that it cannot tell", is_in_doubt).await?;
+    fs::write(&token, NEXT_VIEWER)?;
+    // A version that is in doubt takes longer.
+    joins(1).await?;
+    node_becomes(&api.client, "node-0", LIMIT, "is known again", exists).await?;
+    ensure!(!is_initialized(&nodes(&api.client).get("unknown").await?));
     daemon.stop().await
 }
 

@@ -24,7 +24,7 @@ use super::{
     objects::{self, MachineObject, Objects},
     provisioning::{self, Provisioning},
     transport::{self, kubernetes, watch_error},
-    troubles::Troubles,
+    troubles::{self, Troubles},
     watches::{self, Step, ended, needs_rights, until_error},
 };
 use crate::{
@@ -143,20 +143,22 @@ impl Session<'_> {
         match mirror.watch(self.troubles).await? {
             Mirrored::Due => Ok(()),
             Mirrored::NotWatched { why, is_listed } => {
-                self.troubles.mirror(Some(&why));
+                let limit = mirror::limit(&why);
                 if is_listed {
                     self.machines.note_unwatched(self.began);
+                    self.machines.note_limit(limit);
                 } else {
-                    self.list_nodes(cluster).await?;
+                    self.list_nodes(cluster, limit).await?;
                 }
+                self.troubles.mirror(Some(&why));
                 self.until_next_poll().await;
                 Ok(())
             }
         }
     }
 
-    /// Lists the server's nodes by `/v3`.
-    async fn list_nodes(&mut self, cluster: &Cluster) -> Result<()> {
+    /// Lists the server's nodes by `/v3`. `limit` is why they are not watched.
+    async fn list_nodes(&mut self, cluster: &Cluster, limit: String) -> Result<()> {
         let listed = nodes::list(&self.source.client, &cluster.id).await?;
         self.troubles.listed(listed.machines.len());
         self.troubles.unreadable(listed.unreadable.as_deref());
@@ -165,6 +167,7 @@ impl Session<'_> {
             truth: Truth::Mirror,
             is_active: cluster.is_active(),
             machines: listed.machines,
+            limits: vec![limit],
             ..Listing::default()
         };
         self.machines.replace(listing, self.began);
@@ -189,6 +192,7 @@ impl Session<'_> {
         let origin = Origin { revision: self.revision(&kinds.machines, namespace).await?, ..origin };
         let mut seen = self.all_seen(namespace, &kinds);
         let mut objects = Objects::default();
+        let mut limits = Vec::new();
         // One for each stream.
         let mut unlisted = 3;
         loop {
@@ -222,7 +226,14 @@ impl Session<'_> {
                     })
                 }
                 Some(Seen::Bootstrap(Err(fault))) => match self.without_addresses(&fault) {
-                    Some(step) => step,
+                    Some((step, limit)) if is_listed => {
+                        self.machines.note_limit(limit);
+                        step
+                    }
+                    Some((step, limit)) => {
+                        limits.push(limit);
+                        step
+                    }
                     None => self.ended_unless_missing(&fault, &kinds.bootstraps, namespace).await?,
                 },
                 Some(Seen::CustomMachine(Ok(event))) => Step::of(event, |object, is_there| {
@@ -259,22 +270,24 @@ impl Session<'_> {
                     is_active: cluster.is_active(),
                     machines,
                     infrastructure: objects.owners.clone(),
+                    limits: std::mem::take(&mut limits),
                 };
                 self.machines.replace(listing, self.began);
             }
         }
     }
 
-    /// What an error of the watch of bootstraps means if it is a refusal. They serve for addresses only, so all else works
+    /// What an error of the watch of bootstraps means if it is a refusal, and what that costs. They serve for addresses only, so all else works
     /// without them.
-    fn without_addresses(&mut self, fault: &watcher::Error) -> Option<Step> {
+    fn without_addresses(&mut self, fault: &watcher::Error) -> Option<(Step, String)> {
         let error = watch_error(fault);
         if error.kind() != ErrorKind::PermissionDenied {
             return None;
         }
         self.troubles.addresses(Some(&error));
         let is_of_listing = matches!(fault, watcher::Error::InitialListFailed(_));
-        Some(if is_of_listing { Step::Listed } else { Step::Changed(None) })
+        let step = if is_of_listing { Step::Listed } else { Step::Changed(None) };
+        Some((step, format!("{}: {}", troubles::NO_ADDRESSES, error.report())))
     }
 
     /// The resource version that the management cluster has now. `None` if it is no number.

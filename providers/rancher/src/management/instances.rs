@@ -59,6 +59,11 @@ impl MachineInstances {
         }
     }
 
+    /// What the token may not do, each with what that costs and which right it takes.
+    pub(crate) fn limits(&self) -> Vec<String> {
+        self.machines.state().limits.clone()
+    }
+
     fn look(&self, nodes: &[&NodeIdentity]) -> Vec<Answer> {
         let state = self.machines.state();
         nodes.iter().map(|node| look_up(node, &state, &self.rules)).collect()

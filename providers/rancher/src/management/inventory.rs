@@ -195,6 +195,8 @@ pub(super) struct State {
     pub(super) gone: HashSet<String>,
     /// Names of Nodes without a provider ID for which there is no machine, in lower case.
     pub(super) absences: Absences<String>,
+    /// What the token may not do, each with what that costs and which right it takes.
+    pub(super) limits: Vec<String>,
     /// When the last complete listing began.
     pub(super) listed: Option<Instant>,
     /// Why there is no up-to-date listing, and when that was known. `None` after a complete one.
@@ -223,6 +225,8 @@ pub(super) struct Listing {
     pub(super) machines: Vec<Machine>,
     /// As in [`State::infrastructure`].
     pub(super) infrastructure: HashMap<String, String>,
+    /// As in [`State::limits`].
+    pub(super) limits: Vec<String>,
 }
 
 /// A change of one machine.
@@ -320,6 +324,7 @@ impl Machines {
             state.is_active = listing.is_active;
             state.inventory = inventory;
             state.infrastructure = listing.infrastructure;
+            state.limits = listing.limits;
             state.listed = Some(began);
             state.trouble = None;
             references
@@ -330,6 +335,11 @@ impl Machines {
     pub(super) fn note_unwatched(&self, began: Instant) {
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         state.absences.count_until(began + ABSENCES_LAST_UNWATCHED);
+    }
+
+    /// Adds to [`State::limits`] what was noticed after the listing.
+    pub(super) fn note_limit(&self, limit: String) {
+        self.state.write().unwrap_or_else(PoisonError::into_inner).limits.push(limit);
     }
 
     /// Takes over a change of one machine.

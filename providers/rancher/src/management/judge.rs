@@ -11,6 +11,7 @@ use super::{
     addresses::{has_ip, node_addresses},
     inventory::{Missing, State, Truth},
     machine::{Machine, is_same_name},
+    nodes::SHOWS_NODES,
 };
 use crate::{
     config::{AddressRules, ZoneRules},
@@ -163,7 +164,11 @@ fn check_not_empty(state: &State) -> Result<()> {
         return Ok(());
     }
     let words = "the server lists no machine at all for this cluster; check what the token may see";
-    Err(Error::new(ErrorKind::Unavailable, words))
+    let role = match state.truth {
+        Truth::Machines => String::new(),
+        Truth::Mirror => format!(": its user needs a role on the cluster in Rancher that {SHOWS_NODES}"),
+    };
+    Err(Error::new(ErrorKind::Unavailable, format!("{words}{role}")))
 }
 
 /// Whether a Node of this name may be that of this machine.

@@ -1,4 +1,7 @@
 //! Watches the server's nodes, which mirror the Nodes of a cluster whose machines are not Rancher's.
+//!
+//! They are objects of `management.cattle.io`, which Rancher 2.9 shows to administrators alone. All others list them by
+//! `/v3/nodes`.
 
 use std::time::Duration;
 
@@ -17,8 +20,8 @@ use super::{
     node_objects::{self, NodeObject},
     nodes,
     transport::watch_error,
-    troubles::Troubles,
-    watches::{self, Step, ended, needs_rights, until_error},
+    troubles::{NOT_WATCHED, Troubles},
+    watches::{self, Step, ended, until_error},
 };
 use crate::norman::reply::unavailable;
 
@@ -69,10 +72,11 @@ impl Mirror<'_> {
                 None => return Err(unavailable("the watch of nodes ended")),
                 Some(Ok(event)) => Step::of(event, |object, is_there| self.change(object, is_there)),
                 Some(Err(fault)) if cannot_be_watched(&fault) => {
-                    let why = needs_rights(watch_error(&fault), &kind, namespace);
-                    // All else may be an object that cannot be read.
-                    let is_listed = matches!(fault, watcher::Error::WatchStartFailed(_));
-                    return Ok(Mirrored::NotWatched { why, is_listed });
+                    let error = watch_error(&fault);
+                    // All else may be an object that cannot be read, and a token that is refused here may be refused everywhere.
+                    let is_listed = matches!(fault, watcher::Error::WatchStartFailed(_))
+                        && error.kind() != ErrorKind::Unauthenticated;
+                    return Ok(Mirrored::NotWatched { why: needs_rights(error, namespace), is_listed });
                 }
                 Some(Err(fault)) => ended(&fault, &kind, namespace)?,
             };
@@ -118,7 +122,22 @@ impl Mirror<'_> {
     }
 }
 
-/// Whether another way to list the nodes may work: the token lacks the right, the server lacks the kind, or a node has a field
+/// What it costs that the nodes cannot be watched, and why that is so.
+pub(super) fn limit(why: &Error) -> String {
+    format!("{NOT_WATCHED}: {}", why.report())
+}
+
+/// A refusal names the rights that watching takes.
+fn needs_rights(error: Error, namespace: &str) -> Error {
+    if error.kind() != ErrorKind::PermissionDenied {
+        return error;
+    }
+    error.wrap(format!(
+        "that takes the token of an administrator, or where the server goes by roles, list and watch on nodes (management.cattle.io) in namespace {namespace} of the management cluster"
+    ))
+}
+
+/// Whether another way to list the nodes may work: the token is refused here, the server lacks the kind, or a node has a field
 /// that cannot be read. Nothing is deleted because of a mirror, so a 404 of a proxy is no danger here.
 fn cannot_be_watched(fault: &watcher::Error) -> bool {
     let of_call = match fault {
@@ -132,5 +151,6 @@ fn cannot_be_watched(fault: &watcher::Error) -> bool {
         Some(kube::Error::SerdeError(_)) => true,
         _ => false,
     };
-    is_odd || watch_error(fault).kind() == ErrorKind::PermissionDenied
+    let is_refused = |kind| matches!(kind, ErrorKind::PermissionDenied | ErrorKind::Unauthenticated);
+    is_odd || is_refused(watch_error(fault).kind())
 }

@@ -1,6 +1,6 @@
 //! Nodes in `/v3/nodes`: a mirror of the cluster's own Nodes, and those that registered before Kubernetes.
 
-use cloudprovider::Result;
+use cloudprovider::{Error, ErrorKind, Result};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
@@ -9,6 +9,9 @@ use crate::norman::{
     client::Client,
     reply::{or_default, plain},
 };
+
+/// What a role in Rancher has to do.
+pub(super) const SHOWS_NODES: &str = "shows its nodes, such as nodes-view (View Nodes)";
 
 /// A node of a listing. Fields that only mirror what the Node itself says are left out: a Node that is told its own words
 /// could never change them.
@@ -68,7 +71,16 @@ pub(crate) struct ListedMachines {
 /// # Errors
 /// If any page cannot be read.
 pub(super) async fn list(client: &Client, cluster: &str) -> Result<ListedMachines> {
-    Ok(machines(client.list("nodes", &[("clusterId", cluster)]).await?, cluster))
+    let listed = client.list("nodes", &[("clusterId", cluster)]).await;
+    Ok(machines(listed.map_err(|error| needs_role(error, cluster))?, cluster))
+}
+
+/// A refusal names the role that shows the nodes.
+fn needs_role(error: Error, cluster: &str) -> Error {
+    if error.kind() != ErrorKind::PermissionDenied {
+        return error;
+    }
+    error.wrap(format!("the token's user needs a role on cluster {cluster} in Rancher that {SHOWS_NODES}"))
 }
 
 /// The machines of a cluster among these nodes.

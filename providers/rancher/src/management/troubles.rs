@@ -5,6 +5,14 @@ use cloudprovider::Error;
 use super::provisioning::Foreign;
 use crate::told::Told;
 
+/// What it costs that the bootstraps may not be read.
+pub(super) const NO_ADDRESSES: &str =
+    "the token may not list and watch rkebootstraps (rke.cattle.io), so the addresses there are not known";
+
+/// What it costs that the server's nodes cannot be watched.
+pub(super) const NOT_WATCHED: &str =
+    "the server's nodes cannot be watched, and are listed every pollInterval instead";
+
 /// The troubles that were told, and where the machines come from.
 #[derive(Debug, Default)]
 pub(super) struct Troubles {
@@ -47,10 +55,7 @@ impl Troubles {
         let why = refusal.map(Error::report);
         if self.addresses.is_news(why.as_deref()) {
             match why {
-                Some(why) => tracing::warn!(
-                    error = %why,
-                    "the token may not list and watch rkebootstraps (rke.cattle.io), so the addresses there are not known"
-                ),
+                Some(why) => tracing::warn!(error = %why, "{NO_ADDRESSES}"),
                 None => tracing::info!("the rkebootstraps can be read again"),
             }
         }
@@ -61,10 +66,7 @@ impl Troubles {
         let why = refusal.map(Error::report);
         if self.mirror.is_news(why.as_deref()) {
             match why {
-                Some(why) => tracing::warn!(
-                    error = %why,
-                    "the server's nodes cannot be watched, and are listed every pollInterval instead"
-                ),
+                Some(why) => tracing::warn!(error = %why, "{NOT_WATCHED}"),
                 None => tracing::info!("the server's nodes can be watched again"),
             }
         }

@@ -19,6 +19,9 @@ const MAX_RETRY_AFTER: Duration = Duration::from_secs(10 * 60);
 /// More of the server's own words is not shown.
 const MAX_WORDS: usize = 200;
 
+/// The header with which Rancher 2.x says whether it knows the user. A proxy before it does not set it.
+const AUTHENTICATED: &str = "x-api-cattle-auth";
+
 /// An answer.
 #[derive(Debug)]
 pub(crate) struct Reply {
@@ -79,6 +82,10 @@ impl Reply {
                 ErrorKind::Unauthenticated,
                 format!("the API key is refused (401){words}: it is wrong, expired or deactivated"),
             ),
+            403 if self.is_refused_by_rancher() => Error::new(
+                ErrorKind::PermissionDenied,
+                "the API key may not do this (403), and Rancher gives no reason",
+            ),
             // Without the words of an API it says nothing about the key's rights.
             403 if words.is_empty() => unavailable(
                 "the request is refused (403), though not in the form of the API: perhaps by a proxy; check the url",
@@ -111,6 +118,13 @@ impl Reply {
             Some(after) if status == 503 => error.with_retry_after(after),
             _ => error,
         })
+    }
+
+    /// Whether Rancher itself, which knows the user, refuses the request without a word. So it answers at
+    /// `/apis/management.cattle.io` to all but administrators, whatever roles grant.
+    fn is_refused_by_rancher(&self) -> bool {
+        let is_known = self.headers.get(AUTHENTICATED).is_some_and(|value| value == "true");
+        self.status == 403 && is_known && self.body.trim_ascii().is_empty()
     }
 
     /// How long the server wants to be left alone, if it had too many requests.
@@ -239,6 +253,26 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::Unavailable, "{body}");
             assert!(error.to_string().contains("perhaps by a proxy"), "{error}");
         }
+    }
+
+    /// As a real Rancher 2.9 answers at `/apis/management.cattle.io` to a user who is no administrator.
+    #[test]
+    fn a_refusal_without_a_word_is_rancher_s_if_it_says_that_it_knows_the_user() {
+        let kind = |headers: &[(&'static str, &'static str)], body| {
+            reply(403, headers, body).check().expect_err("refused").kind()
+        };
+        let (known, html) = (("x-api-cattle-auth", "true"), ("content-type", "text/html"));
+        assert_eq!(kind(&[known], ""), ErrorKind::PermissionDenied);
+        assert_eq!(kind(&[known], "\n"), ErrorKind::PermissionDenied);
+        for (headers, body) in [
+            (&[("x-api-cattle-auth", "false")][..], ""),
+            (&[], ""),
+            (&[html], "<html>403 Forbidden</html>"),
+            (&[html, known], "<html>403 Forbidden</html>"),
+        ] {
+            assert_eq!(kind(headers, body), ErrorKind::Unavailable, "{headers:?} {body}");
+        }
+        assert!(reply(200, &[known], "").check().is_ok());
     }
 
     #[test]

@@ -38,6 +38,7 @@ async fn every_wrong_answer_is_unknown() {
         ("/", Fault::login_page(), "unknown unavailable"),
         ("/apis", Fault::login_page(), "unknown unavailable"),
         ("/apis", Fault::no_such_page(), "unknown unavailable"),
+        ("/apis/management.cattle.io", Fault::refused_by_proxy(), "unknown unavailable"),
         ("/", Fault::redirect(), "unknown unavailable"),
     ] {
         rancher.set_fault(Some((path, fault.clone())));

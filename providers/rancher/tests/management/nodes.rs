@@ -1,10 +1,10 @@
 //! Clusters whose machines Rancher does not make: `/v3/nodes` mirrors their Nodes.
 
-use cloudprovider::Instances as _;
+use cloudprovider::{CloudProvider as _, Instances as _};
 use serde_json::json;
 
 use crate::{
-    rancher::{FakeRancher, POWERLESS, TOKEN},
+    rancher::{FakeRancher, POWERLESS, TOKEN, VIEWER},
     support::{addresses_of, id_of, node, node_with_id, start},
 };
 
@@ -140,4 +140,16 @@ async fn five_thousand_nodes_cost_a_few_calls() {
     let calls = rancher.server().calls.clone();
     assert_eq!((rancher.calls(), calls["nodes"]), (before, 5), "{calls:?}");
     assert!(before <= 8, "the cluster, what makes it, and five pages: {calls:?}");
+}
+
+/// `/apis/management.cattle.io` is for administrators.
+#[tokio::test]
+async fn a_user_who_is_no_administrator_lists_by_v3() {
+    let rancher = FakeRancher::start().await;
+    rancher.add_cluster("c-abcde", "imported", "fleet-default");
+    let id = rancher.add_node("c-abcde", "node-1");
+    let running = start(&rancher.config("c-abcde", "").replace(TOKEN, VIEWER)).await;
+    let instance = running.instance(&node("node-1")).await;
+    assert_eq!(id_of(&instance), format!("rancher://{}", id.replace(':', "/")));
+    assert!(running.provider.limits()[0].contains("the token of an administrator"));
 }

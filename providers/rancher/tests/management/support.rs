@@ -1,7 +1,8 @@
 //! Providers on the server.
 
 use std::{
-    sync::{Arc, OnceLock},
+    fmt::Debug,
+    sync::{Arc, Mutex, OnceLock},
     time::{Duration, SystemTime},
 };
 
@@ -12,6 +13,11 @@ use cloudprovider_rancher::{Config, Environment, RancherProvider};
 use test_env::{ControlPlane, StartError};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
+use tracing::{
+    Event, Level, Metadata, Subscriber,
+    field::{Field, Visit},
+    span,
+};
 
 use crate::{
     kinds::ClusterApi,
@@ -122,6 +128,48 @@ impl Running {
             InstanceLookup::Present(instance) => *instance,
             other => panic!("not present: {other:?}"),
         }
+    }
+}
+
+/// What the log warns of, on this thread.
+#[derive(Clone, Default)]
+pub(crate) struct Warnings(Arc<Mutex<Vec<String>>>);
+
+impl Warnings {
+    /// How many of them contain these words.
+    pub(crate) fn with(&self, words: &str) -> usize {
+        self.0.lock().expect("no panic").iter().filter(|one| one.contains(words)).count()
+    }
+}
+
+impl Subscriber for Warnings {
+    fn enabled(&self, about: &Metadata<'_>) -> bool {
+        *about.level() <= Level::WARN
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let mut words = Words::default();
+        event.record(&mut words);
+        self.0.lock().expect("no panic").push(words.0);
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+    fn enter(&self, _: &span::Id) {}
+    fn exit(&self, _: &span::Id) {}
+}
+
+/// The fields of a record, as text.
+#[derive(Default)]
+struct Words(String);
+
+impl Visit for Words {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.0 += &format!("{}={value:?} ", field.name());
     }
 }
 

@@ -100,6 +100,7 @@ impl ManagementCluster {
             "status": {"nodeName": node, "internalNodeStatus": {"addresses": addresses}},
         });
         self.create("management.cattle.io/v3", "nodes", &object).await;
+        self.rancher.add_mirror(&self.id, name, node);
         format!("rancher://{}/{name}", self.id)
     }
 

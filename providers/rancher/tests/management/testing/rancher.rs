@@ -18,10 +18,16 @@ use tokio_util::sync::CancellationToken;
 pub(crate) const TOKEN: &str = "token-abcde:correct-horse-battery";
 /// Another token of that user.
 pub(crate) const NEXT_TOKEN: &str = "token-klmno:battery-of-horses";
-/// The token of a user who may see everything below `/v3`, and below `/apis` what the API server allows: nothing at first.
+/// The token of a user who may see everything below `/v3`, and below `/apis` what the API server allows: nothing at first, and
+/// never an object of `management.cattle.io`, which is for administrators.
 pub(crate) const VIEWER: &str = "token-pqrst:battery-battery";
+/// Another token of that user.
+pub(crate) const NEXT_VIEWER: &str = "token-vwxyz:battery-stapler";
 /// The token of a user who may log in and nothing else.
 pub(crate) const POWERLESS: &str = "token-fghij:stapler-stapler";
+
+/// The header of every answer to a user whom the server knows.
+const AUTHENTICATED: &str = "x-api-cattle-auth";
 
 /// A running server. It ends when the last clone is dropped.
 #[derive(Clone)]
@@ -62,6 +68,8 @@ pub(crate) struct Server {
     pub(crate) nodes: Vec<Value>,
     /// Tokens that expired. They are unknown to the server, like any other text.
     pub(crate) expired: BTreeSet<&'static str>,
+    /// Tokens of users who have become administrators.
+    pub(crate) promoted: BTreeSet<&'static str>,
     /// How many requests each collection got.
     pub(crate) calls: BTreeMap<String, usize>,
     /// The answer to every request whose path begins so, while it is set.
@@ -114,6 +122,16 @@ impl Fault {
     pub(crate) fn unauthorized() -> Self {
         let body = r#"{"type":"error","status":"401","message":"Unauthorized 401: must authenticate"}"#;
         Self { body: body.to_owned(), ..Self::error(401, "") }
+    }
+
+    /// What a real 2.9 answers at `/apis/management.cattle.io` to all but administrators, whatever roles grant: nothing.
+    pub(crate) fn for_administrators() -> Self {
+        Self { status: 403, headers: Vec::new(), body: String::new() }.with_header(AUTHENTICATED, "true")
+    }
+
+    /// What a proxy answers that refuses a request.
+    pub(crate) fn refused_by_proxy() -> Self {
+        Self { status: 403, body: "<html>403 Forbidden</html>".to_owned(), ..Self::login_page() }
     }
 
     /// Adds a header.
@@ -193,11 +211,16 @@ impl FakeRancher {
         }
     }
 
-    /// Adds the mirror of a Node, as a real server showed it. Returns its ID.
+    /// Adds the mirror of a Node. Returns its ID.
     pub(crate) fn add_node(&self, cluster: &str, name: &str) -> String {
-        let mut server = self.server();
-        let id = format!("{cluster}:machine-{:05x}", server.nodes.len());
-        server.nodes.push(json!({
+        let mirror = format!("machine-{:05x}", self.server().nodes.len());
+        self.add_mirror(cluster, &mirror, name)
+    }
+
+    /// Adds the mirror of this name, of a Node, as a real server showed it. Returns its ID.
+    pub(crate) fn add_mirror(&self, cluster: &str, mirror: &str, name: &str) -> String {
+        let id = format!("{cluster}:{mirror}");
+        self.server().nodes.push(json!({
             "id": id, "type": "node", "baseType": "node", "clusterId": cluster, "name": "", "nodeName": name,
             "requestedHostname": name, "hostname": null, "providerId": "", "ipAddress": "fd00::1",
             "externalIpAddress": "203.0.113.1", "state": "active", "transitioning": "no", "imported": false,

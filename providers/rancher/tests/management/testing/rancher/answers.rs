@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Fault, NEXT_TOKEN, POWERLESS, Server, TOKEN, VIEWER};
+use super::{Fault, NEXT_TOKEN, NEXT_VIEWER, POWERLESS, Server, TOKEN, VIEWER};
 
 /// A request as far as it matters.
 pub(super) struct Request {
@@ -17,6 +17,7 @@ pub(super) struct Request {
 /// What a user may see.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rights {
+    /// Everything, as an administrator.
     All,
     /// Everything below `/v3`.
     View,
@@ -59,7 +60,8 @@ pub(super) fn admit(server: &mut Server, request: &Request) -> Result<Rights, Fa
     match request.token.as_deref() {
         Some(token) if server.expired.contains(token) => Err(Fault::unauthorized()),
         Some(TOKEN | NEXT_TOKEN) => Ok(Rights::All),
-        Some(VIEWER) => Ok(Rights::View),
+        Some(token) if server.promoted.contains(token) => Ok(Rights::All),
+        Some(VIEWER | NEXT_VIEWER) => Ok(Rights::View),
         Some(POWERLESS) => Ok(Rights::Nothing),
         _ => Err(Fault::unauthorized()),
     }

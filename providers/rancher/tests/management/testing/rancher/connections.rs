@@ -3,7 +3,7 @@
 use std::{convert::Infallible, future::pending, sync::Weak};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use http::{Response, header};
+use http::{HeaderValue, Response, header};
 use http_body_util::{BodyExt as _, Full, combinators::UnsyncBoxBody};
 use hyper::{
     body::{Bytes, Incoming},
@@ -19,7 +19,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Fault, Shared, Upstream,
+    AUTHENTICATED, Fault, Shared, Upstream,
     answers::{Request, Rights, admit, answer},
 };
 
@@ -84,14 +84,30 @@ async fn respond(request: http::Request<Incoming>, scheme: &str, shared: Weak<Sh
         token: text(header::AUTHORIZATION).and_then(token),
     };
     let admitted = admit(&mut shared.server(), &known);
-    let rights = match admitted {
-        Ok(rights) => rights,
-        Err(fault) => return of_fault(&fault),
-    };
+    match admitted {
+        Ok(rights) => {
+            let mut answer = respond_to(&shared, &request, &known, rights).await;
+            answer.headers_mut().insert(AUTHENTICATED, HeaderValue::from_static("true"));
+            answer
+        }
+        Err(fault) => of_fault(&fault),
+    }
+}
+
+/// The answer to a user whom the server knows.
+async fn respond_to(
+    shared: &Shared,
+    request: &http::Request<Incoming>,
+    known: &Request,
+    rights: Rights,
+) -> Response<Body> {
+    if known.path.starts_with("/apis/management.cattle.io") && rights != Rights::All {
+        return of_fault(&Fault::for_administrators());
+    }
     let first = known.path.split('/').nth(1).unwrap_or_default();
     if matches!(first, "api" | "apis") && request.method() == http::Method::GET {
         return match &shared.upstream {
-            Some(upstream) => pass_on(upstream, &request, rights).await,
+            Some(upstream) => pass_on(upstream, request, rights).await,
             None => of_fault(&Fault::no_such_object(&known.path)),
         };
     }
@@ -102,7 +118,7 @@ async fn respond(request: http::Request<Incoming>, scheme: &str, shared: Weak<Sh
     if request.method() != http::Method::GET {
         return of_fault(&Fault::error(405, "MethodNotAllow"));
     }
-    let answered = answer(&shared.server(), &known, rights);
+    let answered = answer(&shared.server(), known, rights);
     match answered {
         Ok(body) => response(200, &[("content-type", "application/json".to_owned())], body.to_string()),
         Err(fault) => of_fault(&fault),
