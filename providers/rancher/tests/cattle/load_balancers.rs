@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use cloudprovider::{
-    ErrorKind, LoadBalancerService, LoadBalancerStatus, NodeIdentity, Protocol, Result, ServicePort,
+    ErrorKind, LoadBalancerService, LoadBalancerStatus, NodeAddress, NodeIdentity, Protocol, Result,
+    ServicePort,
 };
 use serde_json::{Value, json};
 
@@ -109,6 +110,52 @@ fn rules(server: &FakeCattle) -> Vec<String> {
         .collect();
     shown.sort();
     shown
+}
+
+/// A kubelet may write any address of its Node. Those of Rancher's hosts alone are back ends.
+#[tokio::test]
+async fn a_node_that_is_no_host_gets_no_traffic() {
+    let (server, running, mut nodes) = cluster().await;
+    let web = service(&[(80, 30080)]);
+    let written = || vec![NodeAddress::internal_ip("10.9.9.9"), NodeAddress::external_ip("192.0.2.9")];
+    for node in &mut nodes {
+        node.addresses = written();
+    }
+    let stranger = NodeIdentity { addresses: written(), ..node("stranger") };
+    let foreign = NodeIdentity { provider_id: Some("k3s://other".to_owned()), ..stranger.clone() };
+    let unknown = NodeIdentity { provider_id: Some("rancher://no-such-host".to_owned()), ..stranger.clone() };
+    for (more, name) in [(stranger, "stranger"), (foreign, "foreign"), (unknown, "unknown")] {
+        nodes.push(NodeIdentity { name: name.to_owned(), ..more });
+    }
+    ensure(&running, &web, &nodes).await;
+    let expected: Vec<_> = (1..=3).map(|n| format!("node-{n}-example-org [10.0.0.{n}] active")).collect();
+    assert_eq!(externals(&server), expected);
+    assert_eq!(rules(&server).len(), 3);
+    // One that came from such an address before goes.
+    let id = server
+        .cloud()
+        .objects
+        .iter()
+        .find(|(_, one)| one["name"] == "node-3-example-org")
+        .map(|((_, id), _)| id.clone());
+    server.cloud().change(
+        "externalService",
+        &id.expect("its external service"),
+        json!({"externalIpAddresses": ["10.9.9.9"]}),
+    );
+    ensure(&running, &web, &nodes).await;
+    assert_eq!(externals(&server), expected);
+    // Nor does one stay whose host is gone.
+    let host = server
+        .cloud()
+        .objects
+        .iter()
+        .find(|(_, one)| one["hostname"] == "node-3.example.org")
+        .map(|((_, id), _)| id.clone());
+    server.remove_host(&host.expect("its host"));
+    running.until("node-3.example.org", "absent").await;
+    ensure(&running, &web, &nodes).await;
+    assert_eq!(externals(&server), expected[..2]);
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use cloudprovider::{Error, NodeAddressType, NodeIdentity, Result};
+use cloudprovider::{Error, NodeIdentity, Result};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use serde_json::json;
 use tokio::sync::Mutex;
@@ -63,6 +63,24 @@ pub(super) struct Chosen {
 /// External services: their names by their IDs.
 pub(super) type Named = BTreeMap<String, String>;
 
+/// The addresses that an external service is to have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Wanted {
+    ips: BTreeSet<IpAddr>,
+    /// Whether there may be more, which cannot be read now. What the service has stays meanwhile.
+    is_uncertain: bool,
+}
+
+impl Wanted {
+    /// As the server has them. None: there is to be no such service.
+    fn texts(&self, found: Option<&ExternalService>) -> Vec<String> {
+        let kept = found.filter(|_| self.is_uncertain).map(|found| found.external_ip_addresses.as_slice());
+        let mut texts: BTreeSet<_> = kept.unwrap_or_default().iter().cloned().collect();
+        texts.extend(self.ips.iter().map(ToString::to_string));
+        texts.into_iter().collect()
+    }
+}
+
 impl ExternalServices {
     /// External services that are made with this client.
     pub(super) fn new(client: Client, hosts: Arc<Hosts>, retry_interval: Duration) -> Self {
@@ -99,7 +117,12 @@ impl ExternalServices {
         let description = &*description(cluster);
         let pairs: Vec<_> = addresses
             .into_iter()
-            .map(|(name, ips)| (by_name.get(&*name).map(|found| (*found).clone()), name, ips))
+            .map(|(name, wanted)| {
+                let found = by_name.get(&*name).map(|found| (*found).clone());
+                let ips = wanted.texts(found.as_ref());
+                (found, name, ips)
+            })
+            .filter(|(.., ips)| !ips.is_empty())
             .collect();
         let made: Vec<(String, bool)> =
             stream::iter(pairs)
@@ -180,25 +203,33 @@ impl ExternalServices {
     }
 
     /// The addresses of these nodes by the names of their external services. Nodes whose names become one share it. A
-    /// node without an address is left out.
+    /// node whose host has no address, or that has no host, is left out.
     ///
     /// # Errors
     /// If the hosts have not been listed: a load balancer must not lose its Nodes for that.
-    fn addresses(&self, nodes: &[&NodeIdentity]) -> Result<BTreeMap<String, Vec<String>>> {
-        let mut by_name: BTreeMap<String, BTreeSet<IpAddr>> = BTreeMap::new();
+    fn addresses(&self, nodes: &[&NodeIdentity]) -> Result<BTreeMap<String, Wanted>> {
+        let mut by_name: BTreeMap<String, Wanted> = BTreeMap::new();
         let state = self.hosts.state();
         state.check_listed()?;
         for node in nodes {
+            let name = external_service_name(&node.name);
             match address_of(node, &state) {
-                Some(ip) => drop(by_name.entry(external_service_name(&node.name)).or_default().insert(ip)),
-                None => tracing::warn!(
+                Ok(Some(ip)) => drop(by_name.entry(name).or_default().ips.insert(ip)),
+                Ok(None) => tracing::warn!(
                     node = node.name,
-                    "the node has no IP address, so no load balancer sends to it"
+                    "Rancher has no host with an IP address for the node, so no load balancer sends to it"
                 ),
+                Err(error) => {
+                    tracing::warn!(
+                        node = node.name,
+                        error = error.report(),
+                        "the address of the node's host is not known now, so load balancers keep what they have of it"
+                    );
+                    by_name.entry(name).or_default().is_uncertain = true;
+                }
             }
         }
-        let texts = |ips: BTreeSet<IpAddr>| ips.iter().map(ToString::to_string).collect();
-        Ok(by_name.into_iter().map(|(name, ips)| (name, texts(ips))).collect())
+        Ok(by_name)
     }
 
     /// Deletes those of these external services that no load balancer of the stack but `leaving` names, and that nobody
@@ -261,13 +292,19 @@ fn has_addresses(service: &ExternalService, ips: &[String]) -> bool {
     service.external_ip_addresses.iter().collect::<BTreeSet<_>>() == ips.iter().collect()
 }
 
-/// The address that a load balancer reaches a node at: that of its host, or else the Node's own.
-fn address_of(node: &NodeIdentity, state: &State) -> Option<IpAddr> {
-    let host = Sought::of(node).ok().and_then(|sought| state.inventory.find(&sought).ok().flatten());
-    let of_host = host.and_then(|known| known.ips.as_ref().ok()?.first().copied());
-    let of_type = |wanted: NodeAddressType| {
-        let mut addresses = node.addresses.iter();
-        addresses.find(|one| one.address_type == wanted).and_then(|one| one.address.parse().ok())
-    };
-    of_host.or_else(|| of_type(NodeAddressType::InternalIp)).or_else(|| of_type(NodeAddressType::ExternalIp))
+/// The address that a load balancer reaches a node at: that of its host in Rancher. The addresses of the Node itself are its
+/// kubelet's words, which may be anybody's. `None` if there is no such host, or if it has no address.
+///
+/// # Errors
+/// If that cannot be said now.
+fn address_of(node: &NodeIdentity, state: &State) -> Result<Option<IpAddr>> {
+    let Ok(sought) = Sought::of(node) else { return Ok(None) };
+    match (state.inventory.find(&sought)?, &state.trouble) {
+        (Some(host), _) => Ok(host.ips.as_ref().map_err(Clone::clone)?.first().copied()),
+        (None, Some((trouble, _))) => Err(trouble.clone()),
+        (None, None) => Ok(None),
+    }
 }
+
+#[cfg(test)]
+mod tests;
