@@ -5,7 +5,9 @@ use component::api_text::{api_time, truncated};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-pub use crate::nodes::condition_types::{INITIALIZED, INSTANCE_EXISTS, KEPT, NETWORK_UNAVAILABLE, READY};
+pub use crate::nodes::condition_types::{
+    INITIALIZED, INSTANCE_EXISTS, KEPT, NETWORK_UNAVAILABLE, NO_ROUTE_CREATED, READY,
+};
 
 use crate::nodes::{Node, NodePatch};
 

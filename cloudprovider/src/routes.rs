@@ -9,8 +9,8 @@ use crate::{NodeAddress, Result};
 /// Pod routes in the cloud's network. Without this part, pod routing is left to the network plugin.
 #[async_trait]
 pub trait Routes: fmt::Debug + Send + Sync {
-    /// The routes that belong to `cluster_name`, and no others. A cloud that cannot say which there are is an error, never
-    /// an empty or shorter list.
+    /// The routes that belong to `cluster_name`, and no others: what this list has and no Node may have is deleted, wherever it
+    /// leads. A cloud that cannot say which there are is an error, never an empty or shorter list.
     async fn list(&self, cluster_name: &str) -> Result<Vec<Route>>;
 
     /// Creates a route. [`Route::name`] is ignored; `name_hint`, the Node's UID, may serve as the name.

@@ -33,6 +33,7 @@ const NETWORK_UNAVAILABLE: &str = "NetworkUnavailable";
 pub(crate) fn trials() -> Vec<Trial> {
     let both: &[(&str, Scenario)] = &[
         ("routes_come_and_go_with_their_nodes", |api| come_and_go(api).boxed_local()),
+        ("a_node_gets_no_route_to_what_is_not_its_pods", |api| hostile(api).boxed_local()),
         ("a_route_that_cannot_be_made_is_said_and_mended", |api| fails_at_first(api).boxed_local()),
         ("a_new_daemon_makes_nothing_twice", |api| restart(api).boxed_local()),
         ("addresses_that_the_cloud_stores_follow_the_node", |api| new_addresses(api).boxed_local()),
@@ -98,10 +99,11 @@ const NOT_CREATED: [&str; 3] = ["True", "NoRouteCreated", "RouteController faile
 
 async fn come_and_go(api: &Api) -> anyhow::Result<()> {
     let cloud = cloud();
-    let foreign = ["gone 192.168.7.0/24".to_owned(), "n1 10.200.0.0/24".to_owned()];
     for (target, cidr) in [("gone", "192.168.7.0/24"), ("gone", "10.64.99.0/24"), ("n1", "10.200.0.0/24")] {
         cloud.put_route(CLUSTER, route(target, cidr));
     }
+    cloud.put_route("another", route("gone", "10.64.98.0/24"));
+    let foreign = ["gone 10.64.98.0/24".to_owned()];
     kubelet::register(&api.client, &node(1, &[cidr(1), ipv6_cidr(1)])).await?;
     let daemon = InProcess::start(&api.daemon_client, cloud.provider(), &[CLUSTER_CIDR])?;
     let of_n1 = [format!("n1 {}", cidr(1)), format!("n1 {}", ipv6_cidr(1))];
@@ -135,6 +137,30 @@ async fn come_and_go(api: &Api) -> anyhow::Result<()> {
     ensure!(
         text.contains("running_managed_controllers{manager=\"cloud-controller-manager\",name=\"route\"} 1")
     );
+    daemon.stop().await?;
+    api.nothing_was_refused()
+}
+
+/// Two Nodes of kubelets that were taken over: one wants the traffic to another network, one that of another Node's pods.
+async fn hostile(api: &Api) -> anyhow::Result<()> {
+    let cloud = cloud();
+    kubelet::register(&api.client, &node(1, &[cidr(1)])).await?;
+    // What the daemon of an earlier version made.
+    cloud.put_route(CLUSTER, route("n2", "1.0.0.0/8"));
+    kubelet::register(&api.client, &node(2, &["1.0.0.0/8".to_owned(), ipv6_cidr(2)])).await?;
+    kubelet::register(&api.client, &node(3, &["10.64.0.0/12".to_owned()])).await?;
+    let daemon = InProcess::start(&api.daemon_client, cloud.provider(), &[CLUSTER_CIDR])?;
+    let outside = "RouteController created no route: the pod CIDR 1.0.0.0/8 is not in --cluster-cidr";
+    condition_becomes(api, 2, ["True", "NoRouteCreated", outside]).await?;
+    let whole = "RouteController created no route: the pod CIDR 10.64.0.0/12 is a whole range of --cluster-cidr, in which other \
+                 nodes have their pods";
+    condition_becomes(api, 3, ["True", "NoRouteCreated", whole]).await?;
+    condition_becomes(api, 1, CREATED).await?;
+    routes_become(&cloud, &[format!("n1 {}", cidr(1)), format!("n2 {}", ipv6_cidr(2))]).await?;
+    for name in ["n2", "n3"] {
+        let event = event(&api.client, "default", name, "FailedToCreateRoute").await?;
+        ensure!(event.message.is_some_and(|message| message.contains("--cluster-cidr")));
+    }
     daemon.stop().await?;
     api.nothing_was_refused()
 }

@@ -2,6 +2,7 @@
 //! routes are there.
 
 mod cidr;
+mod claims;
 mod condition;
 mod controller;
 mod explain;

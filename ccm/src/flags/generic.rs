@@ -82,7 +82,7 @@ pub struct GenericFlags {
     pub cidr_allocator_type: String,
 
     /// The range of addresses for pods, or one of each family, comma-separated. The route controller needs it: only
-    /// routes in there are ever deleted.
+    /// networks in there get routes.
     #[arg(long, default_value = "", hide_default_value = true, value_name = "CIDR")]
     pub cluster_cidr: String,
 

@@ -14,6 +14,8 @@ pub const INSTANCE_EXISTS: &str = "CloudProviderInstanceExists";
 
 /// Whether the Node's pods cannot be reached. The route controller says so of its routes. Network plugins write it too.
 pub const NETWORK_UNAVAILABLE: &str = "NetworkUnavailable";
+/// The reason of [`NETWORK_UNAVAILABLE`] where a route of the Node is missing, as upstream.
+pub const NO_ROUTE_CREATED: &str = "NoRouteCreated";
 
 /// The conditions that are kept in memory.
 pub const KEPT: [&str; 4] = [READY, INITIALIZED, INSTANCE_EXISTS, NETWORK_UNAVAILABLE];

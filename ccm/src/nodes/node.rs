@@ -65,8 +65,8 @@ pub struct Condition {
     /// A CamelCase word.
     #[serde(default)]
     pub reason: String,
-    /// A sentence for people. It is not kept for `Ready`, where it changes often, and for `NetworkUnavailable`, where nobody
-    /// reads it.
+    /// A sentence for people. It is not kept for `Ready`, where it changes often, and for `NetworkUnavailable` only if a route
+    /// was not made: nobody reads it otherwise.
     #[serde(default)]
     pub message: String,
 }
@@ -287,7 +287,11 @@ impl From<WireNode> for Node {
                     condition.reason = String::new();
                     condition.message = String::new();
                 }
-                condition_types::NETWORK_UNAVAILABLE => condition.message = String::new(),
+                condition_types::NETWORK_UNAVAILABLE
+                    if condition.reason != condition_types::NO_ROUTE_CREATED =>
+                {
+                    condition.message = String::new();
+                }
                 _ => {}
             }
         }

@@ -1,8 +1,10 @@
 //! The ranges of addresses that the cluster's pods have.
 
-use ipnet::IpNet;
+use std::{collections::BTreeMap, iter::successors};
 
-/// The ranges of `--cluster-cidr`. A route belongs to this controller if its CIDR begins or ends in one of them.
+use ipnet::{IpNet, Ipv4Net};
+
+/// The ranges of `--cluster-cidr`. Only networks inside of them get routes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterCidrs(Vec<IpNet>);
 
@@ -37,23 +39,50 @@ impl ClusterCidrs {
         }
     }
 
-    /// Whether the first or the last address of `cidr` is in one of the ranges.
-    pub(super) fn meets(&self, cidr: &IpNet) -> bool {
-        self.0.iter().any(|range| range.contains(&cidr.network()) || range.contains(&cidr.broadcast()))
+    /// Whether all addresses of `cidr` are in one of the ranges.
+    pub(super) fn contain(&self, cidr: &IpNet) -> bool {
+        self.0.iter().any(|range| range.contains(cidr))
+    }
+
+    /// Whether `cidr` is one of the ranges as a whole.
+    pub(super) fn have_whole(&self, cidr: &IpNet) -> bool {
+        self.0.contains(cidr)
     }
 }
 
-/// Reads a CIDR. As in Go's parser for Kubernetes, the parts of an IPv4 address may begin with zeros.
+/// Reads a CIDR: the network that it stands for, whatever host bits it has. An IPv4 network in IPv6's notation is an IPv4 network.
+/// As in Go's parser for Kubernetes, the parts of an IPv4 address may begin with zeros.
 pub(super) fn parse_cidr(text: &str) -> Option<IpNet> {
     let without_zeros = |part: &str| match part.trim_start_matches('0') {
         "" if !part.is_empty() => "0".to_owned(),
         rest => rest.to_owned(),
     };
-    text.parse().ok().or_else(|| {
+    let read: Option<IpNet> = text.parse().ok().or_else(|| {
         let (address, length) = text.split_once('/')?;
         let parts: Vec<String> = address.split('.').map(without_zeros).collect();
         format!("{}/{length}", parts.join(".")).parse().ok()
-    })
+    });
+    let network = read?.trunc();
+    Some(unmapped(&network).unwrap_or(network))
+}
+
+/// The IPv4 network that a network of IPv4-mapped addresses stands for.
+fn unmapped(network: &IpNet) -> Option<IpNet> {
+    let IpNet::V6(network) = network else { return None };
+    let address = network.network().to_ipv4_mapped()?;
+    let length = network.prefix_len().checked_sub(96)?;
+    Ipv4Net::new(address, length).ok().map(IpNet::V4)
+}
+
+/// The networks of the map that have addresses in common with `network`.
+pub(super) fn overlapping<'m, T>(
+    map: &'m BTreeMap<IpNet, T>,
+    network: IpNet,
+) -> impl Iterator<Item = (&'m IpNet, &'m T)> {
+    // Of two networks that overlap, one contains the other.
+    let around = successors(network.supernet(), IpNet::supernet);
+    let around = around.filter_map(|outer| map.get_key_value(&outer));
+    around.chain(map.range(network..).take_while(move |(inner, _)| network.contains(*inner)))
 }
 
 #[cfg(test)]
@@ -87,28 +116,54 @@ mod tests {
         }
     }
 
-    /// Upstream's cases for the responsibility for a route.
     #[test]
-    fn the_first_or_the_last_address_decides() {
-        for (ranges, cidr, meets) in [
+    fn only_what_is_inside_as_a_whole_is_in_a_range() {
+        for (ranges, cidr, is_inside) in [
             ("10.124.0.0/14", "10.127.96.0/20", true),
+            ("10.124.0.0/14", "10.124.0.0/14", true),
+            ("10.124.0.0/14", "10.127.255.255/32", true),
+            ("10.124.0.0/14", "10.124.7.9/24", true),
+            ("10.124.0.0/14", "::ffff:10.124.7.0/120", true),
+            ("10.124.0.0/14", "010.124.007.0/24", true),
+            ("::ffff:10.124.0.0/110", "10.124.7.0/24", true),
+            ("10.124.9.9/14", "10.124.7.0/24", true),
             ("10.124.0.0/14", "10.128.0.0/20", false),
-            ("10.124.0.0/14", "10.120.0.0/13", true),
-            ("10.124.0.0/14", "10.96.0.0/11", true),
-            ("10.124.0.0/14", "10.64.0.0/10", true),
+            // They begin or end in the range, or have it inside.
+            ("10.124.0.0/14", "10.124.0.0/13", false),
+            ("10.124.0.0/14", "10.120.0.0/13", false),
+            ("10.124.0.0/14", "10.96.0.0/11", false),
             ("10.124.0.0/14", "10.0.0.0/8", false),
             ("10.124.0.0/14", "0.0.0.0/0", false),
+            ("10.124.0.0/14", "::ffff:0.0.0.0/96", false),
+            ("10.124.0.0/14", "::/0", false),
             ("10.124.0.0/14", "fd00::/64", false),
             ("10.124.0.0/14,fd00:1::/48", "fd00:1:0:5::/64", true),
+            ("10.124.0.0/14,fd00:1::/48", "fd00:1::/47", false),
             ("10.124.0.0/14,fd00:1::/48", "fd00:2::/64", false),
             ("10.124.0.0/14,fd00:1::/48", "10.124.3.0/24", true),
         ] {
             let cidr = parse_cidr(cidr).expect("a CIDR");
-            assert_eq!(
-                ClusterCidrs::parse(ranges).expect("ranges").meets(&cidr),
-                meets,
-                "{cidr} in {ranges}"
-            );
+            let ranges = ClusterCidrs::parse(ranges).expect("ranges");
+            assert_eq!(ranges.contain(&cidr), is_inside, "{cidr} in {ranges:?}");
+        }
+    }
+
+    #[test]
+    fn networks_overlap_with_those_around_and_inside_of_them() {
+        let all = ["10.0.0.0/8", "10.1.0.0/16", "10.1.2.0/24", "10.2.0.0/16", "fd00::/8", "0.0.0.0/0"];
+        let map: BTreeMap<IpNet, &str> =
+            all.into_iter().map(|text| (parse_cidr(text).expect("a CIDR"), text)).collect();
+        for (cidr, expected) in [
+            ("10.1.2.128/25", vec!["10.1.2.0/24", "10.1.0.0/16", "10.0.0.0/8", "0.0.0.0/0"]),
+            ("10.1.0.0/16", vec!["10.0.0.0/8", "0.0.0.0/0", "10.1.0.0/16", "10.1.2.0/24"]),
+            ("10.1.0.0/17", vec!["10.1.0.0/16", "10.0.0.0/8", "0.0.0.0/0", "10.1.2.0/24"]),
+            ("11.0.0.0/8", vec!["0.0.0.0/0"]),
+            ("fd00::/64", vec!["fd00::/8"]),
+            ("fe00::/8", vec![]),
+            ("::/0", vec!["fd00::/8"]),
+        ] {
+            let found = overlapping(&map, parse_cidr(cidr).expect("a CIDR")).map(|(_, text)| *text);
+            assert_eq!(found.collect::<Vec<_>>(), expected, "{cidr}");
         }
     }
 }

@@ -1,53 +1,63 @@
 //! The condition `NetworkUnavailable`, as the route controller writes it.
 
+use std::borrow::Cow;
+
 use component::api_text::api_time;
 use jiff::Timestamp;
 use serde_json::json;
 
 use crate::{
-    conditions::NETWORK_UNAVAILABLE,
+    conditions::{NETWORK_UNAVAILABLE, NO_ROUTE_CREATED},
     nodes::{Node, NodePatch},
 };
 
 /// What the condition says about a Node's routes. Words are upstream's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum RouteCondition {
     /// All routes are there: the network is not unavailable.
     RouteCreated,
     /// A route is missing.
     NoRouteCreated,
+    /// The Node may not have one of its routes, for this reason.
+    Refused(String),
 }
 
 impl RouteCondition {
-    pub(super) fn status(self) -> &'static str {
+    pub(super) fn status(&self) -> &'static str {
         match self {
             Self::RouteCreated => "False",
-            Self::NoRouteCreated => "True",
+            Self::NoRouteCreated | Self::Refused(_) => "True",
         }
     }
 
-    pub(super) fn reason(self) -> &'static str {
+    pub(super) fn reason(&self) -> &'static str {
         match self {
             Self::RouteCreated => "RouteCreated",
-            Self::NoRouteCreated => "NoRouteCreated",
+            Self::NoRouteCreated | Self::Refused(_) => NO_ROUTE_CREATED,
         }
     }
 
-    fn message(self) -> &'static str {
+    fn message(&self) -> Cow<'static, str> {
         match self {
-            Self::RouteCreated => "RouteController created a route",
-            Self::NoRouteCreated => "RouteController failed to create a route",
+            Self::RouteCreated => "RouteController created a route".into(),
+            Self::NoRouteCreated => "RouteController failed to create a route".into(),
+            Self::Refused(why) => format!("RouteController created no route: {why}").into(),
         }
     }
 
-    /// Whether the Node has it already. Another reason counts as another condition, whoever wrote it.
-    pub(super) fn is_on(self, node: &Node) -> bool {
+    /// Whether the Node has it already. Another reason counts as another condition, whoever wrote it, and so does another message
+    /// about a route that is missing.
+    pub(super) fn is_on(&self, node: &Node) -> bool {
         let found = node.condition(NETWORK_UNAVAILABLE);
-        found.is_some_and(|found| found.status == self.status() && found.reason == self.reason())
+        found.is_some_and(|found| {
+            found.status == self.status()
+                && found.reason == self.reason()
+                && (*self == Self::RouteCreated || found.message == self.message())
+        })
     }
 
     /// A patch of `nodes/status` with this condition and nothing else, for this very Node. As upstream, both times are now.
-    pub(super) fn to_patch(self, node: &Node, now: Timestamp) -> NodePatch {
+    pub(super) fn to_patch(&self, node: &Node, now: Timestamp) -> NodePatch {
         let now = api_time(now);
         NodePatch::Status(json!({
             "metadata": {"uid": node.identity.uid},
@@ -68,8 +78,12 @@ mod tests {
     use super::*;
 
     fn node(status: &str, reason: &str) -> Node {
+        said(status, reason, "RouteController failed to create a route")
+    }
+
+    fn said(status: &str, reason: &str, message: &str) -> Node {
         let condition =
-            json!({"type": "NetworkUnavailable", "status": status, "reason": reason, "message": "x"});
+            json!({"type": "NetworkUnavailable", "status": status, "reason": reason, "message": message});
         Node::from_json(json!({"metadata": {"name": "n", "uid": "u"}, "status": {"conditions": [condition]}}))
     }
 
@@ -89,6 +103,15 @@ mod tests {
             }
         }
         assert!(!RouteCreated.is_on(&Node::default()) && !NoRouteCreated.is_on(&Node::default()));
+    }
+
+    #[test]
+    fn why_a_route_is_refused_counts() {
+        let why = |why: &str| RouteCondition::Refused(why.to_owned());
+        let has = said("True", "NoRouteCreated", "RouteController created no route: it is outside");
+        assert!(why("it is outside").is_on(&has));
+        assert!(!why("it overlaps").is_on(&has) && !RouteCondition::NoRouteCreated.is_on(&has));
+        assert!(!why("it is outside").is_on(&node("True", "NoRouteCreated")));
     }
 
     #[test]

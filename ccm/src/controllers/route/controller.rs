@@ -8,7 +8,11 @@ use std::{
     time::Duration,
 };
 
-use component::{debug_state::seconds_from_now, events::EventRecorder, inspection::Inspection};
+use component::{
+    debug_state::seconds_from_now,
+    events::{EventRecorder, EventType},
+    inspection::Inspection,
+};
 use futures::FutureExt as _;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
@@ -18,7 +22,7 @@ use super::{
     cidr::ClusterCidrs,
     jobs::{Ended, Jobs, Subject},
     metrics::{Outcome, RouteMetrics, Trigger},
-    pass::{Limits, Listed, Memory, PATIENCE, Planned, Shared, list, plan_pass},
+    pass::{Limits, Listed, Memory, PATIENCE, Planned, ROUTE_NOT_CREATED, Shared, list, plan_pass},
     progress::{Current, Progress, Stage, listed},
     retries::{Failure, Retries, Work},
     step::{Step, WrittenCondition},
@@ -301,8 +305,13 @@ impl RouteController {
         let Planned { listed, wanted, missing, faults, jobs } =
             plan_pass(&self.shared, listed, memory, current.over.clone());
         for fault in &faults {
-            if self.told.is_new(fault) {
-                tracing::warn!("{fault}");
+            if !self.told.is_new(&fault.line) {
+                continue;
+            }
+            tracing::warn!("{}", fault.line);
+            if let Some((node, message)) = fault.event.as_ref().filter(|_| !self.shared.dry_run) {
+                let (about, message) = (node.event_object(), message.clone());
+                self.shared.events.record(about, EventType::Warning, ROUTE_NOT_CREATED, message);
             }
         }
         let progress = Progress {
@@ -312,7 +321,7 @@ impl RouteController {
             missing,
             has_changed: false,
             waits: HashSet::new(),
-            lines: faults,
+            lines: faults.into_iter().map(|fault| fault.line).collect(),
         };
         if let Some(last) = &mut self.last {
             (last.listed, last.wanted) = (listed, wanted);

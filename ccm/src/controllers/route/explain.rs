@@ -35,13 +35,19 @@ pub(super) fn explain(node: &Node, routes: &ClusterRoutes, cluster_cidr: &str) -
     }
     let Some(planned) = nodes.iter().find(|planned| planned.node.name() == node.name()) else { return next };
     for creation in &planned.creations {
-        let outside = if creation.is_outside { ", though it is not in --cluster-cidr" } else { "" };
-        next.push(format!("create the route {}{outside}", creation.cidr));
+        next.push(format!("create the route {}", creation.cidr));
     }
-    let condition =
-        if node.pod_cidrs.is_empty() { RouteCondition::NoRouteCreated } else { RouteCondition::RouteCreated };
+    for (cidr, refusal) in &planned.refusals {
+        next.push(format!("create no route {cidr}: {}", refusal.log_message(cidr)));
+    }
+    let condition = match planned.refused() {
+        Some(why) => RouteCondition::Refused(why),
+        None if node.pod_cidrs.is_empty() => RouteCondition::NoRouteCreated,
+        None => RouteCondition::RouteCreated,
+    };
     if !condition.is_on(node) {
-        let after = if planned.creations.is_empty() { "" } else { ", once its routes are there" };
+        let is_at_once = planned.creations.is_empty() || !planned.refusals.is_empty();
+        let after = if is_at_once { "" } else { ", once its routes are there" };
         next.push(format!("write the condition {NETWORK_UNAVAILABLE}={}{after}", condition.status()));
     }
     next
@@ -81,24 +87,21 @@ mod tests {
                 "delete the route 10.0.9.0/24 to \"a\"",
                 "delete the route 10.0.1.0/24 to \"c\"",
                 "create the route 10.0.1.0/24",
-                "create the route fd00::/64, though it is not in --cluster-cidr",
-                "write the condition NetworkUnavailable=False, once its routes are there",
+                "create no route fd00::/64: the pod CIDR fd00::/64 is not in --cluster-cidr",
+                "write the condition NetworkUnavailable=True",
             ]
         );
         assert!(explained(&[node("a", &[])], Ok(Vec::new()), "10.0.0.0/8").is_empty());
     }
 
     #[test]
-    fn a_route_that_another_node_needs_is_not_deleted() {
-        let nodes = [node("a", &["10.0.1.0/24"]), node("b", &["10.0.1.0/24"])];
+    fn of_two_nodes_with_one_cidr_the_younger_one_is_told_which_is_older() {
+        let nodes = [node("b", &["10.0.1.0/24"]), node("a", &["10.0.1.0/24"])];
         let next = explained(&nodes, Ok(vec![route("b", "10.0.1.0/24")]), "10.0.0.0/8");
-        assert_eq!(
-            next,
-            [
-                "create the route 10.0.1.0/24",
-                "write the condition NetworkUnavailable=False, once its routes are there",
-            ]
-        );
+        assert_eq!(next[0], "delete the route 10.0.1.0/24 to \"b\"");
+        assert!(next[1].ends_with("(10.0.1.0/24 of node a)"), "{next:?}");
+        assert_eq!(next[2], "write the condition NetworkUnavailable=True");
+        assert_eq!(next.len(), 3);
     }
 
     #[test]

@@ -44,6 +44,9 @@ const CONCURRENT_OPERATIONS: usize = 200;
 /// How many conditions are written at the same time.
 const CONCURRENT_WRITES: usize = 64;
 
+/// The reason of the event about a route that is not made, as upstream.
+pub(super) const ROUTE_NOT_CREATED: &str = "FailedToCreateRoute";
+
 /// How long a pass has the routes to itself. After that another one may begin beside its last calls, and creations do not wait
 /// for deletions of other CIDRs any longer.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
@@ -98,9 +101,17 @@ pub(super) struct Planned {
     pub(super) wanted: usize,
     /// How many of these are not there.
     pub(super) missing: usize,
-    /// Faults that are to be logged once.
-    pub(super) faults: HashSet<String>,
+    /// Faults that are to be told once.
+    pub(super) faults: Vec<Fault>,
     pub(super) jobs: Vec<Job>,
+}
+
+/// Something odd about a route or a pod CIDR.
+pub(super) struct Fault {
+    /// The line in the log.
+    pub(super) line: String,
+    /// The Node that an event tells of it, and the event's message.
+    pub(super) event: Option<(Arc<Node>, String)>,
 }
 
 /// What the jobs of a pass have in common.
@@ -135,9 +146,9 @@ impl Deletions {
         [self.all.token(), of_cidr.token()]
     }
 
-    /// Waits for the deletions of routes with this CIDR, and until then for all others.
-    async fn ended(&self, cidr: &str, then: Instant) {
-        if let Some(of_cidr) = self.by_cidr.get(cidr) {
+    /// Waits for the deletions of routes with these CIDRs, and until then for all others.
+    async fn ended(&self, cidrs: &[String], then: Instant) {
+        for of_cidr in cidrs.iter().filter_map(|cidr| self.by_cidr.get(cidr)) {
             of_cidr.wait().await;
         }
         if !self.all.is_empty() {
@@ -150,7 +161,10 @@ impl Deletions {
 /// A route to be made.
 struct Wanted {
     cidr: String,
-    after_deletions: bool,
+    /// The CIDRs of deleted routes that overlap it.
+    after: Vec<String>,
+    /// Whether it waits for the other deletions too.
+    after_all: bool,
 }
 
 /// The cloud's routes, and the provider that has them.
@@ -199,13 +213,15 @@ pub(super) fn plan_pass(
         let wanted = node.creations.iter();
         let wanted = wanted.map(|creation| Wanted {
             cidr: creation.cidr.to_owned(),
-            after_deletions: creation.after_deletions,
+            after: creation.after.iter().map(|&cidr| cidr.to_owned()).collect(),
+            after_all: creation.after_all,
         });
-        pass.settlement(node.node, wanted.collect())
+        pass.settlement(node.node, wanted.collect(), node.refused())
     });
     Planned {
         listed: routes.len(),
-        wanted: nodes.iter().map(|node| node.pod_cidrs.len()).sum(),
+        wanted: nodes.iter().map(|node| node.pod_cidrs.len()).sum::<usize>()
+            - plan.nodes.iter().map(|node| node.refusals.len()).sum::<usize>(),
         missing: plan.nodes.iter().map(|node| node.creations.len()).sum(),
         faults: faults_of(&plan),
         jobs: deletions.chain(nodes_settled).collect(),
@@ -213,24 +229,27 @@ pub(super) fn plan_pass(
 }
 
 /// What is odd about the routes and pod CIDRs.
-fn faults_of(plan: &Plan<'_>) -> HashSet<String> {
+fn faults_of(plan: &Plan<'_>) -> Vec<Fault> {
     let unreadable = plan.unreadable.iter().map(|route| {
-        format!(
+        let line = format!(
             "the route {} is left alone: its destination {:?} is no CIDR",
             route.name, route.destination_cidr
-        )
+        );
+        Fault { line, event: None }
     });
-    let outside = plan.nodes.iter().flat_map(|node| {
-        let outside = node.creations.iter().filter(|creation| creation.is_outside);
-        outside.map(|creation| {
-            format!(
-                "the pod CIDR {} of node {} is not in --cluster-cidr: its route is made, and never deleted",
-                creation.cidr,
-                node.node.name()
-            )
+    let refused = plan.nodes.iter().flat_map(|planned| {
+        let node = planned.node;
+        planned.refusals.iter().map(move |(cidr, refusal)| {
+            let (name, uid) = (node.name(), &node.identity.uid);
+            let words = refusal.message(cidr);
+            let event = format!("Could not create route {uid} {cidr} for node {name}: {words}");
+            Fault {
+                line: format!("node {name} gets no route: {}", refusal.log_message(cidr)),
+                event: Some((Arc::clone(node), event)),
+            }
         })
     });
-    unreadable.chain(outside).collect()
+    unreadable.chain(refused).collect()
 }
 
 fn failure(work: Work, error: &Error) -> Failure {
@@ -250,11 +269,11 @@ impl Pass {
         Job { subjects, work }
     }
 
-    fn settlement(self: &Arc<Self>, node: &Arc<Node>, wanted: Vec<Wanted>) -> Job {
+    fn settlement(self: &Arc<Self>, node: &Arc<Node>, wanted: Vec<Wanted>, refused: Option<String>) -> Job {
         let cidrs = wanted.iter().map(|wanted| Subject::Cidr(wanted.cidr.clone()));
         let subjects = cidrs.chain([Subject::Node(node.name().to_owned())]).collect();
         let (pass, node) = (Arc::clone(self), Arc::clone(node));
-        Job { subjects, work: Box::pin(async move { pass.settle(&node, &wanted).await }) }
+        Job { subjects, work: Box::pin(async move { pass.settle(&node, &wanted, refused).await }) }
     }
 
     /// Whether an earlier pass still works on the routes with this CIDR.
@@ -298,8 +317,8 @@ impl Pass {
         }
     }
 
-    /// Makes the Node's routes and writes its condition.
-    async fn settle(&self, node: &Node, wanted: &[Wanted]) -> Vec<Step> {
+    /// Makes the Node's routes and writes its condition. `refused` says why it may not have all of them.
+    async fn settle(&self, node: &Node, wanted: &[Wanted], refused: Option<String>) -> Vec<Step> {
         let name = node.name();
         if self.memory.under_way.contains(&Subject::Node(name.to_owned())) {
             let creations =
@@ -319,15 +338,17 @@ impl Pass {
             Step::NotDue(work) => self.memory.in_progress.contains(work),
             _ => false,
         };
-        if steps.iter().any(is_in_progress) && steps.iter().all(|step| is_made(step) || is_in_progress(step))
+        if refused.is_none()
+            && steps.iter().any(is_in_progress)
+            && steps.iter().all(|step| is_made(step) || is_in_progress(step))
         {
             // Nothing is known yet: the condition stays as it is.
             return steps;
         }
-        let condition = if !node.pod_cidrs.is_empty() && steps.iter().all(is_made) {
-            RouteCondition::RouteCreated
-        } else {
-            RouteCondition::NoRouteCreated
+        let condition = match refused {
+            Some(why) => RouteCondition::Refused(why),
+            None if !node.pod_cidrs.is_empty() && steps.iter().all(is_made) => RouteCondition::RouteCreated,
+            None => RouteCondition::NoRouteCreated,
         };
         steps.extend(self.write(node, condition).await);
         steps
@@ -345,11 +366,14 @@ impl Pass {
         if self.shared.dry_run {
             return Step::Would(work.to_string());
         }
-        if wanted.after_deletions {
-            self.deletions.ended(cidr, self.planned + PATIENCE).await;
+        if wanted.after_all || !wanted.after.is_empty() {
+            self.deletions.ended(&wanted.after, self.planned + PATIENCE).await;
         }
         let began = Instant::now();
-        let is_freed = self.freed.lock().unwrap_or_else(PoisonError::into_inner).contains(cidr);
+        let is_freed = {
+            let freed = self.freed.lock().unwrap_or_else(PoisonError::into_inner);
+            wanted.after.iter().any(|cidr| freed.contains(cidr))
+        };
         // A Node whose route was deleted to be made anew must not stay without one.
         let operations = &self.shared.limits.operations;
         let permit = if is_freed { operations.acquire().await.ok() } else { self.permit(operations).await };
@@ -379,7 +403,7 @@ impl Pass {
                 self.shared.events.record(
                     node.event_object(),
                     EventType::Warning,
-                    "FailedToCreateRoute",
+                    ROUTE_NOT_CREATED,
                     message,
                 );
                 Step::Failed(failure(work, &error))
@@ -389,7 +413,7 @@ impl Pass {
 
     /// Writes the condition if the Node has another one. `None`: there was nothing to do.
     async fn write(&self, node: &Node, condition: RouteCondition) -> Option<Step> {
-        if self.has(node, condition) {
+        if self.has(node, &condition) {
             return None;
         }
         let name = node.name();
@@ -420,12 +444,12 @@ impl Pass {
     }
 
     /// Whether the Node has this condition, or got it with a write that the watch does not show yet.
-    fn has(&self, node: &Node, condition: RouteCondition) -> bool {
+    fn has(&self, node: &Node, condition: &RouteCondition) -> bool {
         let written = self.memory.written.get(node.name());
         match written
             .filter(|written| written.uid == node.identity.uid && node.is_older_than(&written.version))
         {
-            Some(written) => written.condition == condition,
+            Some(written) => written.condition == *condition,
             None => condition.is_on(node),
         }
     }

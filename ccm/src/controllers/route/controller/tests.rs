@@ -118,16 +118,23 @@ impl Cluster {
 
     /// Creates the Node `n<index>` with its pod CIDR.
     async fn register(&self, index: usize) {
-        let name = format!("n{index}");
-        let mut node = kubelet::node(&name, &name);
+        self.register_with(&format!("n{index}"), &cidr(index)).await;
+    }
+
+    async fn register_with(&self, name: &str, cidr: &str) {
+        let mut node = kubelet::node(name, name);
         let spec = node.spec.get_or_insert_default();
-        spec.pod_cidr = Some(cidr(index));
-        spec.pod_cidrs = Some(vec![cidr(index)]);
+        spec.pod_cidr = Some(cidr.to_owned());
+        spec.pod_cidrs = Some(vec![cidr.to_owned()]);
         kubelet::register(&self.sandbox.client(), &node).await.expect("registered");
     }
 
     async fn delete(&self, index: usize) {
-        self.api().delete(&format!("n{index}"), &DeleteParams::default()).await.expect("deleted");
+        self.delete_named(&format!("n{index}")).await;
+    }
+
+    async fn delete_named(&self, name: &str) {
+        self.api().delete(name, &DeleteParams::default()).await.expect("deleted");
     }
 
     async fn set_address(&self, index: usize, address: &str) {
@@ -142,12 +149,29 @@ impl Cluster {
 
     /// Status and reason of the condition. Empty: the Node does not have it.
     async fn condition(&self, index: usize) -> String {
-        let node = self.api().get(&format!("n{index}")).await.expect("a Node");
+        self.condition_of(&format!("n{index}")).await.0
+    }
+
+    /// Status and reason of the condition, and its message.
+    async fn condition_of(&self, name: &str) -> (String, String) {
+        let node = self.api().get(name).await.expect("a Node");
         let mut conditions = node.status.and_then(|status| status.conditions).unwrap_or_default().into_iter();
         let found = conditions.find(|condition| condition.type_ == NETWORK_UNAVAILABLE);
         found
-            .map(|found| format!("{} {}", found.status, found.reason.unwrap_or_default()))
+            .map(|found| {
+                let state = format!("{} {}", found.status, found.reason.unwrap_or_default());
+                (state, found.message.unwrap_or_default())
+            })
             .unwrap_or_default()
+    }
+
+    /// The messages of the events about routes that are not made.
+    async fn refusals(&self) -> Vec<String> {
+        let events: Api<Event> = Api::all(self.sandbox.client());
+        let listed = events.list(&ListParams::default()).await.expect("events");
+        let refusals =
+            listed.items.into_iter().filter(|event| event.reason.as_deref() == Some("FailedToCreateRoute"));
+        refusals.filter_map(|event| event.message).collect()
     }
 
     #[track_caller]
@@ -204,11 +228,11 @@ async fn routes_are_made_and_deleted_and_the_nodes_say_so() {
     cluster.register(1).await;
     cluster.start();
     sleep(Duration::from_secs(1)).await;
-    let foreign = [("gone".into(), "10.9.9.0/24".into()), ("gone".into(), "192.168.0.0/24".into())];
+    let foreign = [("gone".into(), "10.9.9.0/24".into())];
     let with = |others: &[(String, String)]| [&foreign[..], others].concat();
     assert_eq!(cluster.routes(), with(&[("n1".into(), cidr(1))]));
     assert_eq!(cluster.condition(1).await, "False RouteCreated");
-    cluster.made(1, 1, 1);
+    cluster.made(1, 1, 2);
     cluster.counted("changed", "periodic", 1);
     cluster.register(2).await;
     sleep(Duration::from_secs(2)).await;
@@ -216,7 +240,7 @@ async fn routes_are_made_and_deleted_and_the_nodes_say_so() {
     cluster.delete(1).await;
     sleep(Duration::from_secs(2)).await;
     assert_eq!(cluster.routes(), with(&[("n2".into(), cidr(2))]));
-    cluster.made(3, 2, 2);
+    cluster.made(3, 2, 3);
     cluster.counted("changed", "node_change", 2);
     assert_eq!(cluster.status_writes(), 2, "one for each Node");
 }
@@ -353,4 +377,54 @@ async fn a_dry_run_changes_nothing() {
     sleep(Duration::from_secs(1)).await;
     cluster.made(1, 0, 0);
     cluster.counted("noop", "periodic", 1);
+}
+
+/// A kubelet may write the CIDRs of its Node when it creates it.
+#[tokio::test(start_paused = true)]
+async fn a_node_outside_of_the_ranges_gets_no_route_and_loses_one() {
+    let cluster = Cluster::new();
+    cluster.register(1).await;
+    cluster.register_with("evil", "192.0.2.0/24").await;
+    // As an earlier version left it.
+    cluster.fake.put_route("c", route("evil", "192.0.2.0/24"));
+    cluster.start();
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!(cluster.routes(), [("n1".into(), cidr(1))]);
+    let (state, message) = cluster.condition_of("evil").await;
+    assert_eq!(state, "True NoRouteCreated");
+    assert_eq!(
+        message,
+        "RouteController created no route: the pod CIDR 192.0.2.0/24 is not in --cluster-cidr"
+    );
+    assert_eq!(cluster.condition(1).await, "False RouteCreated");
+    let told = [
+        "Could not create route evil 192.0.2.0/24 for node evil: the pod CIDR 192.0.2.0/24 is not in --cluster-cidr",
+    ];
+    assert_eq!(cluster.refusals().await, told);
+    // It is told once, and costs nothing more.
+    sleep(PERIOD * 3).await;
+    assert_eq!(cluster.refusals().await, told);
+    assert_eq!(cluster.status_writes(), 2);
+    cluster.made(4, 1, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_younger_node_gives_way_where_its_route_exists_already() {
+    let cluster = Cluster::new();
+    cluster.register(1).await;
+    // Timestamps have seconds, and the first name decides within one.
+    cluster.register_with("z-evil", "10.0.0.0/22").await;
+    cluster.fake.put_route("c", route("z-evil", "10.0.0.0/22"));
+    cluster.start();
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!(cluster.routes(), [("n1".into(), cidr(1))]);
+    let (state, message) = cluster.condition_of("z-evil").await;
+    assert_eq!(state, "True NoRouteCreated");
+    assert!(message.contains("10.0.0.0/22 overlaps") && !message.contains("n1"), "{message}");
+    cluster.made(1, 1, 1);
+    // Once the older one is gone, its turn has come.
+    cluster.delete(1).await;
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!(cluster.routes(), [("z-evil".into(), "10.0.0.0/22".into())]);
+    assert_eq!(cluster.condition_of("z-evil").await.0, "False RouteCreated");
 }

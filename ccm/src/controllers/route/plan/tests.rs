@@ -37,7 +37,7 @@ fn addressed(target: &str, cidr: &str, addresses: &[&str]) -> Route {
 }
 
 /// A plan in words: `-` deletes, `+` creates, `+>` creates after the deletions, `=` means that nothing is to be made and
-/// the Node has all its routes, `!` means that it can have none.
+/// the Node has all its routes, `!` means that it can have none, or none for this CIDR.
 fn said(nodes: &[Arc<Node>], routes: &[Route]) -> Vec<String> {
     let plan = plan(nodes, routes, &ClusterCidrs::parse(CLUSTER).expect("ranges"));
     let deletions =
@@ -48,17 +48,14 @@ fn said(nodes: &[Arc<Node>], routes: &[Route]) -> Vec<String> {
             assert!(planned.creations.is_empty());
             return vec![format!("!{name}")];
         }
-        if planned.creations.is_empty() {
+        if planned.creations.is_empty() && planned.refusals.is_empty() {
             return vec![format!("={name}")];
         }
-        let creations = planned.creations.iter();
-        creations
-            .map(|creation| {
-                let sign = if creation.after_deletions { "+>" } else { "+" };
-                let outside = if creation.is_outside { " outside" } else { "" };
-                format!("{sign}{name} {}{outside}", creation.cidr)
-            })
-            .collect()
+        let creations = planned.creations.iter().map(|creation| {
+            let waits = creation.after_all || !creation.after.is_empty();
+            format!("{}{name} {}", if waits { "+>" } else { "+" }, creation.cidr)
+        });
+        creations.chain(planned.refusals.iter().map(|(cidr, _)| format!("!{name} {cidr}"))).collect()
     });
     deletions.chain(nodes).collect()
 }
@@ -95,43 +92,44 @@ fn cidrs_are_compared_as_text() {
     check(
         &[node("a", &["fd00:120:0:1::/64"])],
         &[route("a", "fd00:0120:0:1::/64")],
-        &["-a fd00:0120:0:1::/64", "+a fd00:120:0:1::/64"],
+        &["-a fd00:0120:0:1::/64", "+>a fd00:120:0:1::/64"],
     );
 }
 
 #[test]
 fn a_node_without_cidrs() {
     check(&[node("a", &[])], &[], &[]);
-    // Some route leads to it: it is said to have none, and the route goes if it is ours.
+    // Some route leads to it: it is said to have none, and the route goes.
     check(&[node("a", &[])], &[route("a", "10.120.0.0/24")], &["-a 10.120.0.0/24", "!a"]);
-    check(&[node("a", &[])], &[route("a", "192.168.0.0/24")], &["!a"]);
+    check(&[node("a", &[])], &[route("a", "192.168.0.0/24")], &["-a 192.168.0.0/24", "!a"]);
     check(&[node("a", &[])], &[blackhole("a", "10.120.0.0/24")], &["-a 10.120.0.0/24", "!a"]);
 }
 
 #[test]
-fn only_routes_in_the_clusters_ranges_are_deleted() {
+fn what_no_node_may_have_is_deleted_inside_and_outside_of_the_ranges() {
     let nodes = [node("a", &["10.120.0.0/24"])];
     let wanted = || route("a", "10.120.0.0/24");
     for (route, is_deleted) in [
         // To a Node that does not exist.
         (route("gone", "10.120.1.0/24"), true),
         (route("gone", "fd00:120:0:7::/64"), true),
-        (route("gone", "192.168.0.0/24"), false),
-        (route("gone", "10.121.0.0/24"), false),
+        (route("gone", "192.168.0.0/24"), true),
+        (route("gone", "10.121.0.0/24"), true),
         // Begins in the range, ends in it, or has it inside.
         (route("gone", "10.120.0.0/15"), true),
-        (route("gone", "10.112.0.0/12"), false),
-        (route("gone", "0.0.0.0/0"), false),
+        (route("gone", "10.112.0.0/12"), true),
+        (route("gone", "0.0.0.0/0"), true),
+        (route("gone", "::ffff:192.168.0.0/120"), true),
         // To a Node that does not want it.
         (route("a", "10.120.5.0/24"), true),
-        (route("a", "192.168.0.0/24"), false),
+        (route("a", "192.168.0.0/24"), true),
         // To nobody.
         (route("", "10.120.6.0/24"), true),
-        (route("", "192.168.0.0/24"), false),
+        (route("", "192.168.0.0/24"), true),
         // Blackholes.
         (blackhole("gone", "10.120.7.0/24"), true),
         (blackhole("", "10.120.7.0/24"), true),
-        (blackhole("gone", "192.168.0.0/24"), false),
+        (blackhole("gone", "192.168.0.0/24"), true),
         // Nobody can tell where it leads.
         (route("gone", "nonsense"), false),
         (route("gone", ""), false),
@@ -169,8 +167,11 @@ fn a_blackhole_is_deleted_and_made_anew() {
         &[blackhole("a", "10.120.0.0/24")],
         &["-a 10.120.0.0/24", "+>a 10.120.0.0/24", "+b 10.120.1.0/24"],
     );
-    // One that is not ours is not deleted, so it cannot be made anew.
-    check(&[node("a", &["192.168.0.0/24"])], &[blackhole("a", "192.168.0.0/24")], &["=a"]);
+    check(
+        &[node("a", &["192.168.0.0/24"])],
+        &[blackhole("a", "192.168.0.0/24")],
+        &["-a 192.168.0.0/24", "!a 192.168.0.0/24"],
+    );
 }
 
 /// Upstream makes the new route while it deletes the old one, which clouds may refuse.
@@ -197,9 +198,9 @@ fn addresses_matter_where_the_cloud_stores_them() {
     }
     // Of a cloud that does not store them they are not compared.
     check(&wants(&["1.1.1.1"]), &[route("a", cidr)], &["=a"]);
-    // One that is not ours cannot be deleted. Upstream asks for it all the same.
+    // One that it may not have is not made anew.
     let node = [at(node("a", &["192.168.0.0/24"]), &["1.1.1.1"])];
-    check(&node, &[addressed("a", "192.168.0.0/24", &[])], &["+>a 192.168.0.0/24 outside"]);
+    check(&node, &[addressed("a", "192.168.0.0/24", &[])], &["-a 192.168.0.0/24", "!a 192.168.0.0/24"]);
 }
 
 #[test]
@@ -210,9 +211,35 @@ fn all_deletions_come_first_where_the_first_route_has_addresses() {
     check(&nodes, &[without, with], &["-gone 10.120.9.0/24", "=a", "+b 10.120.1.0/24"]);
 }
 
+/// Upstream makes such a route, and never deletes it.
 #[test]
-fn a_cidr_outside_the_ranges_gets_its_route() {
-    check(&[node("a", &["10.7.0.0/24"])], &[], &["+a 10.7.0.0/24 outside"]);
-    check(&[node("a", &["10.7.0.0/24"])], &[route("a", "10.7.0.0/24")], &["=a"]);
-    check(&[], &[route("a", "10.7.0.0/24")], &[]);
+fn a_cidr_outside_the_ranges_gets_no_route_and_loses_one() {
+    check(&[node("a", &["10.7.0.0/24"])], &[], &["!a 10.7.0.0/24"]);
+    check(
+        &[node("a", &["10.7.0.0/24"])],
+        &[route("a", "10.7.0.0/24")],
+        &["-a 10.7.0.0/24", "!a 10.7.0.0/24"],
+    );
+    check(&[], &[route("a", "10.7.0.0/24")], &["-a 10.7.0.0/24"]);
+    check(&[node("a", &["10.120.0.0/24", "10.7.0.0/24"])], &[], &["+a 10.120.0.0/24", "!a 10.7.0.0/24"]);
+}
+
+#[test]
+fn the_route_of_a_younger_node_goes_before_the_older_one_gets_its_own() {
+    // Without times, the first name counts as the older one.
+    check(
+        &[node("a", &["10.120.1.0/24"]), node("evil", &["10.120.0.0/22"])],
+        &[route("evil", "10.120.0.0/22")],
+        &["-evil 10.120.0.0/22", "+>a 10.120.1.0/24", "!evil 10.120.0.0/22"],
+    );
+    check(
+        &[node("a", &["10.120.0.0/22"]), node("evil", &["10.120.1.0/24"])],
+        &[route("evil", "10.120.1.0/24")],
+        &["-evil 10.120.1.0/24", "+>a 10.120.0.0/22", "!evil 10.120.1.0/24"],
+    );
+    check(
+        &[node("a", &["10.120.1.0/24"]), node("evil", &["10.120.0.0/16"])],
+        &[route("evil", "10.120.0.0/16"), route("a", "10.120.1.0/24")],
+        &["-evil 10.120.0.0/16", "=a", "!evil 10.120.0.0/16"],
+    );
 }
