@@ -30,8 +30,8 @@
 //! ```
 //! use std::sync::Arc;
 //! use cloudprovider::{
-//!     async_trait, CloudProvider, Clusters, DynMachines, Instance, InstanceLookup, InstanceMetadata, InstanceStream, Instances,
-//!     LoadBalancer, NodeIdentity, PowerState, ProviderId, Registry, Result, Routes, StartContext, Zones,
+//!     async_trait, CloudProvider, Instance, InstanceLookup, InstanceStream, Instances, NodeIdentity, PowerState,
+//!     ProviderId, Registry, Result, StartContext,
 //! };
 //!
 //! #[derive(Debug)]
@@ -61,11 +61,6 @@
 //!     fn name(&self) -> &str { "one" }
 //!     async fn start(&self, _context: StartContext) -> Result<()> { Ok(()) }
 //!     fn instances(&self) -> Option<&dyn Instances> { Some(self) }
-//!     fn zones(&self) -> Option<&dyn Zones> { None }
-//!     fn load_balancer(&self) -> Option<&dyn LoadBalancer> { None }
-//!     fn routes(&self) -> Option<&dyn Routes> { None }
-//!     fn clusters(&self) -> Option<&dyn Clusters> { None }
-//!     fn machines(&self) -> Option<&dyn DynMachines> { None }
 //! }
 //!
 //! let mut registry = Registry::new();

@@ -20,7 +20,8 @@ use crate::{
 /// and [`StartContext::stop`] ends the old one.
 ///
 /// The getter of a part always gives the same result: either the cloud supports the part or it does not. A
-/// controller whose part is `None` does not start, and logs one line.
+/// controller whose part is `None` does not start, and logs one line. `None` is what a getter gives that a provider does not
+/// write, so a provider goes on compiling when this contract gets another part.
 #[async_trait]
 pub trait CloudProvider: fmt::Debug + Send + Sync {
     /// The provider's name, as in `--cloud-provider` and before the `://` of its provider IDs.
@@ -70,23 +71,35 @@ pub trait CloudProvider: fmt::Debug + Send + Sync {
     }
 
     /// Instances. Without this part no Node is initialised.
-    fn instances(&self) -> Option<&dyn Instances>;
+    fn instances(&self) -> Option<&dyn Instances> {
+        None
+    }
 
     /// Zones, for clouds whose instances do not carry them.
-    fn zones(&self) -> Option<&dyn Zones>;
+    fn zones(&self) -> Option<&dyn Zones> {
+        None
+    }
 
     /// Load balancers for Services.
-    fn load_balancer(&self) -> Option<&dyn LoadBalancer>;
+    fn load_balancer(&self) -> Option<&dyn LoadBalancer> {
+        None
+    }
 
     /// Pod routes.
-    fn routes(&self) -> Option<&dyn Routes>;
+    fn routes(&self) -> Option<&dyn Routes> {
+        None
+    }
 
     /// Kubernetes clusters in this cloud.
-    fn clusters(&self) -> Option<&dyn Clusters>;
+    fn clusters(&self) -> Option<&dyn Clusters> {
+        None
+    }
 
     /// Machines that this cloud makes for Cluster API: `Some(self)` for a provider that implements
     /// [`Machines`](crate::machines::Machines).
-    fn machines(&self) -> Option<&dyn DynMachines>;
+    fn machines(&self) -> Option<&dyn DynMachines> {
+        None
+    }
 }
 
 /// What a provider gets when it starts.
@@ -162,5 +175,87 @@ impl StartContext {
     pub fn with_services(mut self, services: Arc<dyn ServiceAccess>) -> Self {
         self.services = services;
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{InstanceLookup, InstanceStream, NodeIdentity};
+
+    /// What a provider must write. This compiles as long as the contract grows without breaking the providers that are there.
+    #[derive(Debug)]
+    struct Least;
+
+    #[async_trait]
+    impl CloudProvider for Least {
+        fn name(&self) -> &str {
+            "least"
+        }
+        async fn start(&self, _context: StartContext) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    /// As providers were written before the contract had machines.
+    #[derive(Debug)]
+    struct WithoutMachines;
+
+    #[async_trait]
+    impl Instances for WithoutMachines {
+        fn owns(&self, provider_id: &str) -> bool {
+            provider_id.starts_with("old://")
+        }
+        async fn lookup(&self, nodes: &[&NodeIdentity]) -> Vec<InstanceLookup> {
+            nodes.iter().map(|_| InstanceLookup::Absent).collect()
+        }
+        fn changes(&self) -> Option<InstanceStream> {
+            None
+        }
+    }
+
+    #[async_trait]
+    impl CloudProvider for WithoutMachines {
+        fn name(&self) -> &str {
+            "old"
+        }
+        async fn start(&self, _context: StartContext) -> Result<()> {
+            Ok(())
+        }
+        fn instances(&self) -> Option<&dyn Instances> {
+            Some(self)
+        }
+        fn zones(&self) -> Option<&dyn Zones> {
+            None
+        }
+        fn load_balancer(&self) -> Option<&dyn LoadBalancer> {
+            None
+        }
+        fn routes(&self) -> Option<&dyn Routes> {
+            None
+        }
+        fn clusters(&self) -> Option<&dyn Clusters> {
+            None
+        }
+    }
+
+    #[tokio::test]
+    async fn a_provider_has_the_parts_that_it_names_and_no_others() {
+        let parts = |provider: &dyn CloudProvider| {
+            [
+                provider.instances().is_some(),
+                provider.zones().is_some(),
+                provider.load_balancer().is_some(),
+                provider.routes().is_some(),
+                provider.clusters().is_some(),
+                provider.machines().is_some(),
+            ]
+        };
+        assert_eq!(parts(&Least), [false; 6]);
+        assert_eq!(parts(&WithoutMachines), [true, false, false, false, false, false]);
+        for provider in [&Least as &dyn CloudProvider, &WithoutMachines] {
+            let context = StartContext::new(CancellationToken::new(), "kubernetes");
+            assert!(provider.start(context).await.is_ok(), "{}", provider.name());
+        }
     }
 }

@@ -8,9 +8,8 @@ mod machines;
 use std::sync::{Arc, OnceLock};
 
 use cloudprovider::{
-    CloudProvider, Clusters, DynMachines, Instance, InstanceLookup, InstanceMetadata, InstanceStream,
-    Instances, LoadBalancer, NodeAddress, NodeIdentity, PowerState, ProviderId, Result, Routes, StartContext,
-    Zones, async_trait, instance_stream,
+    CloudProvider, DynMachines, Instance, InstanceLookup, InstanceMetadata, InstanceStream, Instances,
+    NodeAddress, NodeIdentity, PowerState, ProviderId, Result, StartContext, async_trait, instance_stream,
     machines::{BootstrapData, BootstrapFormat, ClusterContext, MachineRequest, Mark, Record},
 };
 use serde_json::json;
@@ -83,18 +82,6 @@ impl CloudProvider for LabProvider {
     }
     fn instances(&self) -> Option<&dyn Instances> {
         Some(self)
-    }
-    fn zones(&self) -> Option<&dyn Zones> {
-        None
-    }
-    fn load_balancer(&self) -> Option<&dyn LoadBalancer> {
-        None
-    }
-    fn routes(&self) -> Option<&dyn Routes> {
-        None
-    }
-    fn clusters(&self) -> Option<&dyn Clusters> {
-        None
     }
     fn machines(&self) -> Option<&dyn DynMachines> {
         Some(self)

@@ -5,9 +5,9 @@
 use std::sync::Arc;
 
 use cloudprovider::{
-    CloudProvider, Clusters, ConfigProblem, DynMachines, Error, ErrorKind, FactoryInput, Instance,
-    InstanceLookup, InstanceMetadata, InstanceStream, Instances, LoadBalancer, NodeAddress, NodeIdentity,
-    PowerState, ProviderId, Registry, Result, Routes, StartContext, Zones, async_trait,
+    CloudProvider, ConfigProblem, Error, ErrorKind, FactoryInput, Instance, InstanceLookup, InstanceMetadata,
+    InstanceStream, Instances, NodeAddress, NodeIdentity, PowerState, ProviderId, Registry, Result,
+    StartContext, async_trait,
 };
 
 const NAME: &str = "static";
@@ -109,21 +109,6 @@ impl CloudProvider for StaticProvider {
     }
     fn instances(&self) -> Option<&dyn Instances> {
         Some(self)
-    }
-    fn zones(&self) -> Option<&dyn Zones> {
-        None
-    }
-    fn load_balancer(&self) -> Option<&dyn LoadBalancer> {
-        None
-    }
-    fn routes(&self) -> Option<&dyn Routes> {
-        None
-    }
-    fn clusters(&self) -> Option<&dyn Clusters> {
-        None
-    }
-    fn machines(&self) -> Option<&dyn DynMachines> {
-        None
     }
 }
 

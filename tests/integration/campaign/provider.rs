@@ -4,10 +4,9 @@
 use std::{sync::Arc, time::Duration};
 
 use cloudprovider::{
-    CloudProvider, Clusters, ConfigProblem, DynMachines, Error, ErrorKind, FactoryInput, Instance,
-    InstanceChange, InstanceLookup, InstanceMetadata, InstanceRef, InstanceStream, Instances, LoadBalancer,
-    NodeAddress, NodeIdentity, PowerState, ProviderId, Registry, Result, Routes, StartContext, Zones,
-    async_trait,
+    CloudProvider, ConfigProblem, Error, ErrorKind, FactoryInput, Instance, InstanceChange, InstanceLookup,
+    InstanceMetadata, InstanceRef, InstanceStream, Instances, NodeAddress, NodeIdentity, PowerState,
+    ProviderId, Registry, Result, StartContext, async_trait,
 };
 use futures::StreamExt;
 use serde::{Deserialize, Serialize};
@@ -204,20 +203,5 @@ impl CloudProvider for Provider {
     }
     fn instances(&self) -> Option<&dyn Instances> {
         Some(self)
-    }
-    fn zones(&self) -> Option<&dyn Zones> {
-        None
-    }
-    fn load_balancer(&self) -> Option<&dyn LoadBalancer> {
-        None
-    }
-    fn routes(&self) -> Option<&dyn Routes> {
-        None
-    }
-    fn clusters(&self) -> Option<&dyn Clusters> {
-        None
-    }
-    fn machines(&self) -> Option<&dyn DynMachines> {
-        None
     }
 }

@@ -1,7 +1,7 @@
 //! The rules of the contract for load balancers.
 
 use cloudprovider::{
-    CloudProvider, Clusters, DynMachines, Instances, IpFamilyPolicy, LoadBalancer, Routes, Zones,
+    CloudProvider, IpFamilyPolicy, LoadBalancer,
     testing::conformance::{self, Hook, Hooks, Suite},
 };
 
@@ -26,23 +26,8 @@ impl CloudProvider for OnlyPools {
         self.tasks.close();
         self.tasks.wait().await;
     }
-    fn instances(&self) -> Option<&dyn Instances> {
-        None
-    }
-    fn zones(&self) -> Option<&dyn Zones> {
-        None
-    }
     fn load_balancer(&self) -> Option<&dyn LoadBalancer> {
         Some(&self.balancer)
-    }
-    fn routes(&self) -> Option<&dyn Routes> {
-        None
-    }
-    fn clusters(&self) -> Option<&dyn Clusters> {
-        None
-    }
-    fn machines(&self) -> Option<&dyn DynMachines> {
-        None
     }
 }
 

@@ -10,9 +10,9 @@ mod networks;
 use std::{path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
 use cloudprovider::{
-    CloudProvider, Clusters, ConfigProblem, DynMachines, Error, FactoryInput, Instance, InstanceLookup,
-    InstanceMetadata, InstanceStream, Instances, LoadBalancer, NodeAddress, NodeIdentity, PowerState,
-    ProviderId, Registry, Result, Routes, StartContext, Zones, async_trait,
+    CloudProvider, ConfigProblem, Error, FactoryInput, Instance, InstanceLookup, InstanceMetadata,
+    InstanceStream, Instances, LoadBalancer, NodeAddress, NodeIdentity, PowerState, ProviderId, Registry,
+    Result, Routes, StartContext, async_trait,
 };
 use networks::Networks;
 use serde::Deserialize;
@@ -107,19 +107,10 @@ impl CloudProvider for Ideal {
     fn instances(&self) -> Option<&dyn Instances> {
         Some(self)
     }
-    fn zones(&self) -> Option<&dyn Zones> {
-        None
-    }
     fn load_balancer(&self) -> Option<&dyn LoadBalancer> {
         self.config.networks.then_some(&*self.networks as &dyn LoadBalancer)
     }
     fn routes(&self) -> Option<&dyn Routes> {
         self.config.networks.then_some(&*self.networks as &dyn Routes)
-    }
-    fn clusters(&self) -> Option<&dyn Clusters> {
-        None
-    }
-    fn machines(&self) -> Option<&dyn DynMachines> {
-        None
     }
 }

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use cloudprovider::{
-    CloudProvider, Clusters, DynMachines, Error, InstanceStream, Instances, LoadBalancer, Result, Routes,
-    StartContext, Zones, async_trait,
+    CloudProvider, DynMachines, Error, InstanceStream, Instances, Result, StartContext, async_trait,
     machines::{
         Capacity, ClusterReport, ClusterRequest, Deletion, Kind, Kinds, LookRequest, MachineReport,
         MachineRequest, Record, Schemas, Told,
@@ -47,22 +46,6 @@ impl CloudProvider for Other {
 
     fn instances(&self) -> Option<&dyn Instances> {
         self.0.instances()
-    }
-
-    fn zones(&self) -> Option<&dyn Zones> {
-        None
-    }
-
-    fn load_balancer(&self) -> Option<&dyn LoadBalancer> {
-        None
-    }
-
-    fn routes(&self) -> Option<&dyn Routes> {
-        None
-    }
-
-    fn clusters(&self) -> Option<&dyn Clusters> {
-        None
     }
 
     fn machines(&self) -> Option<&dyn DynMachines> {

@@ -13,9 +13,8 @@ use serde_json::{Value, json};
 
 use super::subject::Subject;
 use crate::{
-    CloudProvider, Clusters, ControlPlaneEndpoint, DynMachines, Error, ErrorKind, InstanceChange,
-    InstanceLookup, InstanceStream, Instances, LoadBalancer, NodeAddress, NodeIdentity, PowerState, Result,
-    Routes, StartContext, Zones, async_trait,
+    CloudProvider, ControlPlaneEndpoint, DynMachines, Error, ErrorKind, InstanceChange, InstanceLookup,
+    InstanceStream, Instances, NodeAddress, NodeIdentity, PowerState, Result, StartContext, async_trait,
     machines::{
         BootstrapData, BootstrapFormat, Capacity, ClusterReport, ClusterRequest, Deletion, Kinds,
         LookRequest, MachineReport, MachineRequest, Mark, PresentMachine, Record, Schemas, Told, Wait,
@@ -397,18 +396,6 @@ impl CloudProvider for Broken {
     }
     fn instances(&self) -> Option<&dyn Instances> {
         Some(self)
-    }
-    fn zones(&self) -> Option<&dyn Zones> {
-        None
-    }
-    fn load_balancer(&self) -> Option<&dyn LoadBalancer> {
-        None
-    }
-    fn routes(&self) -> Option<&dyn Routes> {
-        None
-    }
-    fn clusters(&self) -> Option<&dyn Clusters> {
-        None
     }
     fn machines(&self) -> Option<&dyn DynMachines> {
         Some(self)

@@ -18,8 +18,8 @@ use super::{
 };
 use crate::{
     CloudProvider, Clusters, ConfigProblem, ControlPlaneEndpoint, DynMachines, Error, ErrorKind,
-    FactoryInput, Instance, InstanceChange, InstanceLookup, InstanceStream, Instances, LoadBalancer,
-    NodeAddress, NodeIdentity, ProviderId, Result, Routes, StartContext, Zone, Zones, async_trait,
+    FactoryInput, Instance, InstanceChange, InstanceLookup, InstanceStream, Instances, NodeAddress,
+    NodeIdentity, ProviderId, Result, StartContext, Zone, Zones, async_trait,
     testing::{Fault, Operation},
 };
 
@@ -294,14 +294,6 @@ impl CloudProvider for Mutant {
             Wrong::Reverses => Some(self),
             _ => self.inner.zones().filter(|_| is_there),
         }
-    }
-
-    fn load_balancer(&self) -> Option<&dyn LoadBalancer> {
-        None
-    }
-
-    fn routes(&self) -> Option<&dyn Routes> {
-        None
     }
 
     fn clusters(&self) -> Option<&dyn Clusters> {

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use cloudprovider::{
-    Clusters, DynMachines, Instances, LoadBalancer, LoadBalancerService, LoadBalancerStatus, NodeIdentity,
-    Result, Routes, ServiceAccess as _, ServiceChange, ServiceRef, StartContext, Zones, async_trait,
+    LoadBalancer, LoadBalancerService, LoadBalancerStatus, NodeIdentity, Result, ServiceAccess as _,
+    ServiceChange, ServiceRef, StartContext, async_trait,
 };
 
 use super::*;
@@ -96,23 +96,8 @@ impl CloudProvider for Announced {
     async fn start(&self, context: StartContext) -> Result<()> {
         self.inner.start(context).await
     }
-    fn instances(&self) -> Option<&dyn Instances> {
-        None
-    }
-    fn zones(&self) -> Option<&dyn Zones> {
-        None
-    }
     fn load_balancer(&self) -> Option<&dyn LoadBalancer> {
         Some(self)
-    }
-    fn routes(&self) -> Option<&dyn Routes> {
-        None
-    }
-    fn clusters(&self) -> Option<&dyn Clusters> {
-        None
-    }
-    fn machines(&self) -> Option<&dyn DynMachines> {
-        None
     }
 }
 
