@@ -22,8 +22,8 @@ mod words;
 
 use cloudprovider::{Error, FactoryInput, Result};
 
-pub use harvester::{HarvesterAnnouncer, HarvesterConfig, Ipam};
-pub use load_balancer::{LoadBalancerConfig, LoadBalancerMode};
+pub use harvester::{HarvesterAnnouncer, HarvesterConfig, Ipam, PoolAnnotation};
+pub use load_balancer::{LoadBalancerConfig, LoadBalancerMode, ReservedPorts};
 pub use parts::{
     AddressRules, ClusterSelector, Config, Credentials, ManagementConfig, ServerConfig, ZoneRules,
 };

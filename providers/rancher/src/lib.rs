@@ -54,7 +54,7 @@ mod zones;
 pub use config::{
     AddressRules, AddressTypes, ApiVersion, ClusterSelector, Config, Credentials, Environment,
     HarvesterAnnouncer, HarvesterConfig, Ipam, LoadBalancerConfig, LoadBalancerMode, ManagementConfig,
-    ServerConfig, ZoneRules,
+    PoolAnnotation, ReservedPorts, ServerConfig, ZoneRules,
 };
 pub use kubeconfig::KubernetesAccess;
 pub use provider::{RancherProvider, factory};

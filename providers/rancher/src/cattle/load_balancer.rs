@@ -54,6 +54,10 @@ impl CattleLoadBalancers {
         Self { client, hosts, settings, external_services, changing, making_stack }
     }
 
+    fn demand(&self, service: &Service) -> Result<Demand> {
+        Demand::of(service, &self.settings.reserved_ports)
+    }
+
     fn in_progress(&self, message: String) -> Error {
         Error::in_progress(self.settings.retry_interval, message)
     }
@@ -242,7 +246,7 @@ impl LoadBalancer for CattleLoadBalancers {
         service: &Service,
         nodes: &[&NodeIdentity],
     ) -> Result<LoadBalancerStatus> {
-        let (demand, name) = (Demand::of(service)?, load_balancer_name(service));
+        let (demand, name) = (self.demand(service)?, load_balancer_name(service));
         let _changing = self.changing.lock(&name).await;
         let found = self.find_or_create(&name, &demand).await?;
         let changed = self.change(cluster, found, &demand, nodes).await?;
@@ -250,7 +254,7 @@ impl LoadBalancer for CattleLoadBalancers {
     }
 
     async fn update(&self, cluster: &str, service: &Service, nodes: &[&NodeIdentity]) -> Result<()> {
-        let (demand, name) = (Demand::of(service)?, load_balancer_name(service));
+        let (demand, name) = (self.demand(service)?, load_balancer_name(service));
         let _changing = self.changing.lock(&name).await;
         let Some(found) = self.find(&name).await? else {
             return Err(Error::new(ErrorKind::NotFound, format!("there is no load balancer {name}")));

@@ -41,6 +41,9 @@ pub struct HarvesterConfig {
     pub interface: Option<String>,
     /// Who announces the addresses in the cluster. Default `kube-vip`.
     pub announcer: HarvesterAnnouncer,
+    /// With which annotations a Service may choose where its address comes from. Default none: that is the operator's choice,
+    /// since a Service could take from what is meant for others.
+    pub service_annotations: Vec<PoolAnnotation>,
 }
 
 words! {
@@ -50,6 +53,19 @@ words! {
     Pool = "pool",
     /// A DHCP server, which kube-vip asks.
     Dhcp = "dhcp"
+}
+
+words! {
+    /// An annotation of a Service that says where its address comes from, without its prefix.
+    PoolAnnotation:
+    /// A pool of Harvester, or a DHCP server.
+    Ipam = "ipam",
+    /// The network by which Harvester picks the pool.
+    Network = "network",
+    /// The project by which Harvester picks the pool.
+    Project = "project",
+    /// The namespace by which Harvester picks the pool.
+    Namespace = "namespace"
 }
 
 words! {
@@ -110,6 +126,7 @@ pub(super) fn harvester(
 
     let announcer =
         settings.word(&key("announcedBy"), (HarvesterAnnouncer::ALL, HarvesterAnnouncer::as_str), findings);
+    let service_annotations = service_annotations(settings, findings);
     let announcer = announcer.unwrap_or(HarvesterAnnouncer::KubeVip);
     let ipam = ipam.unwrap_or(Ipam::Pool);
     if (ipam, announcer) == (Ipam::Dhcp, HarvesterAnnouncer::None) {
@@ -130,6 +147,20 @@ pub(super) fn harvester(
         network,
         interface,
         announcer,
+        service_annotations,
+    })
+}
+
+fn service_annotations(settings: &Settings, findings: &mut Findings) -> Vec<PoolAnnotation> {
+    let key = format!("{SECTION}serviceAnnotations");
+    let Some(text) = settings.text(&key) else { return Vec::new() };
+    let of = |word: &str| PoolAnnotation::ALL.iter().copied().find(|one| one.as_str() == word);
+    let all: Option<Vec<_>> = text.split(',').map(|word| of(word.trim())).collect();
+    all.unwrap_or_else(|| {
+        let known: Vec<_> = PoolAnnotation::ALL.iter().map(|one| one.as_str()).collect();
+        let what = format!("must be words out of {}, with commas between them", known.join(", "));
+        findings.problem(settings.origin(&key), what);
+        Vec::new()
     })
 }
 

@@ -70,6 +70,7 @@ pub(super) const KEYS: &[Key] = &[
     key("loadBalancer.stackName", "LoadBalancer", "stack-name", Kind::Text),
     key("loadBalancer.stackExternalID", "LoadBalancer", "stack-external-id", Kind::Text),
     key("loadBalancer.imageSetting", "LoadBalancer", "image-setting", Kind::Text),
+    key("loadBalancer.reservedPorts", "LoadBalancer", "reserved-ports", Kind::Text),
     key("loadBalancer.retryInterval", "LoadBalancer", "retry-interval", Kind::Duration),
     key("loadBalancer.harvester.kubeconfig", "Harvester", "kubeconfig", Kind::Text),
     key("loadBalancer.harvester.namespace", "Harvester", "namespace", Kind::Text),
@@ -78,6 +79,7 @@ pub(super) const KEYS: &[Key] = &[
     key("loadBalancer.harvester.network", "Harvester", "network", Kind::Text),
     key("loadBalancer.harvester.interface", "Harvester", "interface", Kind::Text),
     key("loadBalancer.harvester.announcedBy", "Harvester", "announced-by", Kind::Text),
+    key("loadBalancer.harvester.serviceAnnotations", "Harvester", "service-annotations", Kind::Text),
 ];
 
 /// The key that is called so in YAML.

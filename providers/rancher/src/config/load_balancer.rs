@@ -1,7 +1,10 @@
 //! The section `loadBalancer`.
 
+mod ports;
+
 use std::{fmt, time::Duration};
 
+pub use self::ports::ReservedPorts;
 use super::{
     settings::{Findings, Settings},
     words::{ApiVersion, words},
@@ -19,6 +22,8 @@ pub struct LoadBalancerConfig {
     pub stack_external_id: String,
     /// The setting of Rancher that names the image of load balancers. Default `lb.instance.image`.
     pub image_setting: String,
+    /// Ports that no Service gets with the mode `cattle`: a load balancer's ports are opened on the hosts, where others listen.
+    pub reserved_ports: ReservedPorts,
     /// When a load balancer that Rancher still works on is looked at again. Default 2 s.
     pub retry_interval: Duration,
 }
@@ -30,6 +35,7 @@ impl Default for LoadBalancerConfig {
             stack_name: "kubernetes-loadbalancers".to_owned(),
             stack_external_id: "kubernetes-loadbalancers://".to_owned(),
             image_setting: "lb.instance.image".to_owned(),
+            reserved_ports: ReservedPorts::default(),
             retry_interval: Duration::from_secs(2),
         }
     }
@@ -49,8 +55,10 @@ words! {
 }
 
 /// Keys that only the mode `cattle` uses.
-const CATTLE_KEYS: [&str; 3] =
-    ["loadBalancer.stackName", "loadBalancer.stackExternalID", "loadBalancer.imageSetting"];
+const CATTLE_KEYS: [&str; 4] =
+    ["loadBalancer.stackName", "loadBalancer.stackExternalID", "loadBalancer.imageSetting", RESERVED_PORTS];
+
+const RESERVED_PORTS: &str = "loadBalancer.reservedPorts";
 
 /// Reads the section. `version` is what the configuration says of the server.
 pub(super) fn load_balancer(
@@ -76,12 +84,18 @@ pub(super) fn load_balancer(
             findings.warning(settings.origin(name), "has no effect: it is for load balancers of Rancher 1.6");
         }
     }
+    let reserved_ports = settings.text(RESERVED_PORTS).map(ReservedPorts::parse).transpose();
+    let reserved_ports = reserved_ports.unwrap_or_else(|why| {
+        findings.problem(settings.origin(RESERVED_PORTS), why);
+        None
+    });
     let text = |name: &str, default: String| settings.text(name).map_or(default, str::to_owned);
     LoadBalancerConfig {
         mode,
         stack_name: text("loadBalancer.stackName", default.stack_name),
         stack_external_id: text("loadBalancer.stackExternalID", default.stack_external_id),
         image_setting: text("loadBalancer.imageSetting", default.image_setting),
+        reserved_ports: reserved_ports.unwrap_or_default(),
         retry_interval,
     }
 }

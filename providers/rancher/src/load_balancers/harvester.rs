@@ -118,6 +118,12 @@ impl HarvesterLoadBalancers {
                 }
                 (Step::Create, _) => {
                     tracing::info!(load_balancer = name, "creating the load balancer in Harvester");
+                    for which in &demand.left_out {
+                        tracing::info!(
+                            load_balancer = name,
+                            "the Service's annotation {which} is left out: loadBalancer.harvester.serviceAnnotations does not have it"
+                        );
+                    }
                     match api.create(name, &plan::object(name, api.namespace(), demand)).await? {
                         Created::New(made) => {
                             if let Some(what) = plan::overwritten(&made, demand) {

@@ -277,8 +277,8 @@ impl Session<'_> {
         }
     }
 
-    /// What an error of the watch of bootstraps means if it is a refusal, and what that costs. They serve for addresses only, so all else works
-    /// without them.
+    /// What an error of the watch of bootstraps means if it is a refusal, and what that costs. They serve for addresses only, so
+    /// all else works without them.
     fn without_addresses(&mut self, fault: &watcher::Error) -> Option<(Step, String)> {
         let error = watch_error(fault);
         if error.kind() != ErrorKind::PermissionDenied {

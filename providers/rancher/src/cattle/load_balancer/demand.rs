@@ -6,6 +6,8 @@ use cloudprovider::{
 };
 use ipnet::IpNet;
 
+use crate::config::ReservedPorts;
+
 /// Rancher uses this port of each load balancer for health checks.
 const RESERVED_PORT: u16 = 42;
 
@@ -34,8 +36,9 @@ impl Demand {
     /// What this Service asks for.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] for what Cattle cannot do, [`ErrorKind::InvalidInput`] for what nobody can.
-    pub(crate) fn of(service: &LoadBalancerService) -> Result<Self> {
+    /// [`ErrorKind::Unsupported`] for what Cattle cannot do, and for a port that is reserved; [`ErrorKind::InvalidInput`] for
+    /// what nobody can.
+    pub(crate) fn of(service: &LoadBalancerService, reserved: &ReservedPorts) -> Result<Self> {
         let unsupported =
             |what: String| Err(Error::unsupported(format!("a load balancer of Rancher cannot {what}")));
         if service.load_balancer_ip.as_deref().is_some_and(|ip| !ip.is_empty()) {
@@ -57,6 +60,11 @@ impl Demand {
                 (Protocol::Tcp, _) if number == RESERVED_PORT => {
                     return unsupported(format!(
                         "serve port {RESERVED_PORT}, which Rancher uses for health checks"
+                    ));
+                }
+                (Protocol::Tcp, _) if reserved.contains(number) => {
+                    return unsupported(format!(
+                        "serve port {number}: it is opened on the hosts, and loadBalancer.reservedPorts of the configuration keeps it for what listens there"
                     ));
                 }
                 (Protocol::Tcp, Some(target)) => ports.push(Port { source: number, target }),
@@ -147,7 +155,7 @@ mod tests {
 
     #[test]
     fn ports_are_sorted() {
-        let demand = Demand::of(&service()).expect("possible");
+        let demand = Demand::of(&service(), &ReservedPorts::default()).expect("possible");
         assert_eq!(demand.ports, [Port { source: 80, target: 30080 }, Port { source: 443, target: 30443 }]);
         assert!(demand.source_ranges.is_empty());
     }
@@ -157,7 +165,7 @@ mod tests {
         let changed = |change: fn(&mut LoadBalancerService)| {
             let mut service = service();
             change(&mut service);
-            Demand::of(&service).expect_err("refused")
+            Demand::of(&service, &ReservedPorts::default()).expect_err("refused")
         };
         for (error, part) in [
             (changed(|s| s.load_balancer_ip = Some("192.0.2.1".to_owned())), "spec.loadBalancerIP"),
@@ -173,6 +181,8 @@ mod tests {
             (changed(|s| s.ports[0].protocol = Protocol::Sctp), "443/SCTP"),
             (changed(|s| s.ports[0].node_port = None), "allocateLoadBalancerNodePorts"),
             (changed(|s| s.ports[0].port = 42), "port 42"),
+            (changed(|s| s.ports[0].port = 10250), "loadBalancer.reservedPorts"),
+            (changed(|s| s.ports[0].port = 30001), "loadBalancer.reservedPorts"),
         ] {
             assert_eq!(error.kind(), ErrorKind::Unsupported);
             assert!(error.to_string().contains(part), "{error}");
@@ -186,7 +196,7 @@ mod tests {
         let ranges = |texts: &[&str]| {
             let texts = texts.iter().map(|text| (*text).to_owned()).collect();
             let service = LoadBalancerService { load_balancer_source_ranges: texts, ..service() };
-            let ranges = Demand::of(&service).expect("possible").source_ranges;
+            let ranges = Demand::of(&service, &ReservedPorts::default()).expect("possible").source_ranges;
             ranges.iter().map(ToString::to_string).collect::<Vec<_>>()
         };
         assert_eq!(ranges(&["10.1.2.3/8", " 10.0.0.0/8", "fd00::/8"]), ["10.0.0.0/8", "fd00::/8"]);

@@ -72,7 +72,7 @@ struct Wanted {
 }
 
 impl Wanted {
-    /// As the server has them. None: there is to be no such service.
+    /// As the server has them. Without any, there is to be no such service.
     fn texts(&self, found: Option<&ExternalService>) -> Vec<String> {
         let kept = found.filter(|_| self.is_uncertain).map(|found| found.external_ip_addresses.as_slice());
         let mut texts: BTreeSet<_> = kept.unwrap_or_default().iter().cloned().collect();

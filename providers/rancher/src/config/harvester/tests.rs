@@ -39,6 +39,7 @@ fn little_is_required() {
         ("vms", Ipam::Pool, HarvesterAnnouncer::KubeVip)
     );
     assert_eq!((found.ip_pool, found.network, found.interface), (None, None, None));
+    assert!(found.service_annotations.is_empty(), "where an address comes from is the operator's choice");
     assert_eq!(
         warnings,
         [
@@ -51,17 +52,19 @@ fn little_is_required() {
 fn both_formats_have_all_keys() {
     let (config, _) = yaml(
         "{mode: harvester, harvester: {kubeconfig: harvester, namespace: guests, ipam: pool, ipPool: public, \
-         network: default/vlan7, interface: eth1, announcedBy: kube-vip}}",
+         network: default/vlan7, interface: eth1, announcedBy: kube-vip, serviceAnnotations: 'ipam, network'}}",
     );
     let gcfg = "[Global]\ncattle-url = https://rancher.example.org\ncattle-access-key = a\ncattle-secret-key = b\n\
                 [LoadBalancer]\nmode = harvester\n[Harvester]\nkubeconfig = harvester\nnamespace = guests\nipam = pool\n\
-                ip-pool = public\nnetwork = default/vlan7\ninterface = eth1\nannounced-by = kube-vip\n";
+                ip-pool = public\nnetwork = default/vlan7\ninterface = eth1\nannounced-by = kube-vip\n\
+                service-annotations = ipam,network\n";
     for config in [config, read(gcfg).0] {
         let found = config.expect("good").harvester.expect("settings");
         assert_eq!(found.namespace, "guests");
         assert_eq!(found.ip_pool.as_deref(), Some("public"));
         assert_eq!(found.network.as_deref(), Some("default/vlan7"));
         assert_eq!(found.interface.as_deref(), Some("eth1"));
+        assert_eq!(found.service_annotations, [PoolAnnotation::Ipam, PoolAnnotation::Network]);
     }
 }
 
@@ -69,11 +72,20 @@ fn both_formats_have_all_keys() {
 fn faults_name_their_keys() {
     let (config, _) = yaml(
         "{mode: harvester, harvester: {kubeconfig: no-such, namespace: Guests, ipam: static, ipPool: 'a b', \
-         network: vlan7, interface: a/b, announcedBy: metallb}}",
+         network: vlan7, interface: a/b, announcedBy: metallb, serviceAnnotations: 'ipam, healthcheck-port'}}",
     );
     let faults = config.expect_err("refused");
     let keys: Vec<_> = faults.iter().filter_map(|fault| fault.split_once(": ")).map(|(key, _)| key).collect();
-    let all = ["kubeconfig", "namespace", "ipam", "ipPool", "network", "interface", "announcedBy"];
+    let all = [
+        "kubeconfig",
+        "namespace",
+        "ipam",
+        "ipPool",
+        "network",
+        "interface",
+        "announcedBy",
+        "serviceAnnotations",
+    ];
     assert_eq!(keys, all.map(|name| format!("loadBalancer.harvester.{name}")));
     for (text, expected) in [
         ("{mode: harvester}", "loadBalancer.harvester.kubeconfig: is missing; name the file"),

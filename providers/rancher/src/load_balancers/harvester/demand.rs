@@ -6,7 +6,7 @@ use address_pools::{KUBE_VIP_IPS, PICKED};
 use cloudprovider::{Error, ErrorKind, IpFamilyPolicy, LoadBalancerService, Protocol, Result, dns};
 
 use super::object::{CLUSTER, DHCP, GROUP, HealthCheck, Listener, Spec, Words};
-use crate::config::{HarvesterAnnouncer, HarvesterConfig, Ipam};
+use crate::config::{HarvesterAnnouncer, HarvesterConfig, Ipam, PoolAnnotation};
 
 /// What the annotations of a Service begin with, as with harvester-cloud-provider.
 const PREFIX: &str = "cloudprovider.harvesterhci.io/";
@@ -36,6 +36,8 @@ pub(super) struct Demand {
     pub(super) asked_ipam: Option<Ipam>,
     /// An address that a person asks for. Harvester takes no wishes, so it is good only if it is the one that Harvester gave.
     pub(super) asked_address: Option<AskedAddress>,
+    /// Annotations of the Service that are left out, since the configuration does not permit them.
+    pub(super) left_out: Vec<PoolAnnotation>,
 }
 
 /// An address that a person asks for, as text, and where it stands.
@@ -65,7 +67,8 @@ impl Demand {
     /// What this Service asks for.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] for what Harvester cannot do, [`ErrorKind::InvalidInput`] for what nobody can.
+    /// [`ErrorKind::Unsupported`] for what Harvester cannot do, and for what the configuration does not let Services choose;
+    /// [`ErrorKind::InvalidInput`] for what nobody can.
     pub(super) fn of(
         cluster: &str,
         service: &LoadBalancerService,
@@ -87,7 +90,27 @@ impl Demand {
             );
             return Err(Error::new(ErrorKind::InvalidConfiguration, words));
         }
-        let asked_ipam = annotation("ipam").map(ipam).transpose()?;
+        let chosen = |which: PoolAnnotation| annotation(which.as_str());
+        let is_permitted = |which| settings.service_annotations.contains(&which);
+        // Whether it would choose something else than the configuration has.
+        let chooses = |which, configured: Option<&str>| {
+            !is_permitted(which) && chosen(which).is_some_and(|value| Some(value) != configured)
+        };
+        let asked_ipam = chosen(PoolAnnotation::Ipam).map(ipam).transpose()?;
+        // The Service would get an address from elsewhere than it asks for.
+        for (which, configured) in [
+            (PoolAnnotation::Ipam, Some(settings.ipam.as_str())),
+            (PoolAnnotation::Network, settings.network.as_deref()),
+        ] {
+            if chooses(which, configured) {
+                return Err(not_permitted(which));
+            }
+        }
+        // Harvester sets these itself anyway.
+        let left_out: Vec<_> = [PoolAnnotation::Project, PoolAnnotation::Namespace]
+            .into_iter()
+            .filter(|which| chosen(*which).is_some() && !is_permitted(*which))
+            .collect();
         let ipam = asked_ipam.unwrap_or(settings.ipam);
         if ipam == Ipam::Dhcp && settings.announcer != HarvesterAnnouncer::KubeVip {
             return Err(Error::unsupported(
@@ -99,9 +122,12 @@ impl Demand {
             value.map(|value| annotations.insert(format!("{GROUP}/{name}"), value.to_owned()))
         };
         add("cluster", Some(cluster));
-        add("network", annotation("network").or(settings.network.as_deref()));
-        add("project", annotation("project"));
-        add("namespace", annotation("namespace"));
+        add("network", chosen(PoolAnnotation::Network).or(settings.network.as_deref()));
+        for which in
+            [PoolAnnotation::Project, PoolAnnotation::Namespace].into_iter().filter(|one| is_permitted(*one))
+        {
+            add(which.as_str(), chosen(which));
+        }
         let labels = [
             (OWNER.to_owned(), service.uid.clone()),
             (format!("{PREFIX}cluster"), cluster.to_owned()),
@@ -123,8 +149,17 @@ impl Demand {
             spec,
             asked_ipam,
             asked_address: asked_address(service),
+            left_out,
         })
     }
+}
+
+/// The error of a Service that chooses what is the operator's to choose.
+fn not_permitted(which: PoolAnnotation) -> Error {
+    let words = format!(
+        "the annotation {PREFIX}{which} chooses where the address comes from, which is the operator's choice: remove it, or have {which} added to loadBalancer.harvester.serviceAnnotations in the configuration"
+    );
+    Error::unsupported(words)
 }
 
 /// Harvester gives one IPv4 address.

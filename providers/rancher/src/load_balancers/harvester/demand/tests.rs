@@ -64,8 +64,40 @@ fn a_service_becomes_an_object() {
     assert_eq!((found.spec.health_check, found.asked_address), (None, None));
 }
 
+/// Tenants of a cluster share its pools.
 #[test]
-fn annotations_decide_about_the_pool() {
+fn where_an_address_comes_from_is_the_operators_choice() {
+    let mut settings = settings();
+    settings.network = Some("default/vlan1".to_owned());
+    for (name, value) in [("ipam", "dhcp"), ("network", "default/vlan7")] {
+        let asked = annotated(&[(&format!("{PREFIX}{name}"), value)]);
+        let error = Demand::of("guest", &asked, &settings).expect_err("refused");
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        let words = error.to_string();
+        assert!(
+            words.contains(&format!("{PREFIX}{name}")) && words.contains("serviceAnnotations"),
+            "{words}"
+        );
+    }
+    let plain = Demand::of("guest", &service(), &settings).expect("possible");
+    let asked =
+        annotated(&[(&format!("{PREFIX}project"), "c-9/p-9"), (&format!("{PREFIX}namespace"), "theirs")]);
+    let found = Demand::of("guest", &asked, &settings).expect("possible");
+    assert_eq!((&found.annotations, &found.spec), (&plain.annotations, &plain.spec));
+    assert_eq!(found.left_out, [PoolAnnotation::Project, PoolAnnotation::Namespace]);
+    // What the configuration has anyway is no choice.
+    let same =
+        annotated(&[(&format!("{PREFIX}ipam"), "pool"), (&format!("{PREFIX}network"), " default/vlan1")]);
+    let found = Demand::of("guest", &same, &settings).expect("possible");
+    assert_eq!((&found.annotations, &found.spec), (&plain.annotations, &plain.spec));
+    // One that is permitted permits no other one.
+    settings.service_annotations = vec![PoolAnnotation::Ipam];
+    let asked = annotated(&[(&format!("{PREFIX}network"), "default/vlan7")]);
+    assert_eq!(Demand::of("guest", &asked, &settings).expect_err("refused").kind(), ErrorKind::Unsupported);
+}
+
+#[test]
+fn annotations_that_are_permitted_decide_about_the_pool() {
     let asked = annotated(&[
         ("cloudprovider.harvesterhci.io/ipam", "dhcp"),
         ("cloudprovider.harvesterhci.io/network", "default/vlan7"),
@@ -75,11 +107,13 @@ fn annotations_decide_about_the_pool() {
     let mut settings = settings();
     settings.ip_pool = Some("public".to_owned());
     settings.network = Some("default/vlan1".to_owned());
+    settings.service_annotations = PoolAnnotation::ALL.to_vec();
     let found = Demand::of("guest", &asked, &settings).expect("possible");
     assert_eq!((found.spec.ipam.as_deref(), found.spec.ip_pool.as_deref()), (Some("dhcp"), None));
     assert_eq!(found.asked_ipam, Some(Ipam::Dhcp));
     let annotations: Vec<_> = found.annotations.values().map(String::as_str).collect();
     assert_eq!(annotations, ["guest", "vms", "default/vlan7", "p-1"]);
+    assert!(found.left_out.is_empty());
     let found = Demand::of("guest", &service(), &settings).expect("possible");
     assert_eq!(found.spec.ip_pool.as_deref(), Some("public"));
     assert_eq!(found.annotations["loadbalancer.harvesterhci.io/network"], "default/vlan1");
@@ -144,6 +178,7 @@ fn what_harvester_cannot_do_is_refused() {
     assert_eq!(demand(&ipam).expect_err("refused").kind(), ErrorKind::InvalidInput);
     let mut settings = settings();
     settings.announcer = HarvesterAnnouncer::None;
+    settings.service_annotations = vec![PoolAnnotation::Ipam];
     let dhcp = annotated(&[("cloudprovider.harvesterhci.io/ipam", "dhcp")]);
     let error = Demand::of("guest", &dhcp, &settings).expect_err("refused");
     assert!(error.kind() == ErrorKind::Unsupported && error.to_string().contains("kube-vip"), "{error}");
