@@ -3,19 +3,22 @@
 //! server refuses. What is shown with it is shown with a fake.
 
 mod connections;
+#[path = "../fake_server/mod.rs"]
+mod fake_server;
 mod objects;
 mod requests;
 
 use std::{
     collections::BTreeMap,
-    net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use serde_json::{Value, json};
-use tokio::{net::TcpListener, sync::broadcast};
+use tokio::sync::broadcast;
 use tokio_rustls::TlsAcceptor;
-use tokio_util::sync::CancellationToken;
+
+pub(crate) use self::fake_server::Fault;
+use self::fake_server::{Connections, Place};
 
 /// The API key that the server accepts at first.
 pub(crate) const ACCESS_KEY: &str = "8CBD1D2F";
@@ -26,23 +29,13 @@ pub(crate) const SECRET_KEY: &str = "correct-horse-battery";
 #[derive(Clone)]
 pub(crate) struct FakeCattle {
     shared: Arc<Shared>,
-    address: SocketAddr,
-    scheme: &'static str,
+    place: Place,
 }
 
 struct Shared {
     cloud: Mutex<Cloud>,
     events: broadcast::Sender<String>,
-    /// Cancelled to break all connections; then replaced.
-    connections: Mutex<CancellationToken>,
-    stop: CancellationToken,
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        self.stop.cancel();
-        self.connections.lock().unwrap_or_else(PoisonError::into_inner).cancel();
-    }
+    connections: Connections,
 }
 
 /// What the server has, and how it behaves.
@@ -61,8 +54,6 @@ pub(crate) struct Cloud {
     pub(crate) bad_page: Option<(usize, Fault)>,
     /// Fails the requests with this method to this collection, which is in lower case.
     pub(crate) crash_point: Option<(&'static str, &'static str)>,
-    /// New connections are closed at once.
-    pub(crate) is_away: bool,
     /// Requests with this text in their URL or body wait.
     pub(crate) held: Option<String>,
     /// Ports of a load balancer cannot be changed.
@@ -81,45 +72,6 @@ pub(crate) struct Cloud {
     updating: BTreeMap<String, (usize, Value)>,
 }
 
-/// A wrong answer.
-#[derive(Clone, Debug)]
-pub(crate) struct Fault {
-    /// The status.
-    pub(crate) status: u16,
-    /// Further headers.
-    pub(crate) headers: Vec<(&'static str, String)>,
-    /// The body.
-    pub(crate) body: String,
-}
-
-impl Fault {
-    /// An error in the form of the API.
-    pub(crate) fn error(status: u16, code: &str) -> Self {
-        let body =
-            json!({"type": "error", "status": status, "code": code, "message": "scripted"}).to_string();
-        Self { status, headers: vec![("content-type", "application/json".to_owned())], body }
-    }
-
-    /// Adds a header.
-    #[must_use]
-    pub(crate) fn with_header(mut self, name: &'static str, value: &str) -> Self {
-        self.headers.push((name, value.to_owned()));
-        self
-    }
-
-    /// A login page, with status 200.
-    pub(crate) fn login_page() -> Self {
-        let headers = vec![("content-type", "text/html".to_owned())];
-        Self { status: 200, headers, body: "<html><title>Log in</title></html>".to_owned() }
-    }
-
-    /// A redirect to a login page.
-    pub(crate) fn redirect() -> Self {
-        let headers = vec![("location", "https://login.example.org/".to_owned())];
-        Self { status: 302, headers, body: String::new() }
-    }
-}
-
 impl FakeCattle {
     /// A server on a free port of loopback.
     pub(crate) async fn start() -> Self {
@@ -132,8 +84,6 @@ impl FakeCattle {
     }
 
     async fn start_with(acceptor: Option<TlsAcceptor>) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let address = listener.local_addr().expect("an address");
         let key = (ACCESS_KEY.to_owned(), SECRET_KEY.to_owned());
         let mut cloud = Cloud { key, next_id: 1, ..Cloud::default() };
         cloud.create(
@@ -143,17 +93,15 @@ impl FakeCattle {
         let shared = Arc::new(Shared {
             cloud: Mutex::new(cloud),
             events: broadcast::Sender::new(10_000),
-            connections: Mutex::default(),
-            stop: CancellationToken::new(),
+            connections: Connections::default(),
         });
-        let scheme = if acceptor.is_some() { "https" } else { "http" };
-        tokio::spawn(connections::serve(listener, acceptor, Arc::downgrade(&shared), shared.stop.clone()));
-        Self { shared, address, scheme }
+        let place = fake_server::start(&shared, acceptor).await;
+        Self { shared, place }
     }
 
     /// The URL of the server, without a path.
     pub(crate) fn url(&self) -> String {
-        format!("{}://{}", self.scheme, self.address)
+        self.place.url()
     }
 
     /// A configuration for this server, with further lines.
@@ -186,13 +134,12 @@ impl FakeCattle {
 
     /// Breaks all connections and refuses new ones.
     pub(crate) fn go_away(&self) {
-        self.cloud().is_away = true;
-        self.shared.break_connections();
+        self.shared.connections.go_away();
     }
 
     /// Accepts connections again.
     pub(crate) fn come_back(&self) {
-        self.cloud().is_away = false;
+        self.shared.connections.come_back();
     }
 
     /// Sets the answer to every request.
@@ -201,7 +148,7 @@ impl FakeCattle {
         self.cloud().fault = fault;
         if is_set {
             // What is open already would not notice.
-            self.shared.break_connections();
+            self.shared.connections.break_all();
         }
     }
 
@@ -223,15 +170,5 @@ impl Shared {
         });
         // Nobody may be listening.
         let _ = self.events.send(event.to_string());
-    }
-
-    fn break_connections(&self) {
-        let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
-        connections.cancel();
-        *connections = CancellationToken::new();
-    }
-
-    fn connection_token(&self) -> CancellationToken {
-        self.connections.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

@@ -2,17 +2,19 @@
 
 mod answers;
 mod connections;
+#[path = "../../fake_server/mod.rs"]
+mod fake_server;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
-use tokio_util::sync::CancellationToken;
+
+pub(crate) use self::fake_server::Fault;
+use self::fake_server::{Connections, Place};
 
 /// The token of a user who may see everything.
 pub(crate) const TOKEN: &str = "token-abcde:correct-horse-battery";
@@ -33,23 +35,13 @@ const AUTHENTICATED: &str = "x-api-cattle-auth";
 #[derive(Clone)]
 pub(crate) struct FakeRancher {
     shared: Arc<Shared>,
-    address: SocketAddr,
-    scheme: &'static str,
+    place: Place,
 }
 
 struct Shared {
     server: Mutex<Server>,
-    /// Cancelled to break all connections; then replaced.
-    connections: Mutex<CancellationToken>,
-    stop: CancellationToken,
+    connections: Connections,
     upstream: Option<Upstream>,
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        self.stop.cancel();
-        self.connections.lock().unwrap_or_else(PoisonError::into_inner).cancel();
-    }
 }
 
 /// The API server behind `/apis`.
@@ -78,29 +70,10 @@ pub(crate) struct Server {
     pub(crate) bad_page: Option<(usize, Fault)>,
     /// The object with this ID is removed right before the request of this number, from 1, for objects of this path.
     pub(crate) leaves: Option<(&'static str, usize, String)>,
-    /// New connections are closed at once.
-    pub(crate) is_away: bool,
 }
 
-/// A wrong answer.
-#[derive(Clone, Debug)]
-pub(crate) struct Fault {
-    pub(crate) status: u16,
-    pub(crate) headers: Vec<(&'static str, String)>,
-    pub(crate) body: String,
-}
-
+/// What this server and proxies before it answer.
 impl Fault {
-    /// An error in the form of the API.
-    pub(crate) fn error(status: u16, code: &str) -> Self {
-        let body = json!({"baseType": "error", "code": code, "message": "scripted", "status": status, "type": "error"});
-        Self {
-            status,
-            headers: vec![("content-type", "application/json".to_owned())],
-            body: body.to_string(),
-        }
-    }
-
     /// What an API server answers for an object that there is not, by its path.
     pub(crate) fn no_such_object(path: &str) -> Self {
         let parts: Vec<_> = path.split('/').collect();
@@ -133,25 +106,6 @@ impl Fault {
     pub(crate) fn refused_by_proxy() -> Self {
         Self { status: 403, body: "<html>403 Forbidden</html>".to_owned(), ..Self::login_page() }
     }
-
-    /// Adds a header.
-    #[must_use]
-    pub(crate) fn with_header(mut self, name: &'static str, value: &str) -> Self {
-        self.headers.push((name, value.to_owned()));
-        self
-    }
-
-    /// A login page, with status 200.
-    pub(crate) fn login_page() -> Self {
-        let headers = vec![("content-type", "text/html; charset=utf-8".to_owned())];
-        Self { status: 200, headers, body: "<!doctype html><title>Rancher</title>".to_owned() }
-    }
-
-    /// A redirect to a login page.
-    pub(crate) fn redirect() -> Self {
-        let headers = vec![("location", "https://login.example.org/".to_owned())];
-        Self { status: 302, headers, body: String::new() }
-    }
 }
 
 impl FakeRancher {
@@ -162,22 +116,15 @@ impl FakeRancher {
 
     /// A server with certificates, an API server behind it, or both.
     pub(crate) async fn start_with(acceptor: Option<TlsAcceptor>, upstream: Option<Upstream>) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let address = listener.local_addr().expect("an address");
-        let shared = Arc::new(Shared {
-            server: Mutex::default(),
-            connections: Mutex::default(),
-            stop: CancellationToken::new(),
-            upstream,
-        });
-        let scheme = if acceptor.is_some() { "https" } else { "http" };
-        tokio::spawn(connections::serve(listener, acceptor, Arc::downgrade(&shared), shared.stop.clone()));
-        Self { shared, address, scheme }
+        let (server, connections) = (Mutex::default(), Connections::default());
+        let shared = Arc::new(Shared { server, connections, upstream });
+        let place = fake_server::start(&shared, acceptor).await;
+        Self { shared, place }
     }
 
     /// The URL of the server, without a path.
     pub(crate) fn url(&self) -> String {
-        format!("{}://{}", self.scheme, self.address)
+        self.place.url()
     }
 
     /// A configuration for a cluster of this server, with further lines.
@@ -246,13 +193,12 @@ impl FakeRancher {
 
     /// Breaks all connections and refuses new ones.
     pub(crate) fn go_away(&self) {
-        self.server().is_away = true;
-        self.break_connections();
+        self.shared.connections.go_away();
     }
 
     /// Accepts connections again.
     pub(crate) fn come_back(&self) {
-        self.server().is_away = false;
+        self.shared.connections.come_back();
     }
 
     /// Sets the answer to every request whose path begins so.
@@ -267,9 +213,7 @@ impl FakeRancher {
 
     /// Breaks all connections.
     pub(crate) fn break_connections(&self) {
-        let mut connections = self.shared.connections.lock().unwrap_or_else(PoisonError::into_inner);
-        connections.cancel();
-        *connections = CancellationToken::new();
+        self.shared.connections.break_all();
     }
 
     /// How many requests there were so far, of all kinds.
@@ -281,9 +225,5 @@ impl FakeRancher {
 impl Shared {
     fn server(&self) -> MutexGuard<'_, Server> {
         self.server.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn connection_token(&self) -> CancellationToken {
-        self.connections.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
