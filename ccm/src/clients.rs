@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use cloudprovider::Term;
 use component::{
     api_client::{self, ApiServer},
     leader_election::Fence,
@@ -115,10 +116,14 @@ impl TermFence {
         self.0.as_ref().map_or(Duration::MAX, Fence::alone_for)
     }
 
-    /// Makes a call in the term. `None`: the term is over, and the call was not begun or was dropped.
+    /// Makes a call in the term, which what the call spawns may ask for. `None`: the term is over, and the call was not begun or was dropped.
     pub(crate) async fn pass<T>(&self, call: impl Future<Output = T>) -> Option<T> {
         match &self.0 {
-            Some(fence) => fence.pass(call).await.ok(),
+            Some(fence) => {
+                let own = fence.clone();
+                let term = Term::new(move || !own.alone_for().is_zero());
+                fence.pass(term.scope(call)).await.ok()
+            }
             None => Some(call.await),
         }
     }

@@ -86,6 +86,7 @@ mod registry;
 mod routes;
 mod secrets;
 mod service_access;
+mod term;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod unknown_word;
@@ -132,5 +133,6 @@ pub use service_access::{
     AddressClaim, AddressHolder, AddressUse, ConfigMapName, ConfigMapStream, EndOfTerm, NoServiceAccess,
     ServiceAccess, ServiceAccessNeeds, ServiceChange, ServiceRef,
 };
+pub use term::Term;
 pub use unknown_word::UnknownWord;
 pub use zones::{Zone, Zones};
