@@ -71,6 +71,24 @@ pub(crate) fn on_both(name: &str, scenario: Scenario) -> Vec<Trial> {
         .into()
 }
 
+/// The section that lets the objects of every namespace name everything: most tests are about something else.
+const OPEN: &str = r#"machines:
+  allow:
+  - servers: ["*"]
+    templates: ["*"]
+    machinesAsTemplates: true
+    folders: ["*"]
+    resourcePools: ["*"]
+    datastores: ["*"]
+    networks: ["*"]
+    takeOver: ["*"]
+    storagePolicies: ["*"]
+    tags: ["*"]
+    pciDevices: ["*"]
+    macAddresses: ["*"]
+    vmxKeys: ["*"]
+"#;
+
 /// The configuration for these simulators, called `vc0`, `vc1`, ..., in CPI's format, with zones.
 pub(crate) fn config(simulators: &[&Vcsim]) -> anyhow::Result<String> {
     let mut text = String::from("vcenter:\n");
@@ -84,6 +102,7 @@ pub(crate) fn config(simulators: &[&Vcsim]) -> anyhow::Result<String> {
             vcsim.ca_file().display()
         )?;
     }
+    text.push_str(OPEN);
     Ok(text)
 }
 

@@ -260,7 +260,8 @@ impl VsphereLost {
 fn config_of(vcsim: &Vcsim) -> String {
     format!(
         "vcenter:\n  sim:\n    server: 127.0.0.1\n    port: {}\n    insecureFlag: true\n    user: {}\n    \
-         password: \"{}\"\n",
+         password: \"{}\"\nmachines:\n  allow:\n  - {{templates: ['*'], machinesAsTemplates: true, folders: ['*'], \
+         resourcePools: ['*'], datastores: ['*'], networks: ['*']}}\n",
         vcsim.port(),
         vcsim.user(),
         vcsim.password()

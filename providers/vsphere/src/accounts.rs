@@ -38,9 +38,12 @@ const FIRST_PAUSE_OF_GOOD: Duration = Duration::from_secs(60);
 /// How many refused passwords of a user are remembered. Each entry of the configuration may have another one.
 const REMEMBERED: usize = 32;
 
+/// For how long an account is kept that nobody has used. Clusters may name any user, and each is an account.
+const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// The accounts of one server.
 #[derive(Debug, Default)]
-pub(crate) struct Accounts(Mutex<HashMap<String, Arc<Account>>>);
+pub(crate) struct Accounts(Mutex<HashMap<String, (Arc<Account>, Instant)>>);
 
 /// The account of one vCenter user.
 #[derive(Debug, Default)]
@@ -72,7 +75,19 @@ impl Accounts {
     /// The account of a user.
     pub(crate) fn of(&self, user: &str) -> Arc<Account> {
         let mut accounts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(accounts.entry(name_of(user)).or_default())
+        let now = Instant::now();
+        let (account, used) = accounts.entry(name_of(user)).or_insert_with(|| (Arc::default(), now));
+        *used = now;
+        let account = Arc::clone(account);
+        // whoever logs in, or waits for that, has a clone
+        accounts.retain(|_, (one, used)| Arc::strong_count(one) > 1 || used.elapsed() < KEPT);
+        account
+    }
+
+    /// Whether no account has been used for so long that nothing is lost without them.
+    pub(crate) fn are_idle(&self) -> bool {
+        let accounts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        accounts.values().all(|(one, used)| Arc::strong_count(one) == 1 && used.elapsed() >= KEPT)
     }
 }
 
@@ -228,6 +243,24 @@ mod tests {
 
     fn credentials(password: &str) -> Credentials {
         Credentials::new("ccm", password)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn accounts_that_nobody_uses_are_dropped_after_a_day() {
+        let accounts = Accounts::default();
+        accounts.of("old").logins().await.accept(&credentials("hunter2"));
+        let kept = accounts.of("held");
+        let has = async |user: &str| accounts.of(user).logins().await.has_accepted(&credentials("hunter2"));
+        tokio::time::advance(KEPT - Duration::from_secs(1)).await;
+        assert!(!accounts.are_idle());
+        assert!(has("old").await, "a use keeps it for another day");
+        tokio::time::advance(KEPT).await;
+        assert!(!accounts.are_idle(), "somebody holds one");
+        drop(kept);
+        assert!(accounts.are_idle());
+        accounts.of("another");
+        assert_eq!(accounts.0.lock().expect("no panic").len(), 1, "the others are gone");
+        assert!(!has("old").await);
     }
 
     /// How often these credentials are refused within a time, if each try is made as soon as it is allowed.

@@ -9,6 +9,7 @@
 //! Everything that CPI accepts is accepted, with the same meaning. A key that has no effect here gets a
 //! warning.
 
+mod allow;
 mod build;
 mod environment;
 mod hints;
@@ -23,6 +24,9 @@ mod settings;
 
 use cloudprovider::{ConfigProblem, Error, Result};
 
+#[cfg(test)]
+pub(crate) use self::allow::read as read_allow;
+pub(crate) use self::allow::{ALLOW, AllowEntry, ObjectPattern, WordPattern};
 pub(crate) use self::parts::{
     CredentialPlaces, MachineOptions, NsxParts, SecretPlace, VCenterConfig, ZoneLabels,
 };

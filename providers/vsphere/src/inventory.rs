@@ -23,10 +23,11 @@ use crate::{
     zones::Parents,
 };
 
+pub(crate) use crate::glob::unescaped;
 use departed::Departed;
 use machines::{By, Key, Machine, Machines};
 use metadata::Metadata;
-pub(crate) use properties::{ENTITY_PATHS, machine_paths, parse_mac, unescaped};
+pub(crate) use properties::{ENTITY_PATHS, machine_paths, parse_mac};
 use shared::SharedTexts;
 
 /// The types that are read beside machines: everything that may contain a machine.
@@ -132,7 +133,7 @@ impl Inventory {
         for (name, value) in &update.properties {
             match *name {
                 "name" => {
-                    *known = value.map(|value| properties::unescaped(&value.text)).unwrap_or_default();
+                    *known = value.map(|value| unescaped(&value.text)).unwrap_or_default();
                 }
                 "parent" => {
                     let parent = value.and_then(Element::moref);
@@ -237,6 +238,23 @@ impl Inventory {
             path.push(reference.clone());
         }
         path
+    }
+
+    /// The names from the root to an object of a datacenter, without that of the root. `None` if one of them is not known, or the object is
+    /// in no datacenter that is.
+    pub(crate) fn names_to(&self, object: &MoRef) -> Option<Vec<String>> {
+        let up = self.path_up(object);
+        let down = up[..up.len().saturating_sub(1)].iter().rev();
+        let name = |one: &MoRef| self.name_of(one).filter(|name| !name.is_empty()).map(str::to_owned);
+        let names = down.clone().map(name).collect::<Option<Vec<_>>>()?;
+        down.clone().any(|one| one.kind() == "Datacenter").then_some(names)
+    }
+
+    /// The same for a machine, whose folder has to be known.
+    pub(crate) fn names_to_machine(&self, vm: &VirtualMachine) -> Option<Vec<String>> {
+        let mut names = self.names_to(vm.folder.as_ref()?)?;
+        names.push(vm.name.to_string());
+        Some(names)
     }
 
     /// The datacenter that a machine is in.

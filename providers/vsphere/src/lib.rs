@@ -38,6 +38,7 @@ mod config;
 mod credentials;
 mod endpoint;
 mod follow;
+mod glob;
 mod guestinfo;
 mod http;
 mod instance_type;

@@ -5,10 +5,12 @@
 //!   steps ──> site (calls, inventory, tasks) ──> vCenter
 //!     ├─────> open_sites, identities (sessions with credentials that clusters name)
 //!     ├─────> places, template (what the words of a spec mean)
+//!     ├─────> allowed (what the objects of a namespace may name)
 //!     └─────> clone, guest, naming, addresses, power, drs, storage_drs (rules)
 //! ```
 
 mod addresses;
+mod allowed;
 mod cached;
 mod clone;
 mod conversion;

@@ -169,6 +169,7 @@ impl VSphereProvider {
             vcenter: Arc::clone(&followed.vcenter),
             families: followed.families.clone(),
             stop: stopped.clone(),
+            is_configured: true,
             number: open.number(),
             removed: machines::Removed::default(),
         };

@@ -9,7 +9,7 @@ use cloudprovider::ConfigProblem;
 use ipnet::IpNet;
 
 use super::{
-    Config, MachineOptions, NsxParts, VCenterConfig, ZoneLabels,
+    Config, MachineOptions, NsxParts, VCenterConfig, ZoneLabels, allow,
     environment::Environment,
     keys::Section,
     names,
@@ -41,7 +41,7 @@ impl Builder<'_> {
         let families = self.families("");
         let labels = self.labels();
         let addresses = self.addresses();
-        let machines = self.machines();
+        let machines = self.machines(&vcenters);
         let nsx = self.nsx();
         let address_pools = self.address_pools();
         Config {
@@ -252,11 +252,17 @@ impl Builder<'_> {
         }
     }
 
-    fn machines(&self) -> MachineOptions {
+    fn machines(&mut self, vcenters: &[VCenterConfig]) -> MachineOptions {
+        let names: Vec<_> = vcenters.iter().map(|one| one.reference.clone()).collect();
+        let allow = self.settings.machine_allow.as_ref();
+        let allow = allow.map(|value| allow::read(value, &names, &mut self.findings.problems));
+        let allow = allow.unwrap_or_default();
+        self.findings.warnings.extend(allow::warnings(&allow));
         let flag = |key| self.settings.flag(Section::Machines, "", key).unwrap_or(false);
         MachineOptions {
             remove_bootstrap_data: flag("removeBootstrapData"),
             node_anti_affinity: flag("nodeAntiAffinity"),
+            allow,
         }
     }
 

@@ -5,6 +5,7 @@ use std::{fmt, path::PathBuf};
 use cloudprovider::{ConfigProblem, SecretName};
 use secrecy::SecretString;
 
+use super::AllowEntry;
 use crate::{
     addresses::{AddressRules, Family},
     endpoint::Endpoint,
@@ -99,12 +100,14 @@ pub(crate) struct ZoneLabels {
 }
 
 /// What is done with machines of Cluster API beside what their objects say.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MachineOptions {
     /// Whether bootstrap data are emptied once a machine is a Node.
     pub(crate) remove_bootstrap_data: bool,
     /// Whether machines that are alike are kept on different hosts, by cluster modules.
     pub(crate) node_anti_affinity: bool,
+    /// What objects may name, by namespace.
+    pub(crate) allow: Vec<AllowEntry>,
 }
 
 /// The parts of CPI that need NSX-T: which of them are configured.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use cloudprovider::gcfg::{self, Cut};
 
 use super::{
+    allow::ALLOW_KEY,
     hints,
     keys::{Key, Kind, Section, not_a_number},
     read_yaml::split,
@@ -45,6 +46,11 @@ pub(crate) fn read(text: &str, findings: &mut Findings) -> Settings {
         settings.open(kind, &name);
         let place = settings.section_origin(kind, &name);
         for variable in section.variables {
+            if kind == Section::Machines && variable.name.eq_ignore_ascii_case(ALLOW_KEY) {
+                let words = "can be given in the YAML format only; write the file in that format";
+                findings.problem(format!("{place} {ALLOW_KEY}"), words);
+                continue;
+            }
             let Some(key) = kind.keys().find(|known| known.ini.eq_ignore_ascii_case(&variable.name)) else {
                 let known: Vec<_> = kind.keys().map(|key| key.ini).collect();
                 findings.warning(&place, hints::unknown(&variable.name, &known));

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use cloudprovider::{manifest_in_place_of_config, yaml_fault_cause};
 
 use super::{
+    allow::ALLOW_KEY,
     hints,
     keys::{Key, Kind, Section, not_a_number},
     settings::{Findings, Format, Settings, Value, with_oddity},
@@ -135,6 +136,10 @@ fn read_section(section: Section, name: &str, node: Node, settings: &mut Setting
         }
     };
     for (key, node) in last_of_each(&place, entries, findings) {
+        if section == Section::Machines && key == ALLOW_KEY {
+            settings.machine_allow = Some(node.to_json());
+            continue;
+        }
         match section.keys().find(|known| known.name == key) {
             Some(key) => {
                 let origin = format!("{place}.{}", key.name);
@@ -154,7 +159,8 @@ fn read_section(section: Section, name: &str, node: Node, settings: &mut Setting
                 }
             }
             None => {
-                let known: Vec<_> = section.keys().map(|key| key.name).collect();
+                let more = (section == Section::Machines).then_some(ALLOW_KEY);
+                let known: Vec<_> = section.keys().map(|key| key.name).chain(more).collect();
                 findings.warning(&place, hints::unknown(&key, &known));
             }
         }

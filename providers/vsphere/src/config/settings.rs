@@ -19,6 +19,8 @@ pub(crate) struct Settings {
     pub(crate) has_no_vcenter: bool,
     /// The section `addressPools`, which only this provider has.
     pub(crate) address_pools: Option<serde_json::Value>,
+    /// The list `machines.allow`.
+    pub(crate) machine_allow: Option<serde_json::Value>,
     pub(crate) format: Format,
 }
 

@@ -1,6 +1,7 @@
 //! Tests of the configuration as a whole, by subject. This file has the shared helpers.
 
 mod address_pools;
+mod allow;
 mod credentials;
 mod environment;
 mod faults;

@@ -6,6 +6,7 @@ use cloudprovider::uuids::parse_uuid;
 
 use super::metadata::Metadata;
 use crate::{
+    glob::unescaped,
     guestinfo,
     mark::{self, MARK_PATH},
     vim::{element::Element, property_collector::Property},
@@ -217,13 +218,4 @@ pub(crate) fn parse_mac(text: &str) -> Option<[u8; 6]> {
         *byte = u8::from_str_radix(pair, 16).ok()?;
     }
     pairs.next().is_none().then_some(bytes)
-}
-
-/// A name as the user typed it: vCenter escapes three characters in names.
-pub(crate) fn unescaped(name: &str) -> Box<str> {
-    if !name.contains('%') {
-        return name.into();
-    }
-    let name = name.replace("%2f", "/").replace("%2F", "/").replace("%5c", "\\").replace("%5C", "\\");
-    name.replace("%25", "%").into()
 }

@@ -337,3 +337,33 @@ fn a_move_alone_is_told() {
         inventory.apply(&[update(vm("vm-7"), UpdateKind::Modify, &[("runtime.host", Some(&host))])]);
     assert_eq!(changes.instances.len(), 1);
 }
+
+#[test]
+fn a_path_is_told_only_if_all_of_it_is_known() {
+    let mut inventory = Inventory::default();
+    let folder = |id: &str| MoRef::new("Folder", id);
+    let datacenter = MoRef::new("Datacenter", "dc-1");
+    let below = |parent: &MoRef| ("parent", reference("val", parent));
+    put(&mut inventory, folder("root"), &[("name", word("Datacenters"))]);
+    put(&mut inventory, datacenter.clone(), &[("name", word("dc")), below(&folder("root"))]);
+    put(&mut inventory, folder("vm"), &[("name", word("vm")), below(&datacenter)]);
+    put(&mut inventory, folder("a"), &[("name", word("x%2fy")), below(&folder("vm"))]);
+    put(&mut inventory, folder("hidden"), &[below(&folder("vm"))]);
+    put(&mut inventory, folder("lost"), &[("name", word("vm")), below(&folder("unknown"))]);
+    for (object, expected) in [
+        (folder("a"), Some(vec!["dc", "vm", "x/y"])),
+        (folder("vm"), Some(vec!["dc", "vm"])),
+        (folder("root"), None),
+        (folder("hidden"), None),
+        (folder("lost"), None),
+        (folder("unknown"), None),
+    ] {
+        let expected = expected.map(|names| names.into_iter().map(str::to_owned).collect::<Vec<_>>());
+        assert_eq!(inventory.names_to(&object), expected, "{object}");
+    }
+    put(&mut inventory, vm("vm-1"), &[("name", word("t")), below(&folder("a"))]);
+    put(&mut inventory, vm("vm-2"), &[("name", word("t"))]);
+    let path = |id: &str| inventory.names_to_machine(inventory.machine(&vm(id)).expect("a machine"));
+    assert_eq!(path("vm-1").map(|path| path.join("|")).as_deref(), Some("dc|vm|x/y|t"));
+    assert_eq!(path("vm-2"), None);
+}

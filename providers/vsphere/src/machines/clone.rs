@@ -27,14 +27,6 @@ use crate::{
     },
 };
 
-/// What the keys of the extra configuration that this program sets begin with, beside its mark.
-const OWN_KEYS: [&str; 4] = [
-    "cloud-controller-manager.",
-    "guestinfo.userdata",
-    "guestinfo.metadata",
-    "guestinfo.ignition.config.data",
-];
-
 /// What a machine has at least, as with Cluster API Provider vSphere.
 const MIN_CPUS: u32 = 2;
 const DEFAULT_MEMORY_MIB: u64 = 2048;
@@ -264,10 +256,6 @@ fn extra_config(wanted: &Wanted<'_>, macs: &[[u8; 6]]) -> Result<Vec<OptionValue
     let Wanted { mark, name, spec, bootstrap: data, .. } = wanted;
     let mut options = Vec::new();
     for (key, value) in &spec.custom_vmx_keys {
-        if OWN_KEYS.iter().any(|own| key.starts_with(own)) {
-            let words = format!("spec.customVMXKeys[{key}]: this key is set by the controller");
-            return Err(invalid(words));
-        }
         options.push(OptionValue { key: key.clone(), value: Value::AnyString(value.clone()) });
     }
     options.push(OptionValue { key: MARK.to_owned(), value: Value::AnyString(mark::write(mark)) });

@@ -7,21 +7,25 @@ use std::{
     time::Duration,
 };
 
-use cloudprovider::{Error, ErrorKind, InstanceLookup, NodeIdentity, Result, StartContext};
+use cloudprovider::{
+    Error, ErrorKind, InstanceLookup, NodeIdentity, Result, StartContext, Term, machines::Mark,
+};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use super::{
+    allowed::Allowed,
     cached::Cached,
     drs::Drs,
     groups::{self, Boards, ClusterGroups},
+    identities::ObjectKey,
     modules::{Board, Joining},
     open_sites::OpenSites,
     places::{Catalog, Finder, catalog_selection, switches, switches_selection},
     site::Site,
     storage::{StoragePolicy, read_policy},
-    template::{self, TemplateFacts},
+    template::{self, Hands, TemplateFacts},
     work::{Known, Work},
     zones::Checked,
 };
@@ -64,7 +68,8 @@ impl Slot {
 /// Those of all machines that something is known of.
 #[derive(Debug)]
 struct Slots {
-    by_uid: HashMap<Uuid, Arc<Slot>>,
+    /// By namespace and UID: the objects of several namespaces may claim one UID.
+    by_owner: HashMap<(String, Uuid), Arc<Slot>>,
     /// When it was last looked for what nobody needs any more.
     swept: Instant,
 }
@@ -72,14 +77,14 @@ struct Slots {
 impl Slots {
     /// Forgets a machine after its step, unless something would be lost. Now and then, others too: a machine that is gone may have no
     /// further step.
-    fn forget_unused(&mut self, uid: Uuid) {
+    fn forget_unused(&mut self, owner: &(String, Uuid)) {
         // Whoever waits for its turn, or still makes a call, has a clone.
         let is_unused = |slot: &Arc<Slot>| Arc::strong_count(slot) == 1 && slot.known().is_empty();
-        if self.by_uid.get(&uid).is_some_and(is_unused) {
-            self.by_uid.remove(&uid);
+        if self.by_owner.get(owner).is_some_and(is_unused) {
+            self.by_owner.remove(owner);
         }
         if self.swept.elapsed() >= SWEEP_INTERVAL {
-            self.by_uid.retain(|_, slot| !is_unused(slot));
+            self.by_owner.retain(|_, slot| !is_unused(slot));
             self.swept = Instant::now();
         }
     }
@@ -131,6 +136,8 @@ pub(crate) struct Fleet {
     pub(super) module_joining: Joining,
     /// The cluster modules of a vCenter, of anybody.
     pub(super) known_modules: Cached<String, Option<KnownModules>>,
+    /// The machines in a module, by its vCenter and its ID.
+    pub(super) module_members: Cached<(String, String), Vec<MoRef>>,
 }
 
 impl Fleet {
@@ -147,7 +154,7 @@ impl Fleet {
             configured: sites.into_iter().map(Arc::new).collect(),
             open,
             tasks,
-            slots: Mutex::new(Slots { by_uid: HashMap::new(), swept: Instant::now() }),
+            slots: Mutex::new(Slots { by_owner: HashMap::new(), swept: Instant::now() }),
             catalogs: Cached::new(FACTS_LAST),
             templates: Cached::new(FACTS_LAST),
             policies: Cached::new(FACTS_LAST),
@@ -159,7 +166,13 @@ impl Fleet {
             module_board: Arc::default(),
             module_joining: Joining::default(),
             known_modules: Cached::new(FACTS_LAST),
+            module_members: Cached::new(FACTS_LAST),
         }
+    }
+
+    /// What a machine of this namespace may name on a vCenter. `has_identity`: its cluster names credentials.
+    pub(super) fn allowed<'a>(&'a self, site: &Site, namespace: &'a str, has_identity: bool) -> Allowed<'a> {
+        Allowed::new(&self.options.allow, namespace, site.vcenter.name(), has_identity)
     }
 
     /// From now on Secrets can be read.
@@ -167,10 +180,10 @@ impl Fleet {
         self.open.start(context);
     }
 
-    /// The vCenters that may be looked at for the object with this UID: those of the configuration, and the one that it names
+    /// The vCenters that may be looked at for an object: those of the configuration, and the one that it names
     /// credentials for. What others have opened with their credentials is theirs alone.
-    pub(super) fn sites_of(&self, uid: &str) -> Vec<Arc<Site>> {
-        self.configured.iter().cloned().chain(self.open.used_by(uid)).collect()
+    pub(super) fn sites_of(&self, mark: &Mark) -> Vec<Arc<Site>> {
+        self.configured.iter().cloned().chain(self.open.used_by(&ObjectKey::of(mark))).collect()
     }
 
     /// The vCenter that a `server` names. Without one it is the only vCenter of the configuration.
@@ -212,16 +225,23 @@ impl Fleet {
         })
     }
 
+    /// Whether a machine that is worked on has this instance UUID.
+    pub(super) fn has_machine(&self, instance_uuid: Option<Uuid>) -> bool {
+        lock(&self.slots).by_owner.keys().any(|(_, uid)| Some(*uid) == instance_uuid)
+    }
+
     /// Runs a step of a machine, after the last call of an earlier one has ended. That can be one whose step was given
     /// up: a call that was sent cannot be taken back.
     ///
     /// # Errors
-    /// Those of the step, and [`ErrorKind::Timeout`] if an earlier call does not end.
-    pub(crate) async fn one_step<T, F>(&self, uid: Uuid, step: impl FnOnce(Turn) -> F) -> Result<T>
+    /// Those of the step, [`ErrorKind::InvalidInput`] if the UID is none, and [`ErrorKind::Timeout`] if an earlier call does not end.
+    pub(crate) async fn one_step<T, F>(&self, mark: &Mark, step: impl FnOnce(Turn) -> F) -> Result<T>
     where
         F: Future<Output = Result<T>>,
     {
-        let slot = Arc::clone(lock(&self.slots).by_uid.entry(uid).or_default());
+        let uid = uid_of(mark)?;
+        let owner = (mark.namespace.clone(), uid);
+        let slot = Arc::clone(lock(&self.slots).by_owner.entry(owner.clone()).or_default());
         let gate = Arc::clone(&slot.gate).lock_owned();
         let Ok(gate) = tokio::time::timeout(MAX_WAIT_FOR_CALL, gate).await else {
             let words = "an earlier call of this machine to vCenter has not ended yet";
@@ -230,12 +250,12 @@ impl Fleet {
         let turn = Turn { uid, slot: Arc::clone(&slot), _gate: Arc::new(gate) };
         let answer = step(turn).await;
         drop(slot);
-        lock(&self.slots).forget_unused(uid);
+        lock(&self.slots).forget_unused(&owner);
         answer
     }
 
     /// Begins work on a machine. The call is made to its end, also if the step is given up, so that its task is known
-    /// to the next step.
+    /// to the next step. It is not sent after the term of the step.
     ///
     /// # Errors
     /// The error of the call, and an internal one if the answer names no task.
@@ -247,11 +267,15 @@ impl Fleet {
         call: Call,
     ) -> Result<MoRef, CallError> {
         let (site, turn) = (Arc::clone(site), turn.clone());
-        let method = call.method;
+        let (method, term) = (call.method, Term::current());
         let made = self.tasks.spawn(async move {
             // the whole of it: without its gate, the next step would not wait for this call
             let turn = turn;
-            let answer = site.call(&call).await.and_then(|answer| {
+            let sent = term.pass(site.call(&call)).await;
+            let sent = sent.unwrap_or_else(|error| {
+                Err(CallError::Unreachable { method, reason: error.report().into() })
+            });
+            let answer = sent.and_then(|answer| {
                 let reason = "the answer has no task".into();
                 answer.moref().ok_or(CallError::Malformed { method, reason })
             });
@@ -299,7 +323,7 @@ impl Fleet {
                 let state = site.vcenter.state();
                 Finder::new(site.vcenter.name(), &state.inventory, &[]).storage_pods(datacenter)
             };
-            let mut catalog = Catalog::with_pods(pods);
+            let mut catalog = Catalog::with_pods(pods).discreet(site.is_configured);
             site.read(catalog_selection(datacenter), |updates| catalog.add(updates)).await?;
             let unread = catalog.switches();
             if !unread.is_empty() {
@@ -315,10 +339,18 @@ impl Fleet {
     /// The devices and snapshots of a template.
     ///
     /// # Errors
-    /// Those of the call.
+    /// Those of the call, and [`ErrorKind::Unavailable`] while vCenter does not tell whose it is.
     pub(crate) async fn template(&self, site: &Site, template: &MoRef) -> Result<Arc<TemplateFacts>> {
         let key = (site.vcenter.name().to_owned(), template.clone());
-        self.templates.get(key, self.devices(site, template)).await
+        let read = async {
+            let facts = self.devices(site, template).await?;
+            if facts.hands == Hands::Unknown {
+                let words = format!("it does not tell the configuration of {}", template.id());
+                return Err(super::site::unavailable(site, &words));
+            }
+            Ok(facts)
+        };
+        self.templates.get(key, read).await
     }
 
     /// What a storage policy allows to machines of a resource pool.
@@ -372,18 +404,18 @@ impl Fleet {
         })
     }
 
-    /// Runs something to its end, also if the step that waits for it is given up.
+    /// Runs something to its end, also if the step that waits for it is given up, but not after the term of the step.
     ///
     /// # Errors
-    /// An internal one if it panics.
+    /// An internal one if it panics, and [`ErrorKind::Unavailable`] after the term.
     pub(crate) async fn to_its_end<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Result<T> {
-        self.tasks
-            .spawn(work)
-            .await
-            .map_err(|error| Error::new(ErrorKind::Internal, format!("the call did not end: {error}")))
+        let term = Term::current();
+        let made = self.tasks.spawn(async move { term.pass(work).await });
+        made.await
+            .map_err(|error| Error::new(ErrorKind::Internal, format!("the call did not end: {error}")))?
     }
 
     /// Forgets what was read of templates, networks and datastores: vCenter refused what was made from it.
@@ -392,6 +424,14 @@ impl Fleet {
         self.templates.clear();
         self.policies.clear();
     }
+}
+
+/// The UID, which is the instance UUID.
+pub(crate) fn uid_of(mark: &Mark) -> Result<Uuid> {
+    Uuid::parse_str(&mark.uid).map_err(|_| {
+        let words = format!("the UID of the object, {:?}, is not a UUID", mark.uid);
+        Error::new(ErrorKind::InvalidInput, words)
+    })
 }
 
 /// The task that a status names.

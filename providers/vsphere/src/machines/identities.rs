@@ -5,7 +5,9 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use cloudprovider::{Error, ErrorKind, Result, SecretData, SecretName, SecretStream, SecretVersion};
+use cloudprovider::{
+    Error, ErrorKind, Result, SecretData, SecretName, SecretStream, SecretVersion, machines::Mark,
+};
 use futures::StreamExt as _;
 use secrecy::{ExposeSecret as _, SecretSlice, SecretString};
 use tokio_util::sync::CancellationToken;
@@ -14,6 +16,28 @@ use crate::login::Credentials;
 
 const USERNAME: &str = "username";
 const PASSWORD: &str = "password";
+
+/// How many Secrets the objects of one namespace may name. Each is followed by a watch of its own.
+pub(crate) const MAX_SECRETS: usize = 32;
+
+/// Who uses something: an object, by its namespace and UID. Objects of several namespaces may claim one UID.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct ObjectKey {
+    /// Empty for an object that is in none.
+    pub(crate) namespace: String,
+    pub(crate) uid: String,
+}
+
+impl ObjectKey {
+    /// The object with this mark.
+    pub(crate) fn of(mark: &Mark) -> Self {
+        Self::new(&mark.namespace, &mark.uid)
+    }
+
+    pub(crate) fn new(namespace: &str, uid: &str) -> Self {
+        Self { namespace: namespace.to_owned(), uid: uid.to_owned() }
+    }
+}
 
 /// A Secret with the keys `username` and `password`.
 #[derive(Debug)]
@@ -109,41 +133,63 @@ fn read(data: &SecretData) -> Content {
     }
 }
 
-/// Secrets, each with the UIDs of the objects that use it.
-type Followed = HashMap<SecretName, (Arc<Identity>, BTreeSet<String>)>;
+/// Secrets, each with the objects that use it.
+type Followed = HashMap<SecretName, (Arc<Identity>, BTreeSet<ObjectKey>)>;
 
 /// The Secrets that are followed.
 #[derive(Debug, Default)]
 pub(crate) struct Identities(Mutex<Followed>);
 
 impl Identities {
-    /// The Secret with this name, used by the object with this UID from now on, and no other one. The second is whether it is
-    /// new, and to be followed.
-    pub(crate) fn used(&self, name: &SecretName, uid: &str) -> (Arc<Identity>, bool) {
+    /// The Secret with this name, used by this object from now on, and no other one. The second is whether it is new, and to be followed.
+    ///
+    /// # Errors
+    /// [`ErrorKind::PermissionDenied`] if the objects of the namespace use [`MAX_SECRETS`] others.
+    pub(crate) fn used(&self, name: &SecretName, owner: &ObjectKey) -> Result<(Arc<Identity>, bool)> {
         let mut all = lock(&self.0);
-        retain(&mut all, |other, users| other == name || !users.remove(uid) || !users.is_empty());
+        retain(&mut all, |other, users| other == name || !users.remove(owner) || !users.is_empty());
+        let namespace = &owner.namespace;
+        let is_of = |users: &BTreeSet<ObjectKey>| users.iter().any(|user| user.namespace == *namespace);
+        let is_used = all.get(name).is_some_and(|(_, users)| is_of(users));
+        // what is in no namespace is the operator's
+        if !namespace.is_empty()
+            && !is_used
+            && all.values().filter(|(_, users)| is_of(users)).count() >= MAX_SECRETS
+        {
+            let words = format!(
+                "spec.identityRef: the objects of the namespace {namespace} name {MAX_SECRETS} Secrets already, and no more are read;                  name one of those, or delete objects that name others"
+            );
+            return Err(Error::new(ErrorKind::PermissionDenied, words));
+        }
         let is_new = !all.contains_key(name);
         let (identity, users) = all
             .entry(name.clone())
             .or_insert_with(|| (Arc::new(Identity::new(name.clone())), BTreeSet::new()));
-        users.insert(uid.to_owned());
-        (Arc::clone(identity), is_new)
+        users.insert(owner.clone());
+        Ok((Arc::clone(identity), is_new))
     }
 
-    /// The object with this UID uses none any more.
-    pub(crate) fn release(&self, uid: &str) {
-        retain(&mut lock(&self.0), |_, users| !users.remove(uid) || !users.is_empty());
+    /// This object uses none any more.
+    pub(crate) fn release(&self, owner: &ObjectKey) {
+        retain(&mut lock(&self.0), |_, users| !users.remove(owner) || !users.is_empty());
+    }
+
+    /// The objects with this UID that use one.
+    pub(crate) fn owners_of(&self, uid: &str) -> BTreeSet<ObjectKey> {
+        let all = lock(&self.0);
+        all.values().flat_map(|(_, users)| users).filter(|one| one.uid == uid).cloned().collect()
     }
 
     /// The UIDs of the objects that use a Secret.
     pub(crate) fn users_of(&self, identity: &Identity) -> Vec<String> {
         let all = lock(&self.0);
-        all.get(&identity.name).map(|(_, users)| users.iter().cloned().collect()).unwrap_or_default()
+        let users = all.get(&identity.name).map(|(_, users)| users.iter().map(|one| one.uid.clone()));
+        users.map(Iterator::collect).unwrap_or_default()
     }
 }
 
 /// Stops following those that are not kept.
-fn retain(all: &mut Followed, keep: impl Fn(&SecretName, &mut BTreeSet<String>) -> bool) {
+fn retain(all: &mut Followed, keep: impl Fn(&SecretName, &mut BTreeSet<ObjectKey>) -> bool) {
     all.retain(|name, (identity, users)| {
         let is_kept = keep(name, users);
         if !is_kept {
@@ -205,15 +251,38 @@ mod tests {
     #[tokio::test]
     async fn a_secret_is_followed_while_somebody_uses_it() {
         let all = Identities::default();
-        let (prod, is_new) = all.used(&name("prod"), "cluster");
-        assert!(is_new && !all.used(&name("prod"), "machine").1);
+        let used =
+            |secret: &str, uid: &str| all.used(&name(secret), &ObjectKey::new("lab", uid)).expect("few");
+        let (prod, is_new) = used("prod", "cluster");
+        assert!(is_new && !used("prod", "machine").1);
         let following = prod.follow(stream::pending().boxed(), || {});
         let mut following = std::pin::pin!(following);
-        assert!(all.used(&name("other"), "cluster").1, "another one is named now");
+        assert!(used("other", "cluster").1, "another one is named now");
         assert!(following.as_mut().now_or_never().is_none(), "the machine uses it");
         assert_eq!(all.users_of(&prod), ["machine"]);
-        all.release("machine");
+        all.release(&ObjectKey::new("else", "machine"));
+        assert_eq!(all.users_of(&prod), ["machine"], "that was another object with the same UID");
+        all.release(&ObjectKey::new("lab", "machine"));
         assert!(following.now_or_never().is_some());
-        assert!(all.used(&name("prod"), "cluster").1, "it is new again");
+        assert!(used("prod", "cluster").1, "it is new again");
+    }
+
+    #[test]
+    fn the_secrets_of_a_namespace_are_bounded() {
+        let all = Identities::default();
+        let owner = |namespace: &str, number: usize| ObjectKey::new(namespace, &number.to_string());
+        let secret = |number: usize| name(&format!("secret-{number}"));
+        for number in 0..MAX_SECRETS {
+            all.used(&secret(number), &owner("lab", number)).expect("not too many");
+        }
+        let error = all.used(&secret(MAX_SECRETS), &owner("lab", MAX_SECRETS)).expect_err("too many");
+        assert_eq!(error.kind(), ErrorKind::PermissionDenied);
+        assert!(error.report().contains("namespace lab name 32 Secrets already"), "{}", error.report());
+        assert!(all.users_of(&Identity::new(secret(MAX_SECRETS))).is_empty(), "it is not followed");
+        // what the namespace has already, what others have, and what takes the place of another one
+        all.used(&secret(0), &owner("lab", MAX_SECRETS)).expect("one of these");
+        all.used(&secret(MAX_SECRETS), &owner("other", 1)).expect("another namespace");
+        all.used(&secret(MAX_SECRETS), &owner("", 1)).expect("an object in no namespace");
+        all.used(&secret(MAX_SECRETS + 1), &owner("lab", 1)).expect("in the place of another one");
     }
 }

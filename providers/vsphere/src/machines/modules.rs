@@ -10,7 +10,7 @@ mod joining;
 use std::collections::BTreeSet;
 
 pub(crate) use self::{
-    board::Board,
+    board::{Board, Claim},
     joining::{Joined, Joining},
 };
 use super::spec::ClusterModule;

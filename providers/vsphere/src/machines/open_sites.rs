@@ -20,7 +20,7 @@ use tokio::sync::{broadcast, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
-    identities::{Identities, Identity},
+    identities::{Identities, Identity, ObjectKey},
     removed::Removed,
     site::Site,
 };
@@ -36,6 +36,9 @@ use crate::{
     vcenter::{Settings, VCenter},
     vim::CallError,
 };
+
+/// How many sessions with vCenters, each with a server and a user of its own, the objects of one namespace may have.
+const MAX_SITES: usize = 32;
 
 /// What is needed to open sites.
 #[derive(Debug)]
@@ -57,8 +60,8 @@ pub(crate) struct Outside {
 /// A use of a vCenter.
 #[derive(Debug)]
 pub(crate) struct Use<'a> {
-    /// The UID of the object.
-    pub(crate) uid: &'a str,
+    /// The object.
+    pub(crate) owner: &'a ObjectKey,
     pub(crate) endpoint: Endpoint,
     pub(crate) identity: Arc<Identity>,
 }
@@ -66,8 +69,8 @@ pub(crate) struct Use<'a> {
 /// Who uses a site.
 #[derive(Debug, Default)]
 struct Uses {
-    /// The Secrets that the objects name, by their UIDs.
-    named: BTreeMap<String, Arc<Identity>>,
+    /// The Secrets that the objects name.
+    named: BTreeMap<ObjectKey, Arc<Identity>>,
     /// The Secrets whose password was accepted for this site. The others offer nothing and keep nothing open, once there was one.
     admitted: BTreeSet<SecretName>,
     /// Whether there ever was one.
@@ -84,9 +87,9 @@ impl Uses {
         self.was_admitted = true;
     }
 
-    /// The object with this UID does not use the site any more.
-    fn remove(&mut self, uid: &str) {
-        self.named.remove(uid);
+    /// This object does not use the site any more.
+    fn remove(&mut self, owner: &ObjectKey) {
+        self.named.remove(owner);
     }
 
     /// Whether anybody keeps the site open. The first one does so before its password is known to be right.
@@ -158,10 +161,10 @@ impl OpenSites {
         self.started.get().map_or("", |(_, namespace)| namespace)
     }
 
-    /// The sites that the object with this UID uses, with a password that was right.
-    pub(crate) fn used_by(&self, uid: &str) -> Vec<Arc<Site>> {
+    /// The sites that this object uses, with a password that was right.
+    pub(crate) fn used_by(&self, owner: &ObjectKey) -> Vec<Arc<Site>> {
         let sites = lock(&self.sites);
-        let is_used = |uses: &Uses| uses.named.get(uid).is_some_and(|one| uses.is_admitted(one));
+        let is_used = |uses: &Uses| uses.named.get(owner).is_some_and(|one| uses.is_admitted(one));
         let used = sites.iter().filter(|open| is_used(&lock(&open.uses)));
         used.map(|open| Arc::clone(&open.site)).collect()
     }
@@ -182,9 +185,12 @@ impl OpenSites {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The Secret with this name, used by the object with this UID, which is woken when it changes.
-    pub(crate) fn identity(self: &Arc<Self>, name: &SecretName, uid: &str) -> Arc<Identity> {
-        let (identity, is_new) = self.identities.used(name, uid);
+    /// The Secret with this name, used by this object, which is woken when it changes.
+    ///
+    /// # Errors
+    /// The objects of its namespace use too many others.
+    pub(crate) fn identity(self: &Arc<Self>, name: &SecretName, owner: &ObjectKey) -> Result<Arc<Identity>> {
+        let (identity, is_new) = self.identities.used(name, owner)?;
         if is_new && let Some((source, _)) = self.started.get() {
             let versions = source.follow(name);
             let (all, followed) = (Arc::clone(self), Arc::clone(&identity));
@@ -194,28 +200,40 @@ impl OpenSites {
                 stop.run_until_cancelled(following).await;
             });
         }
-        identity
+        Ok(identity)
     }
 
     /// An object uses nothing of this any more. A session that nobody uses is ended.
-    pub(crate) fn release(&self, uid: &str) {
-        self.identities.release(uid);
-        self.close_unused(|_, uses| uses.remove(uid));
+    pub(crate) fn release(&self, owner: &ObjectKey) {
+        self.identities.release(owner);
+        self.close_unused(|_, uses| uses.remove(owner));
+    }
+
+    /// There is no object with this UID any more. Of several that claim it, nobody says which one is meant, and all keep what they use.
+    pub(crate) fn forget(&self, uid: &str) {
+        let mut owners = self.identities.owners_of(uid);
+        for open in &*lock(&self.sites) {
+            owners.extend(lock(&open.uses).named.keys().filter(|one| one.uid == uid).cloned());
+        }
+        if owners.len() == 1 {
+            owners.iter().for_each(|owner| self.release(owner));
+        }
     }
 
     /// The site for a use: one of the configuration with the same user, or one that is open, or a new one.
     ///
     /// # Errors
-    /// Why the Secret has no credentials; those of vCenter about them; and why nothing can be said about the vCenter.
+    /// Why the Secret has no credentials; those of vCenter about them; why nothing can be said about the vCenter; and that the objects of
+    /// the namespace have too many sessions.
     pub(crate) async fn site(self: &Arc<Self>, configured: &[Arc<Site>], of: Use<'_>) -> Result<Arc<Site>> {
         let credentials = of.identity.credentials()?;
         let own = configured.iter().find(|site| is_of(site, &of.endpoint, &credentials.user));
         if let Some(site) = own {
-            self.close_unused(|_, uses| uses.remove(of.uid));
+            self.close_unused(|_, uses| uses.remove(of.owner));
             self.prove(site, credentials).await?;
             return Ok(Arc::clone(site));
         }
-        let open = self.open(configured, &of, &credentials);
+        let open = self.open(configured, &of, &credentials)?;
         let outcome = self.prove(&open.site, credentials).await;
         match &outcome {
             Ok(()) => {
@@ -242,26 +260,27 @@ impl OpenSites {
         configured: &[Arc<Site>],
         of: &Use<'_>,
         credentials: &Credentials,
-    ) -> Arc<OpenSite> {
+    ) -> Result<Arc<OpenSite>> {
         let user = credentials.user.to_lowercase();
         let is_it = |open: &OpenSite| open.user == user && open.site.vcenter.settings.endpoint == of.endpoint;
         let open = {
             let mut sites = lock(&self.sites);
             let found = sites.iter().find(|open| is_it(open)).cloned();
+            check_room(&sites, found.as_ref(), of.owner)?;
             let open = found.unwrap_or_else(|| {
                 let open = Arc::new(self.begin(configured, of, credentials, user.clone()));
                 sites.push(Arc::clone(&open));
                 open
             });
-            lock(&open.uses).named.insert(of.uid.to_owned(), Arc::clone(&of.identity));
+            lock(&open.uses).named.insert(of.owner.clone(), Arc::clone(&of.identity));
             open
         };
         self.close_unused(|one, uses| {
             if one.site.number != open.site.number {
-                uses.remove(of.uid);
+                uses.remove(of.owner);
             }
         });
-        open
+        Ok(open)
     }
 
     /// Begins to follow a vCenter.
@@ -290,12 +309,18 @@ impl OpenSites {
         };
         let Outside { instance_changes, status_changes, tasks, stop, .. } = &self.outside;
         let mut vcenter = VCenter::new(settings, instance_changes.clone(), status_changes.clone());
-        vcenter.accounts = Arc::clone(lock(&self.accounts).entry(authority.to_lowercase()).or_default());
+        vcenter.accounts = {
+            let mut all = lock(&self.accounts);
+            // a vCenter that is followed has a clone
+            all.retain(|_, accounts| Arc::strong_count(accounts) > 1 || !accounts.are_idle());
+            Arc::clone(all.entry(authority.to_lowercase()).or_default())
+        };
         let (vcenter, stop) = (Arc::new(vcenter), stop.child_token());
         tasks.spawn(follow::run(Arc::clone(&vcenter), stop.clone()));
         let families = like.map_or(&self.outside.families, |site| &site.families).clone();
         let (number, removed) = (self.number(), Removed::default());
-        let site = Arc::new(Site { vcenter, families, stop: stop.clone(), number, removed });
+        let site =
+            Arc::new(Site { vcenter, families, stop: stop.clone(), is_configured: false, number, removed });
         OpenSite { site, user, uses, stop }
     }
 
@@ -380,6 +405,23 @@ impl OpenSites {
             is_used
         });
     }
+}
+
+/// Checks that the objects of a namespace do not keep too many sites open, one of which has a session and is followed.
+///
+/// # Errors
+/// [`ErrorKind::PermissionDenied`].
+fn check_room(sites: &[Arc<OpenSite>], wanted: Option<&Arc<OpenSite>>, owner: &ObjectKey) -> Result<()> {
+    let namespace = &owner.namespace;
+    let is_of = |one: &ObjectKey| one.namespace == *namespace && one != owner;
+    let is_used = |open: &&Arc<OpenSite>| lock(&open.uses).named.keys().any(is_of);
+    if wanted.as_ref().is_some_and(is_used) || sites.iter().filter(is_used).count() < MAX_SITES {
+        return Ok(());
+    }
+    let words = format!(
+        "spec.server: the objects of the namespace {namespace} have {MAX_SITES} sessions with vCenters already, and no more are opened; name          one of their servers and users, or delete objects that name others"
+    );
+    Err(Error::new(ErrorKind::PermissionDenied, words))
 }
 
 /// Whether a site of the configuration is this vCenter with this user, and shows all of it.

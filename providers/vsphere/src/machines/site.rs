@@ -40,6 +40,8 @@ pub(crate) struct Site {
     pub(crate) families: Vec<Family>,
     /// Set when the provider ends: no session is opened after that.
     pub(crate) stop: CancellationToken,
+    /// Whether its credentials are those of the configuration.
+    pub(crate) is_configured: bool,
     /// No other site has it.
     pub(crate) number: u64,
     /// The machines that vCenter has not any more, also while the inventory shows them.
@@ -184,8 +186,7 @@ impl Site {
             return Ok(found);
         }
         let words = format!(
-            "it does not tell the configuration of {:?} ({}), so it is not known whose it is",
-            vm.name,
+            "it does not tell the configuration of {}, so it is not known whose it is",
             vm.moref.id()
         );
         Err(self.vcenter.error(ErrorKind::Unavailable, &words))
@@ -285,6 +286,7 @@ mod tests {
             vcenter,
             families: Vec::new(),
             stop: CancellationToken::new(),
+            is_configured: true,
             number: 0,
             removed: Removed::default(),
         }

@@ -33,15 +33,6 @@ mod zone_status;
 
 use std::{sync::Arc, time::Duration};
 
-use cloudprovider::{
-    Error, ErrorKind, InstanceStream, Machines, Result, async_trait,
-    machines::{
-        Capacity, ClusterReport, ClusterRequest, Condition, ConditionStatus, Deletion, Kinds, LookRequest,
-        MachineReport, MachineRequest, Mark, NodeInfo, Record, Told, Wait,
-    },
-};
-use uuid::Uuid;
-
 use self::{
     companion::{Seen, deleted, name_of, provisioned},
     edits::Edit,
@@ -51,6 +42,7 @@ use self::{
 use super::{
     clone::{cpus, memory_mib},
     fleet::{Fleet, Turn},
+    identities::ObjectKey,
     invalid::invalid,
     kinds::{CLUSTER_IDENTITY_KIND, DEPLOYMENT_ZONE_KIND, KINDS},
     naming::is_windows,
@@ -62,6 +54,13 @@ use super::{
     work::Work,
 };
 use crate::vm::VirtualMachine;
+use cloudprovider::{
+    Error, ErrorKind, InstanceStream, Machines, Result, async_trait,
+    machines::{
+        Capacity, ClusterReport, ClusterRequest, Condition, ConditionStatus, Deletion, Kinds, LookRequest,
+        MachineReport, MachineRequest, Mark, NodeInfo, Record, Told, Wait,
+    },
+};
 
 pub(crate) use request::{DeletionRequest, MachineRecord, Request};
 
@@ -94,12 +93,11 @@ impl Machines for Fleet {
         request: &DeletionRequest,
         record: &mut MachineRecord,
     ) -> Result<Deletion> {
-        let uid = uid_of(&request.mark)?;
         let request = &*Self::placed_for_deletion(request);
         let mut seen = Seen::default();
         let answer = {
             let (record, seen) = (&mut *record, &mut seen);
-            self.one_step(uid, move |turn| async move {
+            self.one_step(&request.mark, move |turn| async move {
                 let slot = Arc::clone(&turn.slot);
                 let answer = self.delete(turn, request, record).await;
                 *seen = Seen::of(&slot);
@@ -121,7 +119,7 @@ impl Machines for Fleet {
         let answer = self.identify(&Self::placed_for_deletion(request)).await;
         if answer.as_ref().is_ok_and(|uid| uid.as_deref() != Some(&*request.mark.uid)) {
             // From now on it has another UID.
-            self.open.release(&request.mark.uid);
+            self.open.release(&ObjectKey::of(&request.mark));
         }
         answer
     }
@@ -140,7 +138,7 @@ impl Machines for Fleet {
         _: &mut Record<VSphereClusterStatus>,
     ) -> Result<Deletion> {
         self.delete_modules(request).await?;
-        self.open.release(&request.mark.uid);
+        self.open.release(&ObjectKey::of(&request.mark));
         Ok(Deletion::Gone)
     }
 
@@ -168,7 +166,7 @@ impl Machines for Fleet {
     }
 
     fn forget(&self, uid: &str) {
-        self.open.release(uid);
+        self.open.forget(uid);
         self.module_board.forget_object(uid);
     }
 
@@ -184,13 +182,12 @@ impl Fleet {
         request: &Request,
         record: &mut MachineRecord,
     ) -> Result<MachineReport> {
-        let uid = uid_of(&request.mark)?;
         // Without its failure domain it is not known what its `VSphereVM` would say.
         let request = &*self.placed(request, record).await?;
         let mut seen = Seen::default();
         let answer = {
             let (record, seen) = (&mut *record, &mut seen);
-            self.one_step(uid, move |turn| async move {
+            self.one_step(&request.mark, move |turn| async move {
                 let slot = Arc::clone(&turn.slot);
                 let answer = self.ensure(turn, request, record).await;
                 *seen = Seen::of(&slot);
@@ -201,7 +198,7 @@ impl Fleet {
             })
             .await
         };
-        let is_there = request.provider_id.is_some() || self.has(&request.mark.uid);
+        let is_there = request.provider_id.is_some() || self.has(&request.mark);
         claims::want(request, record, &answer, is_there);
         self.want_vm(request, record, &answer, seen);
         answer
@@ -223,7 +220,7 @@ impl Fleet {
         if before.is_none() {
             record.status.login = login.remembered(None);
         }
-        let is_there = request.provider_id.is_some() || self.has(&request.mark.uid);
+        let is_there = request.provider_id.is_some() || self.has(&request.mark);
         let addresses = claims::addresses(request, record, is_there)?;
         let with_addresses = claims::with_addresses(request, &addresses);
         let site = &turn.note_vcenter(self.site_for(&login).await)?;
@@ -324,7 +321,7 @@ impl Fleet {
         provider_id: Option<&str>,
     ) -> Result<Option<Wait>> {
         let bios_uuid = provider_id.and_then(|id| crate::provider_id::parse_provider_id(id).ok());
-        for site in &self.sites_of(&mark.uid) {
+        for site in &self.sites_of(mark) {
             let (same, other) = {
                 let state = site.vcenter.state();
                 let same = state.inventory.with_instance_uuid(turn.uid).next().cloned();
@@ -378,10 +375,8 @@ fn machine_of(site: &Site, turn: &Turn) -> Result<Option<VirtualMachine>> {
     match (found.next(), found.next()) {
         (Some(one), Some(other)) => {
             let words = format!(
-                "the virtual machines {:?} ({}) and {:?} ({}) have the instance UUID {}",
-                one.name,
+                "the virtual machines {} and {} have the instance UUID {}",
                 one.moref.id(),
-                other.name,
                 other.moref.id(),
                 turn.uid
             );
@@ -407,8 +402,10 @@ fn has_begun<C>(
 
 /// The error about a machine that is somebody else's.
 fn conflict(site: &Site, vm: &VirtualMachine, mark: &Mark, found: Option<&Mark>) -> Error {
-    let what =
-        format!("virtual machine {:?} ({}) in vCenter {:?}", vm.name, vm.moref.id(), site.vcenter.name());
+    // the name of another one is not for everybody who reads the object
+    let name = if *vm.name == *mark.name() { format!("{:?} ", vm.name) } else { String::new() };
+    let what = format!("virtual machine {name}({}) in vCenter {:?}", vm.moref.id(), site.vcenter.name());
+    tracing::info!(%mark, machine = %vm.name, moref = vm.moref.id(), "a foreign virtual machine is in its way");
     mark.conflict(what, found)
 }
 
@@ -433,18 +430,12 @@ fn is_one_vcenter(one: &Arc<Site>, other: &Arc<Site>) -> bool {
     }
 }
 
-/// The UID, which is the instance UUID.
-fn uid_of(mark: &Mark) -> Result<Uuid> {
-    Uuid::parse_str(&mark.uid).map_err(|_| {
-        let words = format!("the UID of the object, {:?}, is not a UUID", mark.uid);
-        Error::new(ErrorKind::InvalidInput, words)
-    })
-}
-
 #[cfg(test)]
 mod removed_tests;
 #[cfg(test)]
 mod rig;
+#[cfg(test)]
+mod term_tests;
 #[cfg(test)]
 mod told_tests;
 #[cfg(test)]

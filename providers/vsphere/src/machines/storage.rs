@@ -42,12 +42,17 @@ impl StoragePolicy {
         self.datastores.contains(datastore)
     }
 
-    /// The datastore for a machine: the one that its spec names, or else one of all, always the same one for the same
+    /// The datastore for a machine: the one that its spec names, or else one of those that it may use, always the same one for the same
     /// machine.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`] if the named one is not allowed, [`ErrorKind::NotFound`] if none is.
-    pub(crate) fn datastore(&self, named: Option<&MoRef>, uid: Uuid) -> Result<MoRef> {
+    pub(crate) fn datastore(
+        &self,
+        named: Option<&MoRef>,
+        uid: Uuid,
+        may_use: impl Fn(&MoRef) -> bool,
+    ) -> Result<MoRef> {
         if let Some(named) = named {
             if self.allows(named) {
                 return Ok(named.clone());
@@ -58,10 +63,14 @@ impl StoragePolicy {
                 named.id()
             )));
         }
-        let count = u128::try_from(self.datastores.len()).unwrap_or(u128::MAX).max(1);
+        let usable: Vec<_> = self.datastores.iter().filter(|one| may_use(one)).collect();
+        let count = u128::try_from(usable.len()).unwrap_or(u128::MAX).max(1);
         let chosen = usize::try_from(uid.as_u128() % count).unwrap_or_default();
-        self.datastores.get(chosen).cloned().ok_or_else(|| {
-            let words = format!("{FIELD}: no datastore of the resource pool fulfils {:?}", self.name);
+        usable.get(chosen).map(|one| (*one).clone()).ok_or_else(|| {
+            let words = format!(
+                "{FIELD}: no datastore of the resource pool that the machine may be on fulfils {:?}",
+                self.name
+            );
             Error::new(ErrorKind::NotFound, words)
         })
     }
@@ -88,7 +97,7 @@ pub(crate) async fn read_policy(site: &Site, name: &str, pool: &MoRef) -> Result
     } else {
         site.ask(&RetrieveContent { profile_ids: ids }.of(&profiles)).await?
     };
-    let id = policy_id(&all, name)?;
+    let id = policy_id(&all, name, site.is_configured)?;
     let mut hubs = Vec::new();
     site.read(selection(pool), |updates| hubs.extend(updates.iter().filter_map(usable))).await?;
     let check = CheckRequirements {
@@ -114,14 +123,16 @@ fn results(answer: &Element) -> impl Iterator<Item = &Element> {
     only.into_iter().chain(answer.all("returnval"))
 }
 
-/// The ID of the policy with this name.
-fn policy_id(all: &Element, name: &str) -> Result<String> {
+/// The ID of the policy with this name. `is_discreet`: an error does not say which there are.
+fn policy_id(all: &Element, name: &str, is_discreet: bool) -> Result<String> {
     let named = results(all).find(|one| one.text_of("name") == Some(name));
     let id = named.and_then(|one| one.child("profileId")?.text_of("uniqueId"));
     id.map(str::to_owned).ok_or_else(|| {
         let mut known: Vec<_> = results(all).filter_map(|one| one.text_of("name")).collect();
         known.sort_unstable();
-        let words = format!("{FIELD}: there is no storage policy {name:?}; there are {}", known.join(", "));
+        let there_are = format!("; there are {}", known.join(", "));
+        let there_are = if is_discreet { "" } else { &there_are };
+        let words = format!("{FIELD}: there is no storage policy {name:?}{there_are}");
         Error::new(ErrorKind::NotFound, words)
     })
 }
@@ -222,12 +233,14 @@ pub(crate) mod tests {
     #[test]
     fn one_of_them_is_chosen() {
         let uid = Uuid::from_u128;
-        let chosen = |number| policy(&[4, 5, 6]).datastore(None, uid(number)).ok();
+        let chosen = |number| policy(&[4, 5, 6]).datastore(None, uid(number), |_| true).ok();
         assert_eq!((0..4).map(chosen).collect::<Vec<_>>(), [4, 5, 6, 4].map(|one| Some(datastore(one))));
-        assert_eq!(policy(&[4, 5]).datastore(Some(&datastore(5)), uid(0)).ok(), Some(datastore(5)));
-        let error = policy(&[4]).datastore(Some(&datastore(5)), uid(0)).expect_err("not allowed");
+        assert_eq!(policy(&[4, 5]).datastore(Some(&datastore(5)), uid(0), |_| true).ok(), Some(datastore(5)));
+        let error = policy(&[4]).datastore(Some(&datastore(5)), uid(0), |_| true).expect_err("not allowed");
         assert!(error.to_string().starts_with("spec.datastore: the storage policy \"gold\""), "{error}");
-        let error = policy(&[]).datastore(None, uid(0)).expect_err("none");
+        let chosen = policy(&[4, 5]).datastore(None, uid(0), |one| *one == datastore(5));
+        assert_eq!(chosen.ok(), Some(datastore(5)), "the other one may not be used");
+        let error = policy(&[]).datastore(None, uid(0), |_| true).expect_err("none");
         assert!(error.to_string().starts_with("spec.storagePolicyName: no datastore"), "{error}");
     }
 
@@ -237,9 +250,11 @@ pub(crate) mod tests {
             node("returnval", vec![node("profileId", vec![text("uniqueId", id)]), text("name", name)])
         };
         let all = node("", vec![profile("1", "silver"), profile("2", "gold")]);
-        assert_eq!(policy_id(&all, "gold").ok().as_deref(), Some("2"));
-        assert_eq!(policy_id(&profile("1", "silver"), "silver").ok().as_deref(), Some("1"));
-        let error = policy_id(&all, "iron").expect_err("none");
+        assert_eq!(policy_id(&all, "gold", false).ok().as_deref(), Some("2"));
+        assert_eq!(policy_id(&profile("1", "silver"), "silver", false).ok().as_deref(), Some("1"));
+        let error = policy_id(&all, "iron", true).expect_err("none");
+        assert!(error.to_string().ends_with("no storage policy \"iron\""), "{error}");
+        let error = policy_id(&all, "iron", false).expect_err("none");
         assert!(error.to_string().ends_with("no storage policy \"iron\"; there are gold, silver"), "{error}");
     }
 

@@ -39,7 +39,7 @@ pub(crate) fn check_machine(spec: &VSphereMachineSpec) -> Result<()> {
 }
 
 /// The fields of a cluster that are set and mean nothing here, with the reasons.
-pub(crate) fn ignored_of_cluster(spec: &VSphereClusterSpec, options: MachineOptions) -> Option<String> {
+pub(crate) fn ignored_of_cluster(spec: &VSphereClusterSpec, options: &MachineOptions) -> Option<String> {
     let has_unused_modules = !spec.cluster_modules.is_empty() && !options.node_anti_affinity;
     let of_modules = has_unused_modules.then(|| {
         "clusterModules: no machines are put into them, and they are not deleted with the cluster; machines.nodeAntiAffinity in the \
@@ -103,7 +103,7 @@ mod tests {
         let cluster: VSphereClusterSpec = serde_json::from_value(modules).expect("a spec");
         let words = |node_anti_affinity| {
             let options = MachineOptions { node_anti_affinity, ..MachineOptions::default() };
-            ignored_of_cluster(&cluster, options).unwrap_or_default()
+            ignored_of_cluster(&cluster, &options).unwrap_or_default()
         };
         assert!(words(false).starts_with("thumbprint: ") && words(false).contains("; clusterModules: "));
         assert!(!words(true).contains("clusterModules"), "{}", words(true));
@@ -142,9 +142,9 @@ mod tests {
         }
         let cluster: VSphereClusterSpec =
             serde_json::from_value(json!({"server": "vc", "failureDomainSelector": {}})).expect("a spec");
-        assert_eq!(ignored_of_cluster(&cluster, MachineOptions::default()), None);
+        assert_eq!(ignored_of_cluster(&cluster, &MachineOptions::default()), None);
         let cluster = VSphereClusterSpec { thumbprint: Some("AA".to_owned()), ..cluster };
-        let words = |cluster| ignored_of_cluster(cluster, MachineOptions::default());
+        let words = |cluster| ignored_of_cluster(cluster, &MachineOptions::default());
         assert!(words(&cluster).is_some_and(|words| words.starts_with("thumbprint: ")));
         let more = json!({"thumbprint": "AA", "identityRef": {"kind": "Secret", "name": "s"}});
         let cluster: VSphereClusterSpec = serde_json::from_value(more).expect("a spec");

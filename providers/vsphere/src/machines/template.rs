@@ -1,5 +1,7 @@
 //! What has to be known of a template before it is cloned. Read in one call, and kept for a moment.
 
+use uuid::Uuid;
+
 use crate::{
     moref::MoRef,
     vim::{
@@ -13,6 +15,18 @@ const DEVICES: &str = "config.hardware.device";
 const SNAPSHOT: &str = "snapshot";
 const FILE: &str = "config.files.vmPathName";
 const VERSION: &str = "config.version";
+const IS_TEMPLATE: &str = "config.template";
+const INSTANCE_UUID: &str = "config.instanceUuid";
+const MANAGED_BY: &str = "config.managedBy";
+const EXTRA_CONFIG: &str = "config.extraConfig";
+
+/// What the keys of the extra configuration begin with that only a machine of Cluster API has, and a copy of one.
+const KEYS_OF_MACHINES: [&str; 4] = [
+    "cloud-controller-manager.",
+    "guestinfo.userdata",
+    "guestinfo.metadata",
+    "guestinfo.ignition.config.data",
+];
 
 /// The types of network cards.
 const CARDS: [&str; 9] = [
@@ -40,10 +54,28 @@ pub(crate) struct TemplateFacts {
     pub(crate) hardware_version: Option<u32>,
     /// The folder of its files, without its datastore.
     pub(crate) folder: Option<String>,
+    /// The name of the datastore of its files.
+    pub(crate) datastore: Option<String>,
     /// The snapshot that it stands on.
     pub(crate) current_snapshot: Option<MoRef>,
     /// All snapshots by name.
     pub(crate) snapshots: Vec<(String, MoRef)>,
+    /// Whether it is a template, and no virtual machine that could run.
+    pub(crate) is_template: bool,
+    pub(crate) instance_uuid: Option<Uuid>,
+    pub(crate) hands: Hands,
+}
+
+/// In whose hands a template or virtual machine is, as its configuration says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Hands {
+    /// vCenter does not tell.
+    #[default]
+    Unknown,
+    /// In nobody's.
+    Free,
+    /// In those of a machine, or of a program that manages it, as these words say.
+    Taken(&'static str),
 }
 
 /// A network card.
@@ -84,7 +116,16 @@ pub(crate) fn selection(machine: &MoRef) -> PropertyFilterSpec {
         prop_set: vec![PropertySpec {
             kind: "VirtualMachine",
             all: None,
-            path_set: vec![DEVICES, SNAPSHOT, FILE, VERSION],
+            path_set: vec![
+                DEVICES,
+                SNAPSHOT,
+                FILE,
+                VERSION,
+                IS_TEMPLATE,
+                INSTANCE_UUID,
+                MANAGED_BY,
+                EXTRA_CONFIG,
+            ],
         }],
         object_set: vec![ObjectSpec { obj: machine.clone(), skip: Some(false), select_set: Vec::new() }],
         report_missing_objects_in_results: None,
@@ -104,7 +145,12 @@ pub(crate) fn read(update: &ObjectUpdate<'_>) -> Option<TemplateFacts> {
         match *path {
             DEVICES => read_devices(value, &mut facts),
             VERSION => facts.hardware_version = hardware_version(&value.text),
-            FILE => facts.folder = folder_of(&value.text).map(str::to_owned),
+            IS_TEMPLATE => facts.is_template = value.is_true(),
+            INSTANCE_UUID => facts.instance_uuid = Uuid::parse_str(value.text.trim()).ok(),
+            FILE => {
+                facts.folder = folder_of(&value.text).map(str::to_owned);
+                facts.datastore = datastore_of(&value.text).map(str::to_owned);
+            }
             SNAPSHOT => {
                 facts.current_snapshot = value.moref_of("currentSnapshot");
                 value.all("rootSnapshotList").for_each(|tree| read_snapshots(tree, &mut facts.snapshots));
@@ -112,7 +158,27 @@ pub(crate) fn read(update: &ObjectUpdate<'_>) -> Option<TemplateFacts> {
             _ => {}
         }
     }
+    if is_told(EXTRA_CONFIG) && is_told(IS_TEMPLATE) {
+        let value = |wanted: &str| {
+            update.properties.iter().find(|(path, _)| *path == wanted).and_then(|(_, value)| *value)
+        };
+        facts.hands = hands(value(EXTRA_CONFIG), value(MANAGED_BY));
+    }
     Some(facts)
+}
+
+/// In whose hands it is. A key without a value is none: vCenter takes such a key away.
+fn hands(extra_config: Option<&Element>, managed_by: Option<&Element>) -> Hands {
+    let options = extra_config.iter().flat_map(|list| &list.children);
+    let keys = options.filter(|option| option.text_of("value").is_some_and(|value| !value.is_empty()));
+    let mut keys = keys.filter_map(|option| option.text_of("key")).map(str::to_lowercase);
+    if keys.any(|key| KEYS_OF_MACHINES.iter().any(|start| key.starts_with(start))) {
+        return Hands::Taken("it is a machine of Cluster API, or was copied from one");
+    }
+    match managed_by.and_then(|by| by.text_of("extensionKey")) {
+        Some(extension) if !extension.is_empty() => Hands::Taken("an extension of vCenter manages it"),
+        _ => Hands::Free,
+    }
 }
 
 /// Whether a device of this type is a network card.
@@ -129,6 +195,11 @@ pub(crate) fn hardware_version(word: &str) -> Option<u32> {
 pub(crate) fn folder_of(file: &str) -> Option<&str> {
     let (_, path) = file.split_once(']')?;
     path.trim_start().rsplit_once('/').map(|(folder, _)| folder)
+}
+
+/// The datastore of such a file: `datastore1`.
+fn datastore_of(file: &str) -> Option<&str> {
+    file.trim_start().strip_prefix('[')?.split_once(']').map(|(datastore, _)| datastore)
 }
 
 fn read_snapshots(tree: &Element, into: &mut Vec<(String, MoRef)>) {

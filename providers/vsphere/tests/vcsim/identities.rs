@@ -133,7 +133,7 @@ async fn a_configuration_without_vcenters_is_enough_for_clusters_that_name_crede
     use cloudprovider::CloudProvider as _;
     let Some(vcsim) = simulator(&VcsimOptions::default()) else { return };
     let secrets = Secrets::default();
-    let running = Running::start_with("vcenter: {}", secrets.clone()).await;
+    let running = Running::start_with(&without_vcenter(), secrets.clone()).await;
     assert!(running.provider.instances().is_none(), "no Node may be taken as gone");
     let named = cluster(&vcsim, "a");
     secrets.set("default/a", vcsim.user(), vcsim.password());
@@ -205,7 +205,7 @@ async fn a_session_that_nothing_names_any_more_is_ended() {
     use cloudprovider::CloudProvider as _;
     let Some(vcsim) = simulator(&VcsimOptions::default()) else { return };
     let secrets = Secrets::default();
-    let running = Running::start_with("vcenter: {}", secrets.clone()).await;
+    let running = Running::start_with(&without_vcenter(), secrets.clone()).await;
     let machines = running.provider.machines().expect("machines");
     secrets.set("default/a", vcsim.user(), vcsim.password());
     secrets.set("kube-system/b", vcsim.user(), vcsim.password());
@@ -385,7 +385,7 @@ async fn a_machine_goes_without_the_object_of_its_cluster() {
 async fn an_identity_says_whether_its_secret_has_credentials() {
     use cloudprovider::CloudProvider as _;
     let secrets = Secrets::default();
-    let running = Running::start_with("vcenter: {}", secrets.clone()).await;
+    let running = Running::start_with(&without_vcenter(), secrets.clone()).await;
     let machines = running.provider.machines().expect("machines");
     let kind = take_over::kind_called(&running, "VSphereClusterIdentity");
     let object = FurtherObject::new("team").with_uid("u-1").with_spec(json!({"secretName": "vc"}));
@@ -428,7 +428,7 @@ async fn a_zone_is_looked_at_with_the_credentials_of_a_cluster() {
     let Some(vcsim) = simulator(&VcsimOptions::default()) else { return };
     zones::tag(&vcsim, 1);
     let secrets = Secrets::default();
-    let running = Running::start_with("vcenter: {}", secrets.clone()).await;
+    let running = Running::start_with(&without_vcenter(), secrets.clone()).await;
     let machines = running.provider.machines().expect("machines");
     let objects = zones::objects(&vcsim, &[("a", zones::domain(0))]);
     let kind = take_over::kind_called(&running, "VSphereDeploymentZone");

@@ -30,5 +30,6 @@ mod sessions;
 mod slow_line;
 mod support;
 mod take_over;
+mod tenants;
 mod unsupported;
 mod zones;

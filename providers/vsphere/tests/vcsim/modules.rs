@@ -434,3 +434,61 @@ fn killed_at_every_call() {
         assert!(killed >= 15, "{killed} calls");
     }
 }
+
+/// A cluster of another namespace names the module of this one: it is not joined, not deleted, and nobody is kept from anything.
+#[tokio::test]
+async fn the_module_of_another_cluster_is_left_alone() {
+    let Some(vcsim) = simulator(&factory_options()) else { return };
+    let running = keeping_apart(&vcsim).await;
+    let cluster = Cluster::new(&vcsim, &json!({}));
+    cluster.step(&running).await.expect("a step");
+    let (mut controller, mut object) = (Controller::new(&running), worker(&vcsim, 1));
+    cluster.make(&running, &mut controller, &mut object).await;
+    let module = cluster.recorded()[0]["moduleUUID"].clone();
+    let claimed = json!({"clusterModules": [
+        {"controlPlane": false, "targetObjectName": "workers", "moduleUUID": module},
+    ]});
+    // as after a restart, where nothing says who has made it
+    running.stop().await;
+    let running = keeping_apart(&vcsim).await;
+    let hostile = Cluster::new(&vcsim, &claimed);
+    let mark = Mark::cluster("4d3c2b1a-0000-4000-8000-00000000beef", "other", "prod");
+    let part = running.provider.machines().expect("machines");
+    let step = async || {
+        let request = ClusterRequest::new(mark.clone(), hostile.spec());
+        let report = part.ensure_cluster(&request, &mut Record::default()).await.expect("a step");
+        for (field, value) in report.spec {
+            hostile.spec.lock().expect("no panic")[&field] = value;
+        }
+    };
+    step().await;
+    let mut intruder = worker(&vcsim, 2);
+    let uid = intruder.request.mark.uid.clone();
+    intruder.request.mark = Mark::machine(uid, "other", "prod", "intruder-2");
+    let mut controller = Controller::new(&running);
+    loop {
+        intruder.request.cluster.spec = hostile.spec();
+        match controller.step(&mut intruder).await {
+            Ok(MachineReport::Present(machine)) if machine.wait.is_none() => break,
+            Ok(report) if report.wait().is_some_and(|wait| wait.reason == WAITING) => step().await,
+            Ok(report) => controller.wait(&intruder, report.wait()).await,
+            Err(error) => panic!("{}", error.report()),
+        }
+    }
+    let own = ("DC0_C0".to_owned(), vec!["worker-1".to_owned()]);
+    let all = found(&vcsim);
+    assert!(
+        all.contains(&own) && all.contains(&("DC0_C0".to_owned(), vec!["intruder-2".to_owned()])),
+        "{all:?}"
+    );
+    assert_ne!(hostile.recorded()[0]["moduleUUID"], module, "it has got one of its own");
+    // a deletion leaves it too, also once it is empty
+    cluster.step(&running).await.expect("a step");
+    controller.delete(&mut object).await;
+    let request = ClusterRequest::new(mark.clone(), merged(hostile.spec(), &claimed));
+    part.delete_cluster(&request, &mut Record::default()).await.expect("deleted");
+    let ids: Vec<_> =
+        vcsim.cluster_modules().expect("modules").iter().map(|one| one["module"].clone()).collect();
+    assert!(ids.contains(&module), "{ids:?}");
+    running.stop().await;
+}

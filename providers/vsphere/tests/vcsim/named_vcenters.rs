@@ -78,7 +78,7 @@ async fn a_cluster_that_names_another_vcenter_loses_no_machine() {
     let (Some(first), Some(second)) = (simulator(&factory_options()), simulator(&factory_options())) else {
         return;
     };
-    let running = Running::start_with("vcenter: {}", secrets(&first)).await;
+    let running = Running::start_with(&without_vcenter(), secrets(&first)).await;
     let mut controller = Controller::new(&running);
     let mut object = object(&first, 1);
     controller.make(&mut object).await;
@@ -114,7 +114,7 @@ async fn a_cluster_that_names_another_vcenter_meanwhile_gets_no_second_machine()
     let (Some(first), Some(second)) = (simulator(&factory_options()), simulator(&factory_options())) else {
         return;
     };
-    let running = Running::start_with("vcenter: {}", secrets(&first)).await;
+    let running = Running::start_with(&without_vcenter(), secrets(&first)).await;
     let mut controller = Controller::new(&running);
     let mut object = object(&first, 1);
     while !calls(&first).contains_key("soap:CloneVM_Task") {
@@ -139,7 +139,7 @@ async fn a_cluster_that_names_another_vcenter_meanwhile_gets_no_second_machine()
 #[tokio::test]
 async fn a_vcenter_that_gets_another_name_is_the_same() {
     let Some(vcsim) = simulator(&factory_options()) else { return };
-    let running = Running::start_with("vcenter: {}", secrets(&vcsim)).await;
+    let running = Running::start_with(&without_vcenter(), secrets(&vcsim)).await;
     let mut controller = Controller::new(&running);
     let mut object = object(&vcsim, 1);
     controller.make(&mut object).await;

@@ -89,8 +89,31 @@ impl Running {
     }
 }
 
-/// The configuration for these simulators, called `vc0`, `vc1`, ..., in CPI's format.
+/// The section that lets the objects of every namespace name everything: most tests are about something else.
+pub(crate) const OPEN: &str = r#"machines:
+  allow:
+  - servers: ["*"]
+    templates: ["*"]
+    machinesAsTemplates: true
+    folders: ["*"]
+    resourcePools: ["*"]
+    datastores: ["*"]
+    networks: ["*"]
+    takeOver: ["*"]
+    storagePolicies: ["*"]
+    tags: ["*"]
+    pciDevices: ["*"]
+    macAddresses: ["*"]
+    vmxKeys: ["*"]
+"#;
+
+/// The configuration for these simulators, called `vc0`, `vc1`, ..., in CPI's format. Objects may name everything.
 pub(crate) fn config(simulators: &[&Vcsim]) -> String {
+    format!("{}{OPEN}", closed_config(simulators))
+}
+
+/// The same for a configuration without the list of what objects may name.
+pub(crate) fn closed_config(simulators: &[&Vcsim]) -> String {
     let mut text = String::from("vcenter:\n");
     for (number, vcsim) in simulators.iter().enumerate() {
         writeln!(
@@ -104,6 +127,11 @@ pub(crate) fn config(simulators: &[&Vcsim]) -> String {
         .expect("a string");
     }
     text
+}
+
+/// The configuration without a vCenter: clusters name their credentials, for any server.
+pub(crate) fn without_vcenter() -> String {
+    format!("vcenter: {{}}\n{OPEN}")
 }
 
 /// Adds the tag categories for zones and regions.

@@ -304,7 +304,7 @@ fn killed_while_the_mark_is_written() {
     }
 }
 
-fn known_by(bios_uuid: &str) -> cloudprovider::NodeIdentity {
+pub(crate) fn known_by(bios_uuid: &str) -> cloudprovider::NodeIdentity {
     cloudprovider::NodeIdentity {
         name: "worker-1".to_owned(),
         provider_id: Some(format!("vsphere://{bios_uuid}")),

@@ -11,7 +11,11 @@ fn what_is_done_with_machines_is_asked_for() {
     for text in [ini, &yaml] {
         let config = parse(text);
         assert_eq!(config.warnings(), []);
-        let expected = MachineOptions { remove_bootstrap_data: true, node_anti_affinity: true };
+        let expected = MachineOptions {
+            remove_bootstrap_data: true,
+            node_anti_affinity: true,
+            ..MachineOptions::default()
+        };
         assert_eq!(config.machines, expected, "{text}");
     }
     let found = problems(&format!("{MINIMAL}machines: {{nodeAntiAffinity: often}}\n"));

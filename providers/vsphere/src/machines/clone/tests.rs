@@ -41,9 +41,8 @@ pub(crate) fn template() -> TemplateFacts {
         }],
         controllers: vec![Controller { key: 1000, units: 16, taken: vec![7, 0] }],
         hardware_version: Some(15),
-        folder: None,
-        current_snapshot: None,
         snapshots: vec![("gold".to_owned(), MoRef::new("VirtualMachineSnapshot", "snapshot-1"))],
+        ..TemplateFacts::default()
     }
 }
 
@@ -292,7 +291,6 @@ fn what_cannot_be_made_is_named() {
         (json!({"additionalDisksGiB": [10]}), "spec.additionalDisksGiB[0]: the template has 1 disks"),
         (json!({"dataDisks": disks(15)}), "spec.dataDisks[14]: the disk controller"),
         (json!({"dataDisks": [{"name": "a", "sizeGiB": 0}]}), "spec.dataDisks[0].sizeGiB: 0"),
-        (json!({"customVMXKeys": {"guestinfo.userdata": "x"}}), "spec.customVMXKeys[guestinfo.userdata]: "),
         (json!({"network": {"devices": [{"networkName": "x"}]}}), "spec.network.devices[0].networkName: "),
         (
             json!({"network": {"devices": [{"networkName": "VM Network", "macAddr": "1"}]}}),

@@ -26,8 +26,23 @@ struct Cluster {
     wanted: BTreeSet<Group>,
     /// The modules that were made and are not recorded, as far as was seen.
     made: Vec<(Group, String)>,
+    /// All that this process has made for it.
+    own: BTreeSet<String>,
+    /// What is recorded for it, as was seen last.
+    recorded: BTreeSet<String>,
     /// Held by a step of it, and by the calls that it leaves behind.
     turn: Arc<AsyncMutex<()>>,
+}
+
+/// What is known of the claim of a cluster to a module. Its object names it, which whoever may write the object decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Claim {
+    /// This process has made it for the cluster.
+    Made,
+    /// No other cluster names it.
+    Alone,
+    /// Another cluster names it too.
+    Shared,
 }
 
 impl Board {
@@ -63,6 +78,7 @@ impl Board {
     ) -> (BTreeSet<Group>, Vec<ClusterModule>) {
         let mut all = self.all();
         let Some(cluster) = all.get_mut(&key(mark)) else { return Default::default() };
+        cluster.recorded = recorded.iter().map(|module| module.module_uuid.clone()).collect();
         let Cluster { wanted, made, .. } = cluster;
         made.retain(|(group, id)| {
             let is_recorded = recorded.iter().any(|module| module.module_uuid == *id);
@@ -78,7 +94,30 @@ impl Board {
 
     /// A module was made.
     pub(crate) fn made(&self, mark: &Mark, group: Group, id: String) {
-        self.all().entry(key(mark)).or_default().made.push((group, id));
+        let mut all = self.all();
+        let cluster = all.entry(key(mark)).or_default();
+        cluster.own.insert(id.clone());
+        cluster.made.push((group, id));
+    }
+
+    /// Takes note of what is recorded for a cluster.
+    pub(crate) fn note_recorded(&self, mark: &Mark, recorded: &[ClusterModule]) {
+        let recorded = recorded.iter().map(|module| module.module_uuid.clone()).collect();
+        self.all().entry(key(mark)).or_default().recorded = recorded;
+    }
+
+    /// Which clusters name a module, beside this one.
+    pub(crate) fn claim(&self, mark: &Mark, module: &str) -> Claim {
+        let (all, own) = (self.all(), key(mark));
+        if all.get(&own).is_some_and(|cluster| cluster.own.contains(module)) {
+            return Claim::Made;
+        }
+        let names = |cluster: &Cluster| cluster.own.contains(module) || cluster.recorded.contains(module);
+        if all.iter().any(|(other, cluster)| *other != own && names(cluster)) {
+            Claim::Shared
+        } else {
+            Claim::Alone
+        }
     }
 
     /// Nobody has to make modules for these any more.
@@ -146,6 +185,28 @@ mod tests {
         assert_eq!(board.next(&cluster(), &made_before()), Default::default());
         board.forget(&cluster());
         assert_eq!(board.want(&machine(), group("a", "c-1")), None);
+    }
+
+    #[test]
+    fn who_else_names_a_module_is_known() {
+        let (board, other) = (Board::default(), Mark::cluster("u-9", "other", "prod"));
+        board.note_recorded(&cluster(), &made_before());
+        assert_eq!(board.claim(&cluster(), "m-1"), Claim::Alone);
+        assert_eq!(board.claim(&machine(), "m-1"), Claim::Alone, "a machine of it");
+        board.note_recorded(&other, &made_before());
+        assert_eq!(
+            (board.claim(&cluster(), "m-1"), board.claim(&other, "m-1")),
+            (Claim::Shared, Claim::Shared)
+        );
+        board.made(&cluster(), group("a", "c-1"), "m-1".to_owned());
+        assert_eq!(
+            (board.claim(&cluster(), "m-1"), board.claim(&other, "m-1")),
+            (Claim::Made, Claim::Shared)
+        );
+        board.note_recorded(&other, &[]);
+        assert_eq!(board.claim(&other, "m-1"), Claim::Shared, "it was made for another one");
+        board.forget(&cluster());
+        assert_eq!(board.claim(&other, "m-1"), Claim::Alone);
     }
 
     #[tokio::test]

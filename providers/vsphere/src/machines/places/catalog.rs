@@ -24,6 +24,10 @@ pub(crate) struct Catalog {
     datastores: Vec<(String, MoRef)>,
     /// The datastore clusters, by their whole paths.
     pods: Vec<(String, MoRef)>,
+    /// What each network and datastore is in.
+    parents: HashMap<MoRef, MoRef>,
+    /// Whether an error about a word that nothing has says nothing of what there is.
+    is_discreet: bool,
 }
 
 /// What a spec names as its datastore.
@@ -65,10 +69,10 @@ pub(crate) fn catalog_selection(datacenter: &MoRef) -> PropertyFilterSpec {
     };
     PropertyFilterSpec {
         prop_set: vec![
-            of("Network", &["name"]),
+            of("Network", &["name", "parent"]),
             of("DistributedVirtualPortgroup", &["key", "config.distributedVirtualSwitch", "config.uplink"]),
             of("OpaqueNetwork", &["summary"]),
-            of("Datastore", &["name"]),
+            of("Datastore", &["name", "parent"]),
         ],
         object_set: vec![ObjectSpec {
             obj: datacenter.clone(),
@@ -109,6 +113,26 @@ impl Catalog {
         Self { pods, ..Self::default() }
     }
 
+    /// The same, but errors say nothing of what there is: people may read them who may not name all of it.
+    #[must_use]
+    pub(crate) fn discreet(self, is_discreet: bool) -> Self {
+        Self { is_discreet, ..self }
+    }
+
+    /// The name of a network or datastore, and what it is in.
+    pub(crate) fn place_of(&self, object: &MoRef) -> Option<(&MoRef, &str)> {
+        let networks = self.networks.iter().map(|network| (&network.moref, &network.name));
+        let mut all = networks.chain(self.datastores.iter().map(|(name, datastore)| (datastore, name)));
+        let (_, name) = all.find(|(one, _)| *one == object)?;
+        Some((self.parents.get(object)?, name))
+    }
+
+    /// The datastore with this name.
+    pub(crate) fn datastore_called(&self, name: &str) -> Option<&MoRef> {
+        let mut found = self.datastores.iter().filter(|(called, _)| called == name);
+        found.next().map(|(_, datastore)| datastore)
+    }
+
     /// Takes what was read of networks and datastores.
     pub(crate) fn add(&mut self, updates: &[ObjectUpdate<'_>]) {
         for update in updates {
@@ -116,6 +140,9 @@ impl Catalog {
                 continue;
             };
             let moref = update.object.clone();
+            if let Some(parent) = value(update, "parent").and_then(Element::moref) {
+                self.parents.insert(moref.clone(), parent);
+            }
             let kind = match moref.kind() {
                 "Datastore" => {
                     self.datastores.push((name, moref));
@@ -182,7 +209,8 @@ impl Catalog {
             .collect();
         match found[..] {
             [one] => Ok(one),
-            [] => Err(nothing(field, word, "network", self.networks.iter().map(|one| &one.name))),
+            [] => Err(self.nothing(field, word, "network", self.networks.iter().map(|one| &one.name))),
+            _ if self.is_discreet => Err(several(field, word)),
             _ => {
                 let words = format!(
                     "{field}: {} networks are called {word:?}; name one by its managed object ID: {}",
@@ -211,8 +239,9 @@ impl Catalog {
             [] => {
                 let names = self.datastores.iter().map(|(name, _)| name);
                 let what = "datastore or datastore cluster";
-                Err(nothing(FIELD, word, what, names.chain(self.pods.iter().map(|(path, _)| path))))
+                Err(self.nothing(FIELD, word, what, names.chain(self.pods.iter().map(|(path, _)| path))))
             }
+            _ if self.is_discreet => Err(several(FIELD, word)),
             _ => {
                 let paths: Vec<_> = found.iter().map(|(path, _)| format!("/{path}")).collect();
                 let words = format!(
@@ -224,6 +253,32 @@ impl Catalog {
             }
         }
     }
+
+    /// The error about a word that names nothing, with what there is.
+    fn nothing<'a>(
+        &self,
+        field: &str,
+        word: &str,
+        what: &str,
+        known: impl Iterator<Item = &'a String>,
+    ) -> Error {
+        /// How many names an error lists.
+        const MAX_LISTED: usize = 8;
+        let mut known: Vec<_> = known.map(String::as_str).collect();
+        known.sort_unstable();
+        known.dedup();
+        let more = if known.len() > MAX_LISTED { ", ..." } else { "" };
+        known.truncate(MAX_LISTED);
+        let there_is = format!("; it has {}{more}", known.join(", "));
+        let there_is = if self.is_discreet { "" } else { &there_is };
+        Error::new(ErrorKind::NotFound, format!("{field}: the datacenter has no {what} {word:?}{there_is}"))
+    }
+}
+
+/// The error about a word that is that of several, which it does not name.
+fn several(field: &str, word: &str) -> Error {
+    let words = format!("{field}: {word:?} means several; name one by its whole path or managed object ID");
+    Error::new(ErrorKind::InvalidInput, words)
 }
 
 /// Whether a word is a whole path, or the end of it. A slash in a name may be written as `%2f`.
@@ -236,19 +291,6 @@ fn leads_to(word: &str, path: &str) -> bool {
 fn is_called(name: &str, word: &str) -> bool {
     let last = word.rsplit('/').next().unwrap_or(word);
     name == word || name == last || *name == *unescaped(last)
-}
-
-/// The error about a word that names nothing, with what there is.
-fn nothing<'a>(field: &str, word: &str, what: &str, known: impl Iterator<Item = &'a String>) -> Error {
-    /// How many names an error lists.
-    const MAX_LISTED: usize = 8;
-    let mut known: Vec<_> = known.map(String::as_str).collect();
-    known.sort_unstable();
-    known.dedup();
-    let more = if known.len() > MAX_LISTED { ", ..." } else { "" };
-    known.truncate(MAX_LISTED);
-    let words = format!("{field}: the datacenter has no {what} {word:?}; it has {}{more}", known.join(", "));
-    Error::new(ErrorKind::NotFound, words)
 }
 
 impl Network {

@@ -6,7 +6,7 @@
 
 use cloudprovider::{Error, ErrorKind, Result, uuids::parse_uuid};
 
-use crate::{inventory::Inventory, moref::MoRef, vm::VirtualMachine};
+use crate::{glob, inventory::Inventory, moref::MoRef, vm::VirtualMachine};
 
 /// How many objects an error lists.
 const MAX_LISTED: usize = 5;
@@ -39,6 +39,12 @@ impl<'a> Finder<'a> {
     #[must_use]
     pub(crate) fn for_zone(self, prefix: &'a str) -> Self {
         Self { prefix, lists_others: false, ..self }
+    }
+
+    /// The same, but errors do not say what there is: people may read them who may not name all of it.
+    #[must_use]
+    pub(crate) fn discreet(self, is_discreet: bool) -> Self {
+        Self { lists_others: self.lists_others && !is_discreet, ..self }
     }
 
     fn field(self, name: &str) -> String {
@@ -244,6 +250,12 @@ impl<'a> Finder<'a> {
                 let listed = listed(others);
                 (ErrorKind::NotFound, format!("there is no {word:?} in {place}; it has {listed}"))
             }
+            (false, "" | "*") if !self.lists_others => {
+                (ErrorKind::InvalidInput, "there are several, so one must be named".to_owned())
+            }
+            (false, word) if !self.lists_others => {
+                (ErrorKind::InvalidInput, format!("{word:?} means several; name one by its whole path"))
+            }
             (false, "" | "*") => {
                 let words = format!("there are several, so one must be named: {}", listed(found));
                 (ErrorKind::InvalidInput, words)
@@ -283,42 +295,13 @@ fn glob(pattern: &str, text: &str) -> bool {
         match (patterns.next(), texts.next()) {
             (None, None) => return true,
             (Some(pattern), Some(text)) => {
-                let (pattern, text): (Vec<char>, Vec<char>) =
-                    (pattern.chars().collect(), text.chars().collect());
-                if !glob_part(&pattern, &text) {
+                if !glob::matches(pattern, text) {
                     return false;
                 }
             }
             _ => return false,
         }
     }
-}
-
-fn glob_part(pattern: &[char], text: &[char]) -> bool {
-    let (mut at, mut from) = (0, 0);
-    // where to go on after the last star matched one character more
-    let mut star: Option<(usize, usize)> = None;
-    while from < text.len() {
-        match pattern.get(at) {
-            Some('*') => {
-                star = Some((at, from));
-                at += 1;
-            }
-            Some(&one) if one == '?' || one == text[from] => {
-                at += 1;
-                from += 1;
-            }
-            _ => match star {
-                Some((place, matched)) => {
-                    star = Some((place, matched + 1));
-                    at = place + 1;
-                    from = matched + 1;
-                }
-                None => return false,
-            },
-        }
-    }
-    pattern[at..].iter().all(|one| *one == '*')
 }
 
 #[cfg(test)]

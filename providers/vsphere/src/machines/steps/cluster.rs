@@ -16,7 +16,7 @@ impl Fleet {
         request: &ClusterRequest<VSphereClusterSpec>,
         record: &mut Record<VSphereClusterStatus>,
     ) -> Result<ClusterReport> {
-        note_ignored(record, supported::ignored_of_cluster(&request.spec, self.options));
+        note_ignored(record, supported::ignored_of_cluster(&request.spec, &self.options));
         let owner = (&*request.mark.namespace, &*request.mark.uid);
         let site = self.site_for(&Login::of_cluster(&request.spec, owner, &request.objects)).await;
         let site = site.and_then(|site| site.check_live().map(|()| site));

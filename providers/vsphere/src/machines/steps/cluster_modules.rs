@@ -12,15 +12,18 @@ use std::{sync::Arc, time::Duration};
 
 use cloudprovider::{
     Error, ErrorKind, Result,
-    machines::{ClusterRequest, Condition, ConditionStatus, Record, Wait},
+    machines::{ClusterRequest, Condition, ConditionStatus, Mark, Objects, Record, Wait},
+    uuids::parse_uuid,
 };
+use uuid::Uuid;
 
 use super::{DeletionRequest, MachineRecord, Request, companion::existing, login::Login};
 use crate::{
     cluster_modules::{ClusterModules, Known},
     machines::{
         fleet::Fleet,
-        modules::{Group, Joined, is_for, plan},
+        kinds::VM_KIND,
+        modules::{Claim, Group, Joined, is_for, plan},
         site::Site,
         spec::{ClusterModule, VSphereClusterSpec},
         status::VSphereClusterStatus,
@@ -57,8 +60,14 @@ impl Fleet {
             return Ok(None);
         }
         let Some(group) = group_of(site, vm, request) else { return Ok(None) };
-        let known = self.all_modules(site).await?;
-        let module = known.as_ref().as_ref().and_then(|known| group.module(&spec.cluster_modules, known));
+        self.module_board.note_recorded(&request.mark, &spec.cluster_modules);
+        let all = self.all_modules(site).await?;
+        let module = all.as_ref().as_ref().and_then(|known| group.module(&spec.cluster_modules, known));
+        if module.is_some() && module == record.status.module_uuid.as_deref() {
+            return Ok(None);
+        }
+        let known = self.own_modules(site, &request.mark, &spec.cluster_modules, &request.objects).await?;
+        let module = known.as_ref().and_then(|known| group.module(&spec.cluster_modules, known));
         let Some(module) = module else {
             if !request.cluster.is_reconciled {
                 let words = format!(
@@ -84,9 +93,6 @@ impl Fleet {
             let wait = Wait::address(words).with_reason("WaitingForClusterModule");
             return Ok(Some(wait.look_again_after(RETRY).told_late()));
         };
-        if record.status.module_uuid.as_deref() == Some(module) {
-            return Ok(None);
-        }
         let client = client(site)?;
         let is_there = |one: &MoRef| site.vcenter.state().inventory.machine(one).is_some();
         let (name, calls) = (site.vcenter.name(), ClusterModules::new(client.rest()));
@@ -195,9 +201,9 @@ impl Fleet {
         }
         // A module may be recorded that is younger than what was read last.
         self.known_modules.clear();
-        let known = self.all_modules(site).await?;
-        let Some(known) = &*known else { return Ok(Made::NotThere) };
-        let planned = plan(&all, &wanted, known);
+        let known = self.own_modules(site, mark, &all, &request.objects).await?;
+        let Some(known) = known else { return Ok(Made::NotThere) };
+        let planned = plan(&all, &wanted, &known);
         let is_missing = |group: &&Group| planned.missing.contains(group);
         self.module_board.served(mark, &wanted.iter().filter(|group| !is_missing(group)).cloned().collect());
         all = planned.recorded;
@@ -244,6 +250,10 @@ impl Fleet {
             site.check_live()?;
             let client = client(&site)?;
             for module in &all {
+                if self.is_foreign(&site, mark, &module.module_uuid, &request.objects).await? {
+                    tracing::warn!(cluster = %mark, module = module.module_uuid, "a cluster module is not deleted: it is another cluster's");
+                    continue;
+                }
                 let calls = ClusterModules::new(client.rest());
                 delete_unused(&site, calls, module).await?;
                 self.module_joining.forget(site.vcenter.name(), &module.module_uuid);
@@ -252,6 +262,62 @@ impl Fleet {
         }
         self.module_board.forget(mark);
         Ok(())
+    }
+
+    /// The modules of a vCenter without those that a cluster names and that are another one's: they are as if they were gone. None if it
+    /// has no such thing.
+    async fn own_modules(
+        &self,
+        site: &Arc<Site>,
+        mark: &Mark,
+        recorded: &[ClusterModule],
+        objects: &Objects,
+    ) -> Result<Option<Known>> {
+        let all = self.all_modules(site).await?;
+        let Some(all) = &*all else { return Ok(None) };
+        let mut own = all.clone();
+        for module in recorded.iter().map(|module| &module.module_uuid).filter(|id| all.contains_key(*id)) {
+            if self.is_foreign(site, mark, module, objects).await? {
+                tracing::warn!(object = %mark, %module, "spec.clusterModules names a cluster module of another cluster, which is not used");
+                own.remove(module);
+            }
+        }
+        Ok(Some(own))
+    }
+
+    /// Whether a module that a cluster names is another one's: machines of others are in it, or another cluster names it too and none of
+    /// its own is in it.
+    async fn is_foreign(
+        &self,
+        site: &Arc<Site>,
+        mark: &Mark,
+        module: &str,
+        objects: &Objects,
+    ) -> Result<bool> {
+        let claim = self.module_board.claim(mark, module);
+        if claim == Claim::Made {
+            return Ok(false);
+        }
+        let read = async {
+            let client = client(site)?;
+            let members = ClusterModules::new(client.rest()).members(module).await;
+            members.map(Option::unwrap_or_default).map_err(|error| site.vcenter.error_of(&error))
+        };
+        let key = (site.vcenter.name().to_owned(), module.to_owned());
+        let mut has_own = false;
+        for member in &*self.module_members.get(key, read).await? {
+            let vm = site.vcenter.state().inventory.machine(member).cloned();
+            let Some(vm) = vm else { continue };
+            let is_own = match site.mark_of(&vm).await? {
+                Some(found) => (&found.namespace, &found.cluster) == (&mark.namespace, &mark.cluster),
+                None => is_of_namespace(&vm, mark, objects),
+            };
+            if !is_own {
+                return Ok(true);
+            }
+            has_own = true;
+        }
+        Ok(claim == Claim::Shared && !has_own)
     }
 
     /// The modules of a vCenter, of anybody. None if it has no such thing.
@@ -278,7 +344,15 @@ async fn delete_unused(site: &Site, calls: ClusterModules<'_>, module: &ClusterM
     let Some(members) = calls.members(id).await.map_err(|error| site.vcenter.error_of(&error))? else {
         return Ok(());
     };
-    let left = members.iter().find(|one| site.vcenter.state().inventory.machine(one).is_some());
+    let mut left = None;
+    for one in &members {
+        let is_shown = site.vcenter.state().inventory.machine(one).is_some();
+        // one that is not shown may be where this session does not look
+        if is_shown || !site.has_removed(one).await? {
+            left = Some(one);
+            break;
+        }
+    }
     if let Some(machine) = left {
         tracing::warn!(
             module = id,
@@ -289,6 +363,15 @@ async fn delete_unused(site: &Site, calls: ClusterModules<'_>, module: &ClusterM
         return Ok(());
     }
     calls.delete(id).await.map_err(|error| site.vcenter.error_of(&error))
+}
+
+/// Whether a machine without a mark is one that Cluster API Provider vSphere has made for an object of the namespace.
+fn is_of_namespace(vm: &VirtualMachine, mark: &Mark, objects: &Objects) -> bool {
+    let is_it = |text: Option<&str>, uuid: Option<Uuid>| uuid.is_some() && text.and_then(parse_uuid) == uuid;
+    let all = objects.list(&VM_KIND, Some(&mark.namespace)).unwrap_or_default();
+    all.iter().any(|one| {
+        is_it(Some(&one.uid), vm.instance_uuid) || is_it(one.spec["biosUUID"].as_str(), vm.bios_uuid)
+    })
 }
 
 /// The group of a machine. `None` if it belongs to nothing that makes several, or is on no cluster of hosts. The modules of a cluster are

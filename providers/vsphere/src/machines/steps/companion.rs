@@ -9,7 +9,8 @@ use std::error::Error as StdError;
 use cloudprovider::{
     Error, Result,
     machines::{
-        Condition, ConditionStatus, Deletion, FurtherObject, MachineReport, MachineRequest, WaitsFor, Wanted,
+        Condition, ConditionStatus, Deletion, FurtherObject, MachineReport, MachineRequest, Mark, WaitsFor,
+        Wanted,
     },
 };
 use serde_json::{Value, json};
@@ -148,7 +149,7 @@ impl Fleet {
         answer: &Result<MachineReport>,
         seen: Seen,
     ) {
-        let found = self.found_vm(&request.mark.uid);
+        let found = self.found_vm(&request.mark);
         let existing = existing(request);
         let is_worth_telling = match answer {
             Ok(report) => report.is_done() || matches!(report, MachineReport::Lost { .. }),
@@ -185,7 +186,7 @@ impl Fleet {
         seen: Seen,
     ) {
         let (Some(existing), Some(told)) = (existing(request), Told::of_deletion(answer)) else { return };
-        let found = self.found_vm(&request.mark.uid);
+        let found = self.found_vm(&request.mark);
         let cluster = request.cluster.spec.as_ref();
         let spec = spec_of(&request.spec, cluster, found.as_ref(), Some(&existing));
         let status = status_of(&record.status, &told, found.as_ref(), Some(&existing));
@@ -194,11 +195,13 @@ impl Fleet {
     }
 
     /// The virtual machine with this instance UUID, as the inventories that the machine may see have it.
-    fn found_vm(&self, uid: &str) -> Option<Found> {
-        let instance_uuid = uuid::Uuid::parse_str(uid).ok()?;
-        self.sites_of(uid).iter().find_map(|site| {
+    fn found_vm(&self, mark: &Mark) -> Option<Found> {
+        let instance_uuid = uuid::Uuid::parse_str(&mark.uid).ok()?;
+        self.sites_of(mark).iter().find_map(|site| {
             let state = site.vcenter.state();
             let vm = state.inventory.with_instance_uuid(instance_uuid).next()?;
+            // an object may claim the UID of another one
+            vm.mark.as_deref().is_none_or(|found| mark.owns(Some(found))).then_some(())?;
             let host = vm.host.as_ref().and_then(|host| state.inventory.name_of(host)).map(str::to_owned);
             Some(Found { vm: vm.clone(), host })
         })

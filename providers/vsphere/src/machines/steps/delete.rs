@@ -18,12 +18,12 @@ use super::{
     last_seen::confirm_left,
     login::{self, Login},
     machine_of,
-    take_over::check_own,
     take_over::server_of_vm,
 };
 use crate::{
     machines::{
         fleet::{Fleet, Turn},
+        identities::ObjectKey,
         naming::vm_name_or_own,
         power::{PowerOffStep, power_off, soft_power_off},
         site::Site,
@@ -77,7 +77,7 @@ impl Fleet {
                 }
             },
             None => {
-                self.open.release(&request.mark.uid);
+                self.open.release(&ObjectKey::of(&request.mark));
                 match server_of_vm(request)? {
                     Some(server) => vec![self.site("spec.server of the VSphereVM", Some(&server))?],
                     None => self.configured.clone(),
@@ -108,7 +108,7 @@ impl Fleet {
             let mut known = turn.slot.known();
             *known = known.of_gone();
         }
-        self.open.release(&request.mark.uid);
+        self.open.release(&ObjectKey::of(&request.mark));
         Ok(Deletion::Gone)
     }
 
@@ -179,7 +179,7 @@ impl Fleet {
             return Ok(Some(wait));
         }
         match site.mark_of(vm).await? {
-            None => check_own(site, vm, request).await?,
+            None => self.check_own(site, vm, request, record).await?,
             mark if !request.mark.owns(mark.as_ref()) => return Ok(None),
             _ => {}
         }

@@ -4,7 +4,9 @@ use std::{borrow::Cow, sync::Arc};
 
 use cloudprovider::{
     Error, ErrorKind, Result,
-    machines::{ClusterRequest, Condition, ConditionStatus, FailureDomain, FurtherObject, Objects, Record},
+    machines::{
+        ClusterRequest, Condition, ConditionStatus, FailureDomain, FurtherObject, Mark, Objects, Record,
+    },
 };
 
 use super::{
@@ -61,7 +63,7 @@ impl Fleet {
             Some(_) => None,
             None => Some(self.site_for(&Login::of_machine(&placed)).await?),
         };
-        let is_there = site.is_none() || self.has(&request.mark.uid);
+        let is_there = site.is_none() || self.has(&request.mark);
         let zone = match Zone::read(&request.objects, name) {
             Ok(zone) => zone,
             Err(error) if is_there => {
@@ -222,10 +224,10 @@ impl Fleet {
         Ok(found)
     }
 
-    /// Whether a vCenter that the machine with this UID may see shows it.
-    pub(super) fn has(&self, uid: &str) -> bool {
-        let Ok(instance_uuid) = uuid::Uuid::parse_str(uid) else { return false };
-        self.sites_of(uid)
+    /// Whether a vCenter that a machine may see shows it.
+    pub(super) fn has(&self, mark: &Mark) -> bool {
+        let Ok(instance_uuid) = uuid::Uuid::parse_str(&mark.uid) else { return false };
+        self.sites_of(mark)
             .iter()
             .any(|site| site.vcenter.state().inventory.with_instance_uuid(instance_uuid).next().is_some())
     }
@@ -259,7 +261,7 @@ pub(super) fn with_finder<T>(site: &Site, act: impl FnOnce(Finder<'_>) -> T) -> 
     let state = site.vcenter.state();
     let used: Vec<_> = site.vcenter.datacenters(&state).into_iter().collect();
     let vcenter = site.vcenter.settings.endpoint.authority();
-    act(Finder::new(&vcenter, &state.inventory, &used))
+    act(Finder::new(&vcenter, &state.inventory, &used).discreet(site.is_configured))
 }
 
 fn find_in_inventory(finder: Finder<'_>, zone: &Zone) -> Found {
@@ -305,7 +307,7 @@ fn agree(of_machine: Option<&str>, spec: &VSphereMachineSpec) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use cloudprovider::machines::{ClusterContext, Mark};
+    use cloudprovider::machines::ClusterContext;
     use serde_json::json;
 
     use super::*;

@@ -12,7 +12,9 @@ use super::request::{DeletionRequest, Request};
 use crate::{
     endpoint::Endpoint,
     machines::{
+        allowed::{allows_server, server_denied},
         fleet::Fleet,
+        identities::ObjectKey,
         invalid::invalid,
         kinds::{CLUSTER_IDENTITY_KIND, NAMESPACE_KIND},
         open_sites::{Use, no_server},
@@ -145,8 +147,9 @@ impl Fleet {
     /// # Errors
     /// What is wrong with the server, the identity, its Secret or the credentials.
     pub(super) async fn site_for(&self, login: &Login<'_>) -> Result<Arc<Site>> {
+        let owner = ObjectKey::new(login.namespace, login.uid);
         let Some(identity) = login.identity else {
-            self.open.release(login.uid);
+            self.open.release(&owner);
             return self.site(login.field, login.server);
         };
         let named = self.endpoint_of(login).and_then(|endpoint| {
@@ -155,25 +158,33 @@ impl Fleet {
         });
         let (endpoint, name) = named.inspect_err(|error| {
             if names_nothing(error) {
-                self.open.release(login.uid);
+                self.open.release(&owner);
             }
         })?;
         let reference = identity;
-        let identity = self.open.identity(&name, login.uid);
+        let identity = self.open.identity(&name, &owner)?;
         if let Err(error) = identity.credentials() {
             return Err(for_user(reference, error));
         }
-        self.open.site(&self.configured, Use { uid: login.uid, endpoint, identity }).await
+        self.open.site(&self.configured, Use { owner: &owner, endpoint, identity }).await
     }
 
     /// Where an object that names credentials is to be served.
     fn endpoint_of(&self, login: &Login<'_>) -> Result<Endpoint> {
-        let endpoints = self.configured.iter().map(|site| &site.vcenter.settings.endpoint);
+        let endpoints = || self.configured.iter().map(|site| &site.vcenter.settings.endpoint);
         match (login.server, &self.configured[..]) {
-            (Some(server), _) => endpoint(login.field, server, login.thumbprint, endpoints),
+            (Some(server), _) => {
+                let endpoint = endpoint(login.field, server, login.thumbprint, endpoints())?;
+                let authority = endpoint.authority();
+                let is_configured = endpoints().any(|one| one.authority().eq_ignore_ascii_case(&authority));
+                if is_configured || allows_server(&self.options.allow, login.namespace, &authority) {
+                    return Ok(endpoint);
+                }
+                Err(server_denied(login.field, login.namespace, &authority))
+            }
             (None, [only]) => {
                 let server = only.vcenter.settings.endpoint.authority();
-                endpoint(login.field, &server, login.thumbprint, endpoints)
+                endpoint(login.field, &server, login.thumbprint, endpoints())
             }
             (None, _) => Err(no_server(login.field)),
         }
@@ -185,7 +196,7 @@ impl Fleet {
         let spec: VSphereClusterIdentitySpec =
             serde_json::from_value(object.spec.clone()).map_err(|error| invalid(format!("spec: {error}")))?;
         let name = SecretName { namespace: self.open.own_namespace().to_owned(), name: spec.secret_name };
-        let identity = self.open.identity(&name, &object.uid);
+        let identity = self.open.identity(&name, &ObjectKey::new("", &object.uid))?;
         let outcome = identity.credentials();
         if identity.is_unread() {
             // The Secret tells when it is read.

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     machines::{
         addresses, clone,
-        fleet::{Fleet, Turn},
+        fleet::{Fleet, Turn, uid_of},
         guest::written,
         site::Site,
         status::NetworkStatus,
@@ -99,6 +99,8 @@ impl Fleet {
             turn.slot.known().is_tagged &= !request.is_provisioned;
             return Ok(());
         }
+        let has_identity = request.cluster.spec.identity_ref.is_some();
+        self.allowed(site, &request.mark.namespace, has_identity).tags(&request.spec.clone)?;
         let client = site.vcenter.tag_client().clone();
         let client = client.ok_or_else(|| site.vcenter.error(ErrorKind::Unavailable, "not connected"))?;
         let refused = client.attach(&vm.moref, tags).await.map_err(|error| site.vcenter.error_of(&error))?;
@@ -225,7 +227,7 @@ impl Fleet {
         };
         let incomplete: Option<Error> = instance.incomplete.take();
         let spec = &request.spec.clone;
-        let macs = clone::macs(super::uid_of(&request.mark)?, spec)?;
+        let macs = clone::macs(uid_of(&request.mark)?, spec)?;
         record.status.network = networks(vm);
         let missing = || {
             let is_waiting = !request.is_provisioned;

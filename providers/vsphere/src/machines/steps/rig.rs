@@ -89,6 +89,7 @@ pub(crate) async fn rig() -> Rig {
         vcenter: Arc::clone(&vcenter),
         families: vec![Family::Ipv4],
         stop,
+        is_configured: true,
         number: 0,
         removed: Removed::default(),
     };
@@ -97,7 +98,8 @@ pub(crate) async fn rig() -> Rig {
         labels: ZoneLabels::default(),
         skip_node_deletion: false,
     };
-    let fleet = Fleet::new(Arc::new(rules), MachineOptions::default(), vec![site], open, tasks);
+    let options = MachineOptions::default();
+    let fleet = Fleet::new(Arc::new(rules), options, vec![site], open, tasks);
     let rig = Rig { fleet, vcenter, transport, record: MachineRecord::default() };
     rig.shown(true);
     rig.tell(
@@ -192,12 +194,11 @@ impl Rig {
     /// This process has made the machine, so it knows what its guest was told.
     pub(crate) async fn has_made_it(&self) {
         let guest = shape(&machine_spec().clone.network);
-        let uid = Uuid::parse_str(UID).expect("a UUID");
         let note = |turn: Turn| async move {
             turn.slot.known().guest = Some(guest);
             Ok(())
         };
-        self.fleet.one_step(uid, note).await.expect("no other step");
+        self.fleet.one_step(&mark(), note).await.expect("no other step");
     }
 }
 

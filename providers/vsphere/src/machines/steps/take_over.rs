@@ -29,6 +29,7 @@ use super::{
 };
 use crate::{
     machines::{
+        allowed::Located,
         fleet::{Fleet, Turn},
         guest::metadata,
         kinds::VM_KIND,
@@ -76,6 +77,8 @@ impl Fleet {
             [] => of_vm(),
             [(site, vm)] => {
                 told.check(vm).map_err(|why| foreign(site, vm, &request.mark, &why))?;
+                let has_identity = has_identity(request, None);
+                self.may_take_over(site, vm, &request.mark, has_identity)?;
                 let uid = vm.instance_uuid.ok_or_else(|| {
                     let words = format!("it does not tell the instance UUID of {:?}", vm.name);
                     site.vcenter.error(ErrorKind::Unavailable, &words)
@@ -84,10 +87,8 @@ impl Fleet {
             }
             [(site, one), (_, other), ..] => {
                 let words = format!(
-                    "the virtual machines {:?} ({}) and {:?} ({}) have the BIOS UUID {bios_uuid}",
-                    one.name,
+                    "the virtual machines {} and {} have the BIOS UUID {bios_uuid}",
                     one.moref.id(),
-                    other.name,
                     other.moref.id()
                 );
                 Err(site.vcenter.error(ErrorKind::Ambiguous, &words))
@@ -152,6 +153,8 @@ impl Fleet {
     ) -> Result<Option<MachineReport>> {
         let Some(told) = told_of(request)? else { return Ok(None) };
         told.check(vm).map_err(|why| foreign(site, vm, &request.mark, &why))?;
+        let has_identity = request.cluster.spec.identity_ref.is_some();
+        self.may_take_over(site, vm, &request.mark, has_identity)?;
         if !turn.slot.known().has_just_done(Work::Mark, MARK_BEHIND) {
             let found = Configuration::read(site, vm).await?;
             check(&found, &told).map_err(|why| foreign(site, vm, &request.mark, &why))?;
@@ -162,6 +165,35 @@ impl Fleet {
             self.write_mark(site, turn, &found, request).await?;
         }
         self.report_meanwhile(vm, site, request, record, Work::Mark).map(Some)
+    }
+
+    /// Checks that a virtual machine without a mark may become an object's own, which then changes and destroys it. What the objects of
+    /// the API say of it a user may have written, so the configuration has to list it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::PermissionDenied`].
+    fn may_take_over(&self, site: &Site, vm: &VirtualMachine, mark: &Mark, has_identity: bool) -> Result<()> {
+        let path = site.vcenter.state().inventory.names_to_machine(vm).unwrap_or_default();
+        let at = Located { object: &vm.moref, path: &path, is_default: false };
+        self.allowed(site, &mark.namespace, has_identity).take_over(at)
+    }
+
+    /// Checks that a machine without a mark, which has the identity of an object as its instance UUID, is the object's own all the same,
+    /// so that it is removed with it.
+    ///
+    /// # Errors
+    /// What speaks against it. It is never left over in silence: nobody else would know of it.
+    pub(super) async fn check_own(
+        &self,
+        site: &Site,
+        vm: &VirtualMachine,
+        request: &DeletionRequest,
+        record: &MachineRecord,
+    ) -> Result<()> {
+        let Some(told) = told_of(request)? else { return Err(conflict(site, vm, &request.mark, None)) };
+        let found = Configuration::read(site, vm).await?;
+        check(&found, &told).map_err(|why| foreign(site, vm, &request.mark, &why))?;
+        self.may_take_over(site, vm, &request.mark, has_identity(request, Some(record)))
     }
 
     /// What is seen of a machine whose options are being written. Nothing else is done about it. If it was complete, it still is.
@@ -218,15 +250,10 @@ impl Fleet {
     }
 }
 
-/// Checks that a machine without a mark, which has the identity of an object as its instance UUID, is the object's own all the same, so
-/// that it is removed with it.
-///
-/// # Errors
-/// What speaks against it. It is never left over in silence: nobody else would know of it.
-pub(super) async fn check_own(site: &Site, vm: &VirtualMachine, request: &DeletionRequest) -> Result<()> {
-    let Some(told) = told_of(request)? else { return Err(conflict(site, vm, &request.mark, None)) };
-    let found = Configuration::read(site, vm).await?;
-    check(&found, &told).map_err(|why| foreign(site, vm, &request.mark, &why))
+/// Whether the session for an object that goes is one of credentials that its cluster names, or named.
+fn has_identity(request: &DeletionRequest, record: Option<&MachineRecord>) -> bool {
+    let known = record.and_then(|record| record.status.login.as_ref());
+    Login::of_deletion(request, known).is_some_and(|login| login.has_identity())
 }
 
 /// Whether this is the virtual machine that the objects mean. One that they know by its BIOS UUID alone is at least one that CAPV

@@ -101,3 +101,43 @@ fn snapshots_are_found_in_the_whole_tree() {
     assert_eq!(names, [("a", "snapshot-1"), ("b", "snapshot-2")]);
     assert_eq!(facts.current_snapshot.map(|one| one.id().to_owned()).as_deref(), Some("snapshot-2"));
 }
+
+#[test]
+fn what_is_in_somebodys_hands_is_seen() {
+    let option = |key: &str, value: &str| node("OptionValue", vec![text("key", key), text("value", value)]);
+    let extension = |key: &str| node("val", vec![text("extensionKey", key), text("type", "t")]);
+    let taken = |hands| matches!(hands, Hands::Taken(_));
+    for (options, managed_by, is_taken) in [
+        (vec![], None, false),
+        (vec![option("disk.EnableUUID", "TRUE"), option("guestinfo.team", "a")], None, false),
+        (vec![option("cloud-controller-manager.mark", "{}")], None, true),
+        (vec![option("Cloud-Controller-Manager.Mark", "not even a mark")], None, true),
+        (vec![option("guestinfo.metadata", "x")], None, true),
+        (vec![option("guestinfo.userdata", "x")], None, true),
+        (vec![option("GuestInfo.UserData", "x")], None, true),
+        (vec![option("guestinfo.ignition.config.data", "x")], None, true),
+        (vec![option("guestinfo.userdata", "")], None, false),
+        (vec![], Some(extension("com.vmware.vim.eam")), true),
+        (vec![], Some(extension("")), false),
+    ] {
+        let (devices, file) = (node("val", Vec::new()), text("val", "[ds 1] t/t.vmx"));
+        let (extra, template) = (node("val", options.clone()), text("val", "true"));
+        let read = |extra: Option<&Element>, template: Option<&Element>| {
+            let properties = vec![
+                (DEVICES, Some(&devices)),
+                (FILE, Some(&file)),
+                (EXTRA_CONFIG, extra),
+                (IS_TEMPLATE, template),
+                (MANAGED_BY, managed_by.as_ref()),
+            ];
+            let object = MoRef::new("VirtualMachine", "vm-1");
+            read(&ObjectUpdate { object, kind: UpdateKind::Enter, properties }).expect("it is told")
+        };
+        let facts = read(Some(&extra), Some(&template));
+        assert_eq!((taken(facts.hands), facts.is_template), (is_taken, true), "{options:?}");
+        assert_eq!(facts.datastore.as_deref(), Some("ds 1"));
+        // what is not told is not assumed
+        assert_eq!(read(None, Some(&template)).hands, Hands::Unknown);
+        assert_eq!(read(Some(&extra), None).hands, Hands::Unknown);
+    }
+}

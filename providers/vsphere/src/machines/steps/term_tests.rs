@@ -1,0 +1,28 @@
+//! Calls that a step has begun, at the end of the term of leadership.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use cloudprovider::Term;
+use futures::FutureExt as _;
+
+use super::{rig::rig, *};
+
+#[tokio::test(start_paused = true)]
+async fn what_is_begun_is_not_sent_after_the_term() {
+    for is_over in [true, false] {
+        let mut rig = rig().await;
+        rig.begins("PowerOffVM_Task", "task-1");
+        let lasts = Arc::new(AtomicBool::new(true));
+        let of_term = Arc::clone(&lasts);
+        let term = Term::new(move || of_term.load(Ordering::Relaxed));
+        // the step has begun its call, and is given up before the call is made
+        let mut step = Box::pin(term.scope(rig.delete()));
+        assert!(step.as_mut().now_or_never().is_none());
+        drop(step);
+        lasts.store(!is_over, Ordering::Relaxed);
+        tokio::task::yield_now().await;
+        tokio::task::yield_now().await;
+        let expected: &[&str] = if is_over { &[] } else { &["PowerOffVM_Task"] };
+        assert_eq!(rig.calls(), expected);
+    }
+}
