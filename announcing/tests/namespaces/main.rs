@@ -13,6 +13,13 @@ use announcing::LIFETIME;
 use crate::lan::{Host, Lan, within};
 
 const SECOND: Duration = Duration::from_secs(1);
+
+/// A host that is not told of another one believes what it knows for 15 s at least.
+const AT_ONCE: Duration = Duration::from_secs(14);
+
+/// Only ends a hang.
+const PATIENCE: Duration = Duration::from_mins(10);
+
 const ADDRESSES: [&str; 2] = ["10.77.0.100", "fd77::100"];
 const BOTH: &str = "10.77.0.100 fd77::100";
 
@@ -30,27 +37,26 @@ fn answers_from(client: &Host, host: &Host, limit: Duration) -> Duration {
 fn neighbours_follow_an_address_to_another_host() {
     let Some(lan) = Lan::new() else { return };
     let first = lan.a.hold(BOTH);
-    answers_from(&lan.client, &lan.a, 2 * SECOND);
+    answers_from(&lan.client, &lan.a, PATIENCE);
     // as at a change of the leader, the second one comes when the first one has released its addresses
     first.signal("TERM");
     first.ended();
     assert!(ADDRESSES.iter().all(|address| !lan.a.has(address)));
     let began = Instant::now();
     let _second = lan.b.hold(BOTH);
-    answers_from(&lan.client, &lan.b, SECOND);
+    answers_from(&lan.client, &lan.b, AT_ONCE);
     eprintln!("the client reached the second host {:?} after its start", began.elapsed());
-    assert!(began.elapsed() < SECOND, "{:?}", began.elapsed());
 }
 
 #[test]
 fn neighbours_believe_the_newer_announcement() {
     let Some(lan) = Lan::new() else { return };
     let _first = lan.a.hold(BOTH);
-    answers_from(&lan.client, &lan.a, 2 * SECOND);
+    answers_from(&lan.client, &lan.a, PATIENCE);
     // The first host still has the addresses, so only the announcements can change the client's mind.
     let _second = lan.b.hold(BOTH);
     let mac = lan.b.mac();
-    within(SECOND, "the announcement", || {
+    within(AT_ONCE, "the announcement", || {
         ADDRESSES.iter().all(|address| lan.client.neighbour(address).as_ref() == Some(&mac))
     });
 }
@@ -175,7 +181,7 @@ fn somebody_makes_an_address_their_own() {
 fn an_interface_loses_its_carrier() {
     let Some(lan) = Lan::new() else { return };
     let _holder = lan.a.hold(BOTH);
-    answers_from(&lan.client, &lan.a, 2 * SECOND);
+    answers_from(&lan.client, &lan.a, PATIENCE);
     lan.carrier(2, "down");
     lan.client.ip("neigh flush all");
     sleep(SECOND / 2);
@@ -187,7 +193,7 @@ fn an_interface_loses_its_carrier() {
 fn an_interface_is_replaced() {
     let Some(lan) = Lan::new() else { return };
     let _holder = lan.a.hold(BOTH);
-    answers_from(&lan.client, &lan.a, 2 * SECOND);
+    answers_from(&lan.client, &lan.a, PATIENCE);
     lan.a.ip("link delete eth0");
     sleep(SECOND / 2);
     lan.connect(&lan.a, 2);

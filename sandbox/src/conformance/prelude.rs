@@ -13,7 +13,7 @@ pub(super) use serde_json::{Value, json};
 pub(super) use super::Outcome;
 
 /// How long a case waits for a watch event.
-pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const PATIENCE: Duration = Duration::from_mins(10);
 
 /// Ends the case with an error if the condition does not hold.
 macro_rules! ensure {

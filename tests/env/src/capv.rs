@@ -2,18 +2,17 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::Result;
 use serde_json::json;
 
+use crate::PATIENCE;
 use crate::error::need_programs;
 use crate::network::Netns;
 use crate::process::Process;
 use crate::scratch::Scratch;
 use crate::{ControlPlane, StartError, Vcsim, built, keys};
 
-const READY_WITHIN: Duration = Duration::from_secs(60);
 const NAMESPACE: &str = "capv-system";
 const ACCOUNT: &str = "capv-manager";
 
@@ -110,9 +109,9 @@ impl Capv {
             .args(["--insecure-diagnostics", "--leader-elect=false"])
             .args(arguments);
         let mut process = Process::spawn("capv", &command, scratch.join("capv.log"))?;
-        process.wait_until(READY_WITHIN, || {
+        process.wait_until(PATIENCE, || {
             let mut curl = netns.command("curl");
-            curl.args(["--silent", "--fail", "--noproxy", "*", "--max-time", "2"]);
+            curl.args(["--silent", "--fail", "--noproxy", "*", "--max-time", "20"]);
             curl.arg(format!("http://127.0.0.1:{HEALTH}/readyz"));
             curl.output().is_ok_and(|output| output.status.success())
         })?;

@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 
+use crate::PATIENCE;
 use crate::error::need_programs;
 use crate::network::Netns;
 use crate::process::Process;
@@ -14,8 +14,6 @@ use crate::scratch::Scratch;
 use crate::{ControlPlane, StartError, built, keys};
 
 mod manifests;
-
-const READY_WITHIN: Duration = Duration::from_secs(60);
 
 /// One of Cluster API's managers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -277,7 +275,7 @@ impl ClusterApi {
     /// Starts a stopped manager again and waits until it is ready.
     ///
     /// # Errors
-    /// If it was not started before, or is not ready within 60 s.
+    /// If it was not started before, or is not ready within [`PATIENCE`].
     pub fn start_again(&mut self, manager: ClusterApiManager) -> Result<()> {
         let place = self.managers.iter().position(|running| running.manager == manager);
         let running = place.and_then(|place| self.managers.get_mut(place)).context("it never ran")?;
@@ -296,9 +294,9 @@ impl Running {
     /// The manager is ready when its webhooks answer.
     fn wait_until_ready(&mut self, netns: &Netns) -> Result<()> {
         let url = format!("http://127.0.0.1:{}/readyz", self.manager.ports().health);
-        self.process.wait_until(READY_WITHIN, || {
+        self.process.wait_until(PATIENCE, || {
             let mut curl = netns.command("curl");
-            curl.args(["--silent", "--fail", "--noproxy", "*", "--max-time", "2", &url]);
+            curl.args(["--silent", "--fail", "--noproxy", "*", "--max-time", "20", &url]);
             curl.output().is_ok_and(|output| output.status.success())
         })
     }

@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 
+use crate::PATIENCE;
 use crate::audit::{AuditLog, Refusal};
 use crate::error::need_programs;
 use crate::keys;
@@ -17,7 +17,6 @@ use crate::process::{Process, run};
 use crate::scratch::Scratch;
 use crate::{ControlPlanePrograms, StartError};
 
-const READY_WITHIN: Duration = Duration::from_secs(30);
 /// How often the start is tried: another process may take a free port before the server listens on it.
 const ATTEMPTS: usize = 3;
 
@@ -285,7 +284,7 @@ impl ControlPlane {
     /// The response body of an administrator's GET of a path such as `/api/v1/nodes`.
     ///
     /// # Errors
-    /// If the server does not answer with success within 2 s.
+    /// If the server does not answer with success within 20 s.
     pub fn get(&self, path: &str) -> Result<String> {
         // uses curl, so that this crate needs no TLS library
         run(curl()
@@ -340,7 +339,7 @@ impl ControlPlane {
         let mut command = Command::new(&self.programs.api_server);
         command.args(&self.api_server_arguments);
         let mut process = Process::spawn("kube-apiserver", &command, self.api_server_log())?;
-        process.wait_until(READY_WITHIN, || self.is_ready())?;
+        process.wait_until(PATIENCE, || self.is_ready())?;
         *slot = Some(process);
         Ok(())
     }
@@ -417,7 +416,7 @@ fn url(port: u16) -> String {
 
 fn curl() -> Command {
     let mut command = Command::new("curl");
-    command.args(["--silent", "--show-error", "--fail", "--noproxy", "*", "--max-time", "2"]);
+    command.args(["--silent", "--show-error", "--fail", "--noproxy", "*", "--max-time", "20"]);
     command
 }
 
@@ -436,7 +435,7 @@ fn start_etcd(scratch: &Scratch, program: &Path, url: &str) -> Result<Process> {
     // The API server waits for etcd, so this need not. But waiting here shows etcd's own failures sooner.
     let mut etcd = Process::spawn("etcd", &command, scratch.join("etcd.log"))?;
     let health = format!("{url}/health");
-    etcd.wait_until(READY_WITHIN, || run(curl().arg(&health)).is_ok())?;
+    etcd.wait_until(PATIENCE, || run(curl().arg(&health)).is_ok())?;
     Ok(etcd)
 }
 

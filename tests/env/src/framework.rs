@@ -3,17 +3,16 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 
+use crate::PATIENCE;
 use crate::built;
 use crate::error::{StartError, need_programs};
 use crate::ports::free_port;
 use crate::process::{Process, run};
 use crate::scratch::Scratch;
 
-const SERVES_WITHIN: Duration = Duration::from_secs(30);
 const CLOUD: &str = "cloud.json";
 
 /// A binary of `k8s.io/cloud-provider` as a process. Stopped and removed when dropped.
@@ -54,7 +53,7 @@ impl FrameworkCcm {
     ///
     /// # Errors
     /// [`StartError::Unavailable`] if this machine cannot run the program, [`StartError::Failed`] if it does
-    /// not serve within 30 s.
+    /// not serve within [`PATIENCE`].
     pub fn start(kubeconfig: &Path, cloud: &str, arguments: &[&str]) -> Result<Self, StartError> {
         need_programs(&["curl", "setpriv"])?;
         let program = Self::program()?;
@@ -74,7 +73,7 @@ impl FrameworkCcm {
         let mut started = Self { process, port, scratch };
         let health = format!("{}/healthz", started.url());
         // Any response is enough: checking its health is up to the test.
-        started.process.wait_until(SERVES_WITHIN, || run(curl().arg(&health)).is_ok())?;
+        started.process.wait_until(PATIENCE, || run(curl().arg(&health)).is_ok())?;
         Ok(started)
     }
 
@@ -95,7 +94,7 @@ impl FrameworkCcm {
     /// The response body of a GET of `path` with this bearer token, whatever its status.
     ///
     /// # Errors
-    /// If there is no response within 10 s.
+    /// If there is no response within 60 s.
     pub fn get(&self, path: &str, token: &str) -> Result<String> {
         run(curl()
             .args(["--header", &format!("Authorization: Bearer {token}")])
@@ -125,6 +124,6 @@ impl FrameworkCcm {
 
 fn curl() -> Command {
     let mut command = Command::new("curl");
-    command.args(["--silent", "--show-error", "--insecure", "--noproxy", "*", "--max-time", "10"]);
+    command.args(["--silent", "--show-error", "--insecure", "--noproxy", "*", "--max-time", "60"]);
     command
 }

@@ -3,18 +3,16 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::Result;
 use serde_json::json;
 
+use crate::PATIENCE;
 use crate::built;
 use crate::error::{StartError, need_programs};
 use crate::network::Netns;
 use crate::process::Process;
 use crate::scratch::Scratch;
-
-const READY_WITHIN: Duration = Duration::from_secs(30);
 
 /// A kube-proxy as a process. Stopped and removed when dropped; its rules stay in the namespace.
 #[derive(Debug)]
@@ -33,7 +31,7 @@ impl KubeProxy {
     ///
     /// # Errors
     /// [`StartError::Unavailable`] if this machine cannot run the program, [`StartError::Failed`] if it is not
-    /// ready within 30 s.
+    /// ready within [`PATIENCE`].
     pub fn start(
         netns: &Netns,
         node: &str,
@@ -61,7 +59,7 @@ impl KubeProxy {
         command.arg(format!("--config={}", file.display())).arg("-v=2");
         let process = Process::spawn("kube-proxy", &command, scratch.join("kube-proxy.log"))?;
         let mut started = Self { process, _scratch: scratch };
-        started.process.wait_until(READY_WITHIN, || is_ready(netns))?;
+        started.process.wait_until(PATIENCE, || is_ready(netns))?;
         Ok(started)
     }
 
@@ -79,6 +77,6 @@ impl KubeProxy {
 /// Whether the health port, which each namespace has for itself, says that the rules are in place.
 fn is_ready(netns: &Netns) -> bool {
     let mut curl: Command = netns.command("curl");
-    curl.args(["--silent", "--fail", "--noproxy", "*", "--max-time", "2", "http://127.0.0.1:10256/healthz"]);
+    curl.args(["--silent", "--fail", "--noproxy", "*", "--max-time", "20", "http://127.0.0.1:10256/healthz"]);
     curl.output().is_ok_and(|output| output.status.success())
 }

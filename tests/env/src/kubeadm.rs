@@ -3,16 +3,14 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 
+use crate::PATIENCE;
 use crate::ports::free_port;
 use crate::process::{Process, run};
 use crate::scratch::Scratch;
 use crate::{ControlPlane, ControlPlaneOptions, Libvirtd, StartError, built};
-
-const READY_WITHIN: Duration = Duration::from_secs(60);
 
 /// A control plane that virtual machines of a [`Libvirtd`] join with `kubeadm join`. kube-controller-manager runs with
 /// all its controllers, among others those that sign a kubelet's certificate and those that say which Nodes are alive,
@@ -152,9 +150,9 @@ fn start(
     command.arg(format!("--secure-port={port}")).args(flags);
     let mut process = Process::spawn(name, &command, scratch.join(format!("{name}.log")))?;
     let health = format!("https://127.0.0.1:{port}/healthz");
-    process.wait_until(READY_WITHIN, || {
+    process.wait_until(PATIENCE, || {
         // its certificate is its own
-        let asks = ["--silent", "--fail", "--insecure", "--noproxy", "*", "--max-time", "2", &health];
+        let asks = ["--silent", "--fail", "--insecure", "--noproxy", "*", "--max-time", "20", &health];
         run(Command::new("curl").args(asks)).is_ok()
     })?;
     Ok(process)

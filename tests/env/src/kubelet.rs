@@ -2,19 +2,16 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::Result;
 
+use crate::PATIENCE;
 use crate::error::{StartError, need_programs};
 use crate::namespace::{Daemon, Namespace, need_namespaces};
 use crate::ports::free_port;
 use crate::process::{Process, Signal};
 use crate::scratch::Scratch;
 use crate::{ControlPlane, built};
-
-const RUNTIME_WITHIN: Duration = Duration::from_secs(30);
-const REGISTERED_WITHIN: Duration = Duration::from_secs(30);
 
 /// Options of a [`Kubelet`].
 #[derive(Debug, Clone, Default)]
@@ -138,7 +135,7 @@ impl Kubelet {
     fn run(&self, ready: impl FnMut() -> bool) -> Result<()> {
         let mut command = self.namespace.enter(&["--mount", "--net", "--pid"], &self.program);
         command.args(&self.arguments);
-        self.daemon.start("kubelet", &command, &self.log(), REGISTERED_WITHIN, ready)
+        self.daemon.start("kubelet", &command, &self.log(), PATIENCE, ready)
     }
 }
 
@@ -150,7 +147,7 @@ fn way_out(scratch: &Scratch, port: u16) -> Result<Process> {
         .arg(format!("UNIX-LISTEN:{},fork", socket.display()))
         .arg(format!("TCP-CONNECT:127.0.0.1:{port}"));
     let mut process = Process::spawn("socat", &command, scratch.join("socat.log"))?;
-    process.wait_until(RUNTIME_WITHIN, || socket.exists())?;
+    process.wait_until(PATIENCE, || socket.exists())?;
     Ok(process)
 }
 
@@ -189,7 +186,7 @@ fn start_containerd(
     let mut command = namespace.enter(&["--mount", "--net", "--pid"], program);
     command.arg("--config").arg(config);
     let daemon = Daemon::default();
-    daemon.start("containerd", &command, &scratch.join("containerd.log"), RUNTIME_WITHIN, || {
+    daemon.start("containerd", &command, &scratch.join("containerd.log"), PATIENCE, || {
         std::os::unix::net::UnixStream::connect(socket).is_ok()
     })?;
     Ok(daemon)

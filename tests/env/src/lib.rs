@@ -37,6 +37,10 @@ mod relay;
 mod scratch;
 mod vcsim;
 
+/// How long a test waits for what has to come: a peer that serves, a guest that boots, an object that becomes ready. It only ends
+/// a hang, so it is far longer than anything takes on a machine with much else to do.
+pub const PATIENCE: std::time::Duration = std::time::Duration::from_mins(10);
+
 pub use audit::Refusal;
 pub use build::{ControlPlanePrograms, built};
 pub use capv::Capv;

@@ -9,15 +9,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
+use crate::PATIENCE;
 use crate::StartError;
 use crate::error::need_programs;
 use crate::namespace::{Daemon, Namespace, need_namespaces};
 use crate::process::{POLL, Process, Signal, run};
 use crate::relay;
 use crate::scratch::Scratch;
-
-/// The first call asks QEMU for its capabilities, which takes 4 to 12 s on a small machine.
-const READY_WITHIN: Duration = Duration::from_mins(1);
 
 /// Dual stack, with leases from dnsmasq. `open`: no packet filter rules, so no packet filter is needed.
 /// `no-ping`: otherwise dnsmasq probes an address for 3 s before it offers it.
@@ -214,12 +212,12 @@ impl Libvirtd {
     /// Starts a stopped daemon again and waits until it answers. Does nothing if it is running.
     ///
     /// # Errors
-    /// If it does not answer within 60 s; the error contains the end of its log.
+    /// If it does not answer within [`PATIENCE`]; the error contains the end of its log.
     pub fn start_again(&self) -> Result<()> {
         let mut command = self.namespace.enter(&["--mount", "--net", "--pid"], "libvirtd");
         command.args(["-f", "/etc/libvirt/libvirtd.conf", "-p", "/run/libvirtd.pid"]);
         let socket = self.socket();
-        self.daemon.start("libvirtd", &command, &self.log(), READY_WITHIN, || {
+        self.daemon.start("libvirtd", &command, &self.log(), PATIENCE, || {
             // `version` makes libvirtd ask QEMU for its capabilities now rather than in the first test
             socket.exists() && run(self.virsh().arg("version")).is_ok()
         })

@@ -8,11 +8,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
+use crate::PATIENCE;
 use crate::process::{Process, child_of, run, send};
 use crate::scratch::Scratch;
 use crate::{Signal, StartError};
-
-const STOPPED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Mount and process namespaces with a first process that sets them up and then only waits. When that process
 /// dies, all other processes in the namespaces die too, including daemons.
@@ -37,7 +36,7 @@ impl Namespace {
             scratch.join("namespace.log"),
         )?;
         let prepared = scratch.join("prepared");
-        unshare.wait_until(STOPPED_WITHIN, || prepared.exists())?;
+        unshare.wait_until(PATIENCE, || prepared.exists())?;
         let first = child_of(unshare.id()).context("the namespaces have no first process")?;
         Ok(Self { unshare, first })
     }
@@ -60,7 +59,7 @@ impl Namespace {
 impl Drop for Namespace {
     fn drop(&mut self) {
         drop(send(self.first, Signal::Kill));
-        drop(self.unshare.wait(STOPPED_WITHIN));
+        drop(self.unshare.wait(PATIENCE));
     }
 }
 
@@ -112,7 +111,7 @@ impl Daemon {
             }
         }
         nsenter.signal(Signal::Cont)?;
-        nsenter.wait(STOPPED_WITHIN).map(drop)
+        nsenter.wait(PATIENCE).map(drop)
     }
 
     fn slot(&self) -> MutexGuard<'_, Option<Process>> {

@@ -3,10 +3,10 @@
 use std::ffi::OsStr;
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
 use anyhow::Result;
 
+use crate::PATIENCE;
 use crate::error::{StartError, need_programs};
 use crate::namespace::need_namespaces;
 use crate::ports::free_port;
@@ -14,7 +14,6 @@ use crate::process::{Process, run};
 use crate::relay;
 use crate::scratch::Scratch;
 
-const READY_WITHIN: Duration = Duration::from_secs(10);
 const LOOPBACK: &str = "127.0.0.1";
 
 /// A network namespace, whose files and processes are the machine's. It ends when dropped, with its interfaces.
@@ -43,7 +42,7 @@ impl Netns {
         let mut unshare = Command::new("unshare");
         unshare.args(["--net", "--", "sh", "-ec", PREPARE]).arg(&prepared);
         let mut first = Process::spawn(name, &unshare, scratch.join("netns.log"))?;
-        first.wait_until(READY_WITHIN, || prepared.exists())?;
+        first.wait_until(PATIENCE, || prepared.exists())?;
         Ok(Self { relays: Mutex::default(), first, name: name.to_owned(), scratch })
     }
 

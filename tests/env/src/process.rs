@@ -11,8 +11,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 
-/// How long a process may take to end after `SIGTERM` before it is killed.
-const GRACE: Duration = Duration::from_secs(5);
+use crate::PATIENCE;
+
+/// How long a process may take to end after `SIGTERM` before it is killed. Some never end by themselves.
+const GRACE: Duration = Duration::from_secs(30);
 /// The interval of polling a condition.
 pub(crate) const POLL: Duration = Duration::from_millis(20);
 
@@ -150,7 +152,7 @@ impl Process {
         }
     }
 
-    /// Ends it: with `SIGTERM`, and with `SIGKILL` if it still runs after 5 s.
+    /// Ends it: with `SIGTERM`, and with `SIGKILL` if it still runs after 30 s.
     ///
     /// # Errors
     /// If the kernel refuses to end it.
@@ -169,7 +171,7 @@ impl Process {
         if self.is_running() {
             self.child.kill().with_context(|| format!("cannot kill {}", self.name))?;
         }
-        self.wait(GRACE)
+        self.wait(PATIENCE)
     }
 
     /// Polls `ready` until it is true.

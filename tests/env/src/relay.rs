@@ -2,13 +2,11 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::Result;
 
+use crate::PATIENCE;
 use crate::process::{Process, run};
-
-const READY_WITHIN: Duration = Duration::from_secs(10);
 
 /// Starts two relays, `socat` commands of the two namespaces: `near` connects to port `to` of 127.0.0.1 and takes what
 /// comes through `socket`; `far` listens on `from`, an address and a port, and sends it there. Sockets in the file
@@ -27,9 +25,9 @@ pub(crate) fn start(
         .arg(format!("UNIX-CONNECT:{}", socket.display()));
     let log = socket.with_extension("log");
     let mut near = Process::spawn("relay", &near, &log)?;
-    near.wait_until(READY_WITHIN, || socket.exists())?;
+    near.wait_until(PATIENCE, || socket.exists())?;
     let mut far = Process::spawn("relay", &far, &log)?;
-    far.wait_until(READY_WITHIN, || is_listening(cat(), port))?;
+    far.wait_until(PATIENCE, || is_listening(cat(), port))?;
     Ok([far, near])
 }
 

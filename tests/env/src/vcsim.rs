@@ -5,21 +5,18 @@ mod options;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 pub use self::options::VcsimOptions;
+use crate::PATIENCE;
 use crate::built;
 use crate::error::{StartError, need_programs};
 use crate::keys;
 use crate::ports::free_port;
 use crate::process::{Process, run};
 use crate::scratch::Scratch;
-
-/// It is long because thousands of machines take time.
-const SERVES_WITHIN: Duration = Duration::from_secs(180);
 
 /// The calls with which objects and tasks are followed, as [`Vcsim::counts`] names them.
 pub const WATCH_CALLS: [&str; 6] = [
@@ -51,7 +48,7 @@ impl Vcsim {
     ///
     /// # Errors
     /// [`StartError::Unavailable`] if this machine cannot run the program, [`StartError::Failed`] if it does
-    /// not serve within three minutes.
+    /// not serve within [`PATIENCE`].
     pub fn start(options: &VcsimOptions) -> Result<Self, StartError> {
         need_programs(&["curl", "openssl", "setpriv"])?;
         let program = built("vcsim")?.join("vcsim");
@@ -66,7 +63,7 @@ impl Vcsim {
 
     fn wait(&mut self) -> Result<()> {
         let probe = format!("http://127.0.0.1:{}/counts", self.control);
-        self.process.wait_until(SERVES_WITHIN, || run(curl().arg(&probe)).is_ok())
+        self.process.wait_until(PATIENCE, || run(curl().arg(&probe)).is_ok())
     }
 
     /// Ends it at once, as a power failure would. Its port refuses connections until
@@ -82,7 +79,7 @@ impl Vcsim {
     /// changes, sessions, rules and counts are lost.
     ///
     /// # Errors
-    /// If it does not serve within three minutes.
+    /// If it does not serve within [`PATIENCE`].
     pub fn restart(&mut self) -> Result<(), StartError> {
         self.process.kill()?;
         let program = built("vcsim")?.join("vcsim");
@@ -448,6 +445,6 @@ fn add_files(folder: &Path, prefix: &str, found: &mut Vec<String>) -> Result<()>
 
 fn curl() -> Command {
     let mut command = Command::new("curl");
-    command.args(["--silent", "--show-error", "--noproxy", "*", "--max-time", "30"]);
+    command.args(["--silent", "--show-error", "--noproxy", "*", "--max-time", "300"]);
     command
 }

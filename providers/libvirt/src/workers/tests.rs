@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 use crate::{Config, LibvirtProvider};
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = test_env::PATIENCE;
 const SHORT: Work = Work::Short(PATIENCE);
 
 /// A provider with a hypervisor of libvirt's test driver. Stopped when dropped.

@@ -18,7 +18,7 @@ pub(crate) const OFF: u8 = 5;
 pub(crate) const CRASHED: u8 = 6;
 
 /// The time limit of each step of a test.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = test_env::PATIENCE;
 
 /// UUID number `n`.
 pub(crate) fn uuid(n: u32) -> String {

@@ -21,7 +21,7 @@ use crate::{
 pub(crate) const CLUSTER: &str = "guest";
 
 /// A time limit that is longer than any test takes on a busy machine.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = test_env::PATIENCE;
 
 /// How soon a load balancer is looked at again.
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);

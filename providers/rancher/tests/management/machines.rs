@@ -63,7 +63,7 @@ async fn only_a_machine_that_is_gone_is_absent() {
     let mut changes = running.provider.changes().expect("changes");
     cluster.delete("cluster.x-k8s.io/v1beta1", "machines", "custom-1").await;
     running.until(&known, "present shutting down").await;
-    let told = timeout(Duration::from_secs(10), changes.next()).await.expect("in time").expect("a change");
+    let told = timeout(test_env::PATIENCE, changes.next()).await.expect("in time").expect("a change");
     let InstanceChange::Changed(instances) = told else { panic!("{told:?}") };
     assert!(instances.iter().any(|instance| instance.provider_id == known.provider_id), "{instances:?}");
     // The Machine is gone, and its machine is not.

@@ -13,8 +13,7 @@ use cloudprovider_vsphere::{Config, Environment, VSphereProvider};
 use test_env::{StartError, Vcsim, VcsimOptions};
 use tokio_util::sync::CancellationToken;
 
-/// A time limit that is longer than any test takes on a busy machine.
-pub(crate) const LIMIT: Duration = Duration::from_secs(120);
+pub(crate) const LIMIT: Duration = test_env::PATIENCE;
 
 /// Starts a simulator; `None`, with a message, if this machine cannot run one.
 pub(crate) fn simulator(options: &VcsimOptions) -> Option<Vcsim> {

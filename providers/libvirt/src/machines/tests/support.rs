@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// How long anything may take.
-pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const PATIENCE: Duration = test_env::PATIENCE;
 
 /// The pause between two steps.
 const PAUSE: Duration = Duration::from_millis(5);

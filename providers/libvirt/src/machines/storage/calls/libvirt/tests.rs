@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 use crate::{Config, LibvirtProvider};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = test_env::PATIENCE;
 
 /// A provider with one hypervisor, `kvm1`. Stopped when dropped.
 struct Cloud {
