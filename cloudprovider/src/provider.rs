@@ -46,6 +46,12 @@ pub trait CloudProvider: fmt::Debug + Send + Sync {
         Vec::new()
     }
 
+    /// What the configuration lets objects of namespaces name beyond their own, such as folders and networks: a line for each part, for
+    /// the tool `check`. This method makes no calls.
+    fn open_to_tenants(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Whether the provider needs this one of its [`secrets`](Self::secrets). If other credentials take
     /// precedence, it is not a fault that the daemon may not read the Secret.
     fn needs_secret(&self, _secret: &SecretName) -> bool {

@@ -82,8 +82,12 @@ impl Hypervisors {
         let started = (0..HYPERVISORS).map(|number| Hypervisor::start(&folder, number));
         let hypervisors = started.collect::<Result<Vec<_>>>()?;
         // 3 GiB of memory is what the test driver says that it has.
-        let mut text =
-            "machines: {cpuOvercommit: 100, memoryOvercommit: 10, reservedMemoryMiB: 0}\n".to_owned();
+        let pools: Vec<_> = (0..POOLS).map(|pool| format!("{{pool: pool-{pool}}}")).collect();
+        let mut text = format!(
+            "machines: {{cpuOvercommit: 100, memoryOvercommit: 10, reservedMemoryMiB: 0, \
+             allow: [{{imageVolumes: [{}]}}]}}\n",
+            pools.join(", ")
+        );
         text += "hypervisors:\n";
         for (number, hypervisor) in hypervisors.iter().enumerate() {
             // a String takes everything
@@ -129,7 +133,7 @@ impl Machines {
         let spec = |number: usize| {
             let pool = format!("pool-{}", number % POOLS);
             json!({
-                "vcpus": 1, "memoryMiB": 64, "image": {"volume": {"name": "base"}},
+                "vcpus": 1, "memoryMiB": 64, "image": {"volume": {"name": "base"}, "format": "raw"},
                 "disks": [{"sizeGiB": 1, "pool": pool}],
             })
         };

@@ -6,6 +6,7 @@
 
 mod hosts;
 mod read;
+mod shown;
 
 use std::path::{Component, Path, PathBuf};
 

@@ -249,6 +249,10 @@ impl CloudProvider for LibvirtProvider {
         NAME
     }
 
+    fn open_to_tenants(&self) -> Vec<String> {
+        self.config.allow.lines()
+    }
+
     async fn start(&self, context: StartContext) -> Result<()> {
         let receivers = self.receivers.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(receivers) = receivers else {

@@ -25,7 +25,7 @@ use super::{
 use crate::{
     api,
     daemon::{DaemonProcess, binary},
-    machines::libvirt::{console, make_pool, sha256, things},
+    machines::libvirt::{allow_folder_of, console, make_pool, sha256, things},
     support::{
         UNINITIALIZED, addresses, condition_status, has_taint, label, node_vanishes, nodes, provider_id, tail,
     },
@@ -130,8 +130,9 @@ fn whole() -> Outcome {
     let config = folder.path().join("cloud.yaml");
     let text = format!(
         "hypervisors: [{{name: kvm1, uri: '{}', region: lab, zone: rack-1}}]\n\
-         machines: {{reservedMemoryMiB: 0}}\n",
-        libvirtd.uri()
+         machines: {{reservedMemoryMiB: 0, allow: {}}}\n",
+        libvirtd.uri(),
+        allow_folder_of(&image.disk)
     );
     fs::write(&config, text).context("the configuration")?;
     let installed = Installed::apply(&control_plane, "libvirt", config)?;

@@ -70,8 +70,8 @@ struct Flavour {
 
 const KEY: (&str, &str) = ("SSH_AUTHORIZED_KEY", "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIA== me@home");
 const IMAGE: (&str, &str) = ("LIBVIRT_IMAGE_VOLUME", VOLUME);
-/// The test driver has no contents of volumes: a machine gets its disk, and its bootstrap data cannot be uploaded.
-const NO_UPLOAD: &str = "virStorageVolUpload";
+/// The test driver has no contents of volumes: an image cannot be looked at.
+const NO_CONTENT: &str = "virStorageVolDownload";
 
 const CHECKSUM: &str = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
@@ -81,37 +81,37 @@ const FLAVOURS: [Flavour; 5] = [
         name: "",
         required: &[("CONTROL_PLANE_ENDPOINT_IP", ENDPOINT), IMAGE, KEY],
         of: None,
-        ends: NO_UPLOAD,
+        ends: NO_CONTENT,
     },
     Flavour {
         name: "pool",
         required: &[("CONTROL_PLANE_ENDPOINT_ADDRESSES", ENDPOINT), IMAGE, KEY],
         of: None,
-        ends: NO_UPLOAD,
+        ends: NO_CONTENT,
     },
     Flavour {
         name: "bridge",
         required: &[
             ("CONTROL_PLANE_ENDPOINT_IP", ENDPOINT),
-            // Nobody serves it.
+            // The configuration does not allow it.
             ("LIBVIRT_IMAGE_URL", "http://127.0.0.1:9/kubernetes.qcow2"),
             ("LIBVIRT_IMAGE_CHECKSUM", CHECKSUM),
             KEY,
         ],
         of: None,
-        ends: "http://127.0.0.1:9/kubernetes.qcow2",
+        ends: "http://127.0.0.1:9/kubernetes.qcow2: may not be reached from here",
     },
     Flavour {
         name: "ignition",
         required: &[("CONTROL_PLANE_ENDPOINT_IP", ENDPOINT), IMAGE, KEY],
         of: None,
-        ends: NO_UPLOAD,
+        ends: NO_CONTENT,
     },
     Flavour {
         name: "workers",
         required: &[("WORKER_GROUP", "large"), IMAGE, KEY],
         of: Some("default"),
-        ends: NO_UPLOAD,
+        ends: NO_CONTENT,
     },
 ];
 
@@ -227,7 +227,9 @@ async fn whole(tool: &Tool, management: &Management) -> anyhow::Result<()> {
     let objects = Objects::new(api::client(control_plane.kubeconfig()).await?, "default");
     let hypervisor = tempfile::NamedTempFile::new()?;
     fs::write(hypervisor.path(), HYPERVISOR)?;
-    let config = format!("hypervisors: [{{name: kvm1, uri: 'test://{}'}}]\n", hypervisor.path().display());
+    let allow = "machines: {allow: [{namespaces: [default], imageVolumes: [{pool: default}]}]}\n";
+    let config =
+        format!("hypervisors: [{{name: kvm1, uri: 'test://{}'}}]\n{allow}", hypervisor.path().display());
     let provider: std::sync::Arc<dyn CloudProvider> =
         std::sync::Arc::new(LibvirtProvider::new(Config::parse(&config, None)?));
     let account = control_plane.kubeconfig_for_service_account(SYSTEM, ACCOUNT)?;

@@ -161,8 +161,9 @@ fn from_image_to_nothing() -> Outcome {
     runtime(false)?.block_on(async {
         let text = format!(
             "hypervisors: [{{name: kvm1, uri: '{}', zone: rack-1}}]\n\
-            machines: {{reservedMemoryMiB: 0}}\n",
-            libvirtd.uri()
+            machines: {{reservedMemoryMiB: 0, allow: {}}}\n",
+            libvirtd.uri(),
+            allow_folder_of(&image.disk)
         );
         let provider = LibvirtProvider::new(Config::parse(&text, None)?);
         let stop = CancellationToken::new();
@@ -200,6 +201,12 @@ pub(crate) fn things(libvirtd: &Libvirtd) -> Result<Vec<String>> {
     all.retain(|one| !one.starts_with("ccm-image-"));
     all.sort();
     Ok(all)
+}
+
+/// What a configuration allows for machines whose image is this file: its folder.
+pub(crate) fn allow_folder_of(image: &std::path::Path) -> String {
+    let folder = image.parent().unwrap_or(image).display();
+    format!("[{{imageFolders: ['{folder}']}}]")
 }
 
 /// The checksum of a file, as specs have it.

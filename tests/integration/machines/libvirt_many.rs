@@ -171,7 +171,7 @@ impl<'a> Core<'a> {
         });
         let owner = make(&self.machines, CORE, "v1beta2", "Machine", machine).await?;
         let spec = json!({
-            "vcpus": 1, "memoryMiB": 64, "image": {"volume": {"name": IMAGE}}, "disks": [{"sizeGiB": 2}],
+            "vcpus": 1, "memoryMiB": 64, "image": {"volume": {"name": IMAGE}, "format": "raw"}, "disks": [{"sizeGiB": 2}],
         });
         let own = json!({"metadata": owned(&owner, "Machine", name), "spec": spec});
         make(&self.own_machines, INFRASTRUCTURE, "v1alpha1", "LibvirtMachine", own).await?;
@@ -204,7 +204,9 @@ async fn make(
 
 async fn costs(count: usize) -> Result<Costs> {
     let files: Vec<_> = (0..HYPERVISORS).map(|_| hypervisor()).collect::<Result<_>>()?;
-    let mut config = "machines: {cpuOvercommit: 100}\nhypervisors:\n".to_owned();
+    let mut config =
+        "machines: {cpuOvercommit: 100, allow: [{imageVolumes: [{pool: default}]}]}\nhypervisors:\n"
+            .to_owned();
     for (number, file) in files.iter().enumerate() {
         // a String takes everything
         let _ = writeln!(config, "- {{name: kvm{number}, uri: 'test://{}'}}", file.path().display());

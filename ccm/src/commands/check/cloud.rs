@@ -36,6 +36,9 @@ pub(super) async fn check_cloud(
     report: &mut Report,
 ) {
     let name = provider.name().to_owned();
+    for line in provider.open_to_tenants() {
+        report.works("tenants", format!("{name}: {line}"));
+    }
     let starting =
         std::panic::AssertUnwindSafe(tools::start_cloud(provider, flags, matches!(served, Served::Nodes(_))))
             .catch_unwind();

@@ -1,6 +1,7 @@
 //! Hosts that `image.url` may reach.
 
 use std::{
+    fmt,
     iter::Sum,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
 };
@@ -92,6 +93,24 @@ impl HostRule {
 
     fn is_for(&self, port: u16) -> bool {
         self.port.is_none_or(|only| only == port)
+    }
+}
+
+impl fmt::Display for ImageHosts {
+    /// As the configuration may list them.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, HostRule { host, port }) in self.0.iter().enumerate() {
+            let comma = if number > 0 { ", " } else { "" };
+            match (host, port) {
+                (Host::Name(name), None) => write!(f, "{comma}{name}")?,
+                (Host::Name(name), Some(port)) => write!(f, "{comma}{name}:{port}")?,
+                (Host::Network(network), None) => write!(f, "{comma}{network}")?,
+                (Host::Network(network), Some(port)) => {
+                    write!(f, "{comma}{}", SocketAddr::new(network.addr(), *port))?;
+                }
+            }
+        }
+        Ok(())
     }
 }
 

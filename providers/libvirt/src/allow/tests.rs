@@ -180,3 +180,23 @@ fn an_entry_with_faulty_namespaces_is_for_nobody() {
     let allow = Allow::read(list, &mut problems);
     assert!(!problems.faults.is_empty() && allow.of("team-a").image_file("f", "/a/b").is_err());
 }
+
+#[test]
+fn what_is_open_is_shown() {
+    let lines = allow().lines();
+    assert_eq!(
+        lines,
+        [
+            "machines.allow[0]: every namespace: imageVolumes images/*; imageHosts 10.1.0.0/16",
+            "machines.allow[1]: namespace team-a, team-b: imageFolders /images, /images/inner; imageVolumes default/golden-*; \
+             imageHosts mirror:8080",
+            "machines.allow[2]: namespace team-a: imageFolders /a",
+        ]
+    );
+    assert_eq!(
+        config("machines: {allow: [{}]}").expect("valid").allow.lines(),
+        ["machines.allow[0]: every namespace: nothing"]
+    );
+    assert_eq!(Allow::default().lines().len(), 1);
+    assert_eq!(ImageHosts::of(&["[fd00::1]:80", "fd00::/8"]).to_string(), "[fd00::1]:80, fd00::/8");
+}

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use test_env::{Libvirtd, MicroGuestImage, Process, StartError};
 
-use crate::machines::libvirt::{make_pool, sha256, things};
+use crate::machines::libvirt::{allow_folder_of, make_pool, sha256, things};
 
 /// The failure domain of its machines.
 pub(super) const ZONE: &str = "rack-1";
@@ -58,9 +58,10 @@ impl Hypervisor {
     /// The provider's configuration.
     pub(super) fn config_text(&self) -> String {
         let uri = self.libvirtd.uri();
+        let allow = allow_folder_of(&self.image.disk);
         format!(
             "hypervisors: [{{name: kvm1, uri: '{uri}', region: lab, zone: {ZONE}}}]\n\
-             machines: {{reservedMemoryMiB: 0}}\n"
+             machines: {{reservedMemoryMiB: 0, allow: {allow}}}\n"
         )
     }
 

@@ -40,7 +40,9 @@ pub(super) fn as_installed() -> Outcome {
 async fn served(control_plane: &ControlPlane, vcsim: &Vcsim) -> Result<()> {
     let folder = TempDir::new()?;
     let hypervisor = libvirt_many::hypervisor()?;
-    let text = format!("hypervisors: [{{name: kvm1, uri: 'test://{}'}}]\n", hypervisor.path().display());
+    let allow = "machines: {allow: [{imageVolumes: [{pool: default}]}]}\n";
+    let text =
+        format!("hypervisors: [{{name: kvm1, uri: 'test://{}'}}]\n{allow}", hypervisor.path().display());
     let mut providers = Vec::new();
     for (name, text) in [("libvirt", text), ("vsphere", vsphere::config(&[vcsim])?)] {
         let file = folder.path().join(name);
@@ -121,7 +123,7 @@ impl Cluster<'_> {
             self.becomes(&provider.kind("Cluster"), provider.cluster, is_ready).await?;
         }
         let on_kvm = json!({
-            "vcpus": 1, "memoryMiB": 64, "image": {"volume": {"name": image}}, "disks": [{"sizeGiB": 2}],
+            "vcpus": 1, "memoryMiB": 64, "image": {"volume": {"name": image}, "format": "raw"}, "disks": [{"sizeGiB": 2}],
         });
         let on_vcenter = json!({
             "template": "DC0_C0_RP0_VM0", "datacenter": "DC0", "folder": "/DC0/vm", "resourcePool": "DC0_C0/Resources",

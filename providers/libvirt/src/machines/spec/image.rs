@@ -19,14 +19,15 @@ use serde::{Deserialize, Serialize};
 ]))]
 pub(crate) struct ImageSpec {
     /// A volume that is there already, on every hypervisor that may have the machine. It must not change while
-    /// machines use it.
+    /// machines use it. The provider's configuration names the volumes that a namespace may use.
     #[serde(default)]
     pub(crate) volume: Option<VolumeSpec>,
-    /// An http or https URL without credentials, from which the provider downloads the image.
+    /// An http or https URL without credentials, from which the provider downloads the image. The host has public
+    /// addresses, or is in the provider's configuration.
     #[serde(default)]
     #[schemars(length(min = 1, max = 2048), regex(pattern = r"^https?://[^\s@]+$"))]
     pub(crate) url: Option<String>,
-    /// The absolute path of a file that the controller can read, such as one of a volume of its pod.
+    /// The absolute path of a file that the controller can read, below a folder that the provider's configuration names.
     #[serde(default)]
     #[schemars(length(min = 1, max = 2048), regex(pattern = r"^/"))]
     pub(crate) file: Option<String>,
@@ -35,7 +36,7 @@ pub(crate) struct ImageSpec {
     #[serde(default)]
     #[schemars(length(max = 135), regex(pattern = r"^(sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128})$"))]
     pub(crate) checksum: Option<String>,
-    /// The format of the image. Default: `qcow2`.
+    /// The format of the image. Others are refused. Default: `qcow2`.
     #[serde(default)]
     pub(crate) format: ImageFormat,
 }
