@@ -201,7 +201,7 @@ mod tests {
         let absent = InstanceLookup::Absent;
         let nodes = [with_id("new", None), node("a")];
         let old = [unknown(), unknown()];
-        assert_eq!(compare(&nodes[..1], &old[..1], &[absent.clone()]), Comparison::Same);
+        assert_eq!(compare(&nodes[..1], &old[..1], std::slice::from_ref(&absent)), Comparison::Same);
         let new = [absent.clone(), instance("10.0.0.1").into()];
         assert_eq!(compare(&nodes, &old, &new), Comparison::Same);
         // It hides no Node that can be lost.

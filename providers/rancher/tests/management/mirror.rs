@@ -88,7 +88,7 @@ async fn a_token_of_no_administrator_lists_by_v3() {
     assert_eq!(warnings.with("listed every pollInterval instead"), 1);
     // The user becomes an administrator: the same nodes are watched from the next listing on.
     cluster.rancher.server().promoted.insert(VIEWER);
-    while cluster.rancher.server().calls.get("watch nodes.management").is_none() {
+    while !cluster.rancher.server().calls.contains_key("watch nodes.management") {
         sleep(Duration::from_millis(50)).await;
     }
     assert_eq!(id_of(&running.instance(&node("node-1")).await), id);
