@@ -157,7 +157,8 @@ impl Identities {
             && all.values().filter(|(_, users)| is_of(users)).count() >= MAX_SECRETS
         {
             let words = format!(
-                "spec.identityRef: the objects of the namespace {namespace} name {MAX_SECRETS} Secrets already, and no more are read;                  name one of those, or delete objects that name others"
+                "spec.identityRef: the objects of the namespace {namespace} name {MAX_SECRETS} Secrets already, and no more are read; \
+                 name one of those, or delete objects that name others"
             );
             return Err(Error::new(ErrorKind::PermissionDenied, words));
         }

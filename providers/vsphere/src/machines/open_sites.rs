@@ -419,7 +419,8 @@ fn check_room(sites: &[Arc<OpenSite>], wanted: Option<&Arc<OpenSite>>, owner: &O
         return Ok(());
     }
     let words = format!(
-        "spec.server: the objects of the namespace {namespace} have {MAX_SITES} sessions with vCenters already, and no more are opened; name          one of their servers and users, or delete objects that name others"
+        "spec.server: the objects of the namespace {namespace} have {MAX_SITES} sessions with vCenters already, and no more are opened; name \
+         one of their servers and users, or delete objects that name others"
     );
     Err(Error::new(ErrorKind::PermissionDenied, words))
 }

@@ -402,8 +402,13 @@ fn has_begun<C>(
 
 /// The error about a machine that is somebody else's.
 fn conflict(site: &Site, vm: &VirtualMachine, mark: &Mark, found: Option<&Mark>) -> Error {
-    // the name of another one is not for everybody who reads the object
-    let name = if *vm.name == *mark.name() { format!("{:?} ", vm.name) } else { String::new() };
+    conflict_over(mark.name(), site, vm, mark, found)
+}
+
+/// The same where the object is to have this name in vCenter.
+fn conflict_over(name: &str, site: &Site, vm: &VirtualMachine, mark: &Mark, found: Option<&Mark>) -> Error {
+    // another name is not for everybody who reads the object
+    let name = if *vm.name == *name { format!("{name:?} ") } else { String::new() };
     let what = format!("virtual machine {name}({}) in vCenter {:?}", vm.moref.id(), site.vcenter.name());
     tracing::info!(%mark, machine = %vm.name, moref = vm.moref.id(), "a foreign virtual machine is in its way");
     mark.conflict(what, found)

@@ -161,7 +161,8 @@ async fn a_datastore_cluster_without_a_recommendation_is_told() {
     assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{}", error.report());
     let mut other = Object::new(&vcsim, 2, &json!({"datastore": "DC0_POD1"}));
     let error = controller.step(&mut other).await.expect_err("no such datastore cluster");
-    assert!(error.report().contains("it has DC0/datastore/DC0_POD0, LocalDS_0"), "{}", error.report());
+    assert!(error.report().contains("no datastore or datastore cluster \"DC0_POD1\""), "{}", error.report());
+    assert!(!error.report().contains("LocalDS_0"), "{}", error.report());
     assert_eq!(count(&vcsim, "soap:CloneVM_Task"), 0);
     controller.make(&mut object).await;
     controller.delete(&mut object).await;

@@ -9,7 +9,7 @@ use cloudprovider::{
 };
 use uuid::Uuid;
 
-use super::{MachineRecord, Request, conflict, edits::Edit, name_of, outstanding::waiting};
+use super::{MachineRecord, Request, conflict_over, edits::Edit, name_of, outstanding::waiting};
 use tokio::time::Instant;
 
 use crate::{
@@ -69,7 +69,7 @@ impl Fleet {
         let (folder, pool, datacenter, template) = places(site, request, &allowed)?;
         if let Some(other) = called(site, &name, &folder) {
             let mark = site.mark_of(&other).await?;
-            return Err(conflict(site, &other, &request.mark, mark.as_ref()));
+            return Err(conflict_over(&name, site, &other, &request.mark, mark.as_ref()));
         }
         let found = site.find(turn.uid).await?;
         if !found.is_empty() {

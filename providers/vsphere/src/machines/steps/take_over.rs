@@ -77,8 +77,10 @@ impl Fleet {
             [] => of_vm(),
             [(site, vm)] => {
                 told.check(vm).map_err(|why| foreign(site, vm, &request.mark, &why))?;
-                let has_identity = has_identity(request, None);
-                self.may_take_over(site, vm, &request.mark, has_identity)?;
+                // after a move or a restore, one that is ours has its mark
+                if site.mark_of(vm).await?.is_none() {
+                    self.may_take_over(site, vm, &request.mark, has_identity(request, None))?;
+                }
                 let uid = vm.instance_uuid.ok_or_else(|| {
                     let words = format!("it does not tell the instance UUID of {:?}", vm.name);
                     site.vcenter.error(ErrorKind::Unavailable, &words)
