@@ -73,6 +73,7 @@ mod clusters;
 mod config_text;
 mod error;
 mod error_kind;
+mod fair_permits;
 mod instances;
 mod inventory;
 mod labels;
@@ -110,6 +111,7 @@ pub use config_text::{
 };
 pub use error::{ConfigProblem, Error, Result};
 pub use error_kind::ErrorKind;
+pub use fair_permits::{FairPermit, FairPermits, PermitsClosed};
 pub use instances::{
     CHECK_NODE_NAME, Instance, InstanceChange, InstanceLookup, InstanceMetadata, InstanceRef, InstanceStream,
     Instances, PowerState,
