@@ -5,6 +5,7 @@
 //! whether it exists.
 
 mod hosts;
+mod places;
 mod read;
 mod shown;
 
@@ -12,7 +13,11 @@ use std::path::{Component, Path, PathBuf};
 
 use cloudprovider::{Error, ErrorKind, Result};
 
-pub(crate) use self::hosts::{ImageHosts, is_public};
+use self::places::Places;
+pub(crate) use self::{
+    hosts::{ImageHosts, is_public},
+    places::{DEFAULT_NETWORK, DEFAULT_POOL},
+};
 
 /// The beginning of the names of all volumes that this provider makes: disks, seeds and imported images.
 const OWN_VOLUMES: &str = "ccm-";
@@ -34,6 +39,8 @@ struct Entry {
     image_volumes: Vec<VolumeRule>,
     /// Hosts beyond public addresses for `image.url`.
     image_hosts: ImageHosts,
+    /// Networks, pools and the like of hypervisors.
+    places: Places,
 }
 
 /// Volumes of a pool.
@@ -50,7 +57,18 @@ impl Allow {
         let is_meant = |entry: &&Entry| {
             entry.namespaces.as_ref().is_none_or(|names| names.iter().any(|name| name == namespace))
         };
-        Allowed { entries: self.entries.iter().filter(is_meant).collect() }
+        Allowed {
+            entries: self.entries.iter().filter(is_meant).collect(),
+            are_hypervisors_listed: self.entries.iter().any(|entry| entry.places.hypervisors.is_some()),
+        }
+    }
+
+    /// The hypervisors that the entries name, each with its key.
+    pub(crate) fn hypervisors(&self) -> impl Iterator<Item = (String, &str)> {
+        self.entries.iter().enumerate().flat_map(|(i, entry)| {
+            let names = entry.places.hypervisors.iter().flatten().enumerate();
+            names.map(move |(k, name)| (format!("machines.allow[{i}].hypervisors[{k}]"), name.as_str()))
+        })
     }
 }
 
@@ -58,6 +76,8 @@ impl Allow {
 #[derive(Clone, Debug)]
 pub(crate) struct Allowed<'a> {
     entries: Vec<&'a Entry>,
+    /// Whether some entry, of whatever namespace, lists hypervisors. Then all that is not listed is closed.
+    are_hypervisors_listed: bool,
 }
 
 /// A file in a folder that the configuration names.

@@ -224,6 +224,11 @@ fn read_config(value: Value, base: Option<&Path>, problems: &mut Problems) -> Op
     });
     let (machines, allow) =
         fields.take("machines").map(|value| read_machines(value, problems)).unwrap_or_default();
+    for (key, name) in allow.hypervisors() {
+        if !hypervisors.iter().any(|one| one.name == name) {
+            problems.add(key, format!("{name:?} is the name of no element of hypervisors"));
+        }
+    }
     fields.finish(problems);
     Some(Config {
         has_routes,

@@ -147,6 +147,16 @@ impl Domain {
         self.metadata.as_ref()?.mark.as_ref()
     }
 
+    /// The name of its Node, as far as the domain tells: that of its machine, if it was made here, else its own.
+    pub(crate) fn node_name(&self) -> &str {
+        self.mark().and_then(|mark| mark.machine.as_deref()).unwrap_or(&self.name)
+    }
+
+    /// Whether its Node has another name than the domain.
+    pub(crate) fn has_node_name(&self) -> bool {
+        self.node_name() != self.name
+    }
+
     /// The libvirt networks that its NICs are on.
     pub(crate) fn networks(&self) -> impl Iterator<Item = &str> {
         self.nics.iter().filter_map(|nic| match &nic.source {

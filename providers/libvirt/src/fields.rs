@@ -310,7 +310,21 @@ const HOMES: [(&str, &[&str]); 8] = [
     ("at the top level", &SECTIONS),
     ("under routes", &["enabled"]),
     ("under machines", &["cpuOvercommit", "memoryOvercommit", "reservedMemoryMiB", "allow"]),
-    ("under an element of machines.allow", &["namespaces", "imageFolders", "imageVolumes", "imageHosts"]),
+    (
+        "under an element of machines.allow",
+        &[
+            "namespaces",
+            "imageFolders",
+            "imageVolumes",
+            "imageHosts",
+            "networks",
+            "bridges",
+            "macvtapDevices",
+            "macvtapPassthrough",
+            "pools",
+            "macAddresses",
+        ],
+    ),
     (
         "under an element of hypervisors",
         &["name", "uri", "region", "zone", "failureDomain", "auth", "pkipath"],

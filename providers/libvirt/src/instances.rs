@@ -235,8 +235,21 @@ impl<'a> View<'a> {
         self.candidates(|host| host.state.inventory.by_uuid(uuid))
     }
 
+    /// The domains of this name, else the machines that were made here for a Node of this name. Domains come first: a tenant
+    /// chooses what its machines are called.
     fn with_name(&self, name: &str) -> Vec<Candidate<'_>> {
-        self.candidates(|host| host.state.inventory.by_name(name))
+        let domains = self.candidates(|host| host.state.inventory.by_name(name));
+        if !domains.is_empty() {
+            return domains;
+        }
+
+        self.hosts
+            .iter()
+            .flat_map(|host| {
+                let machines = host.state.inventory.machines_of_node(name);
+                machines.map(move |domain| Candidate { host, domain })
+            })
+            .collect()
     }
 
     fn candidates<'s>(&'s self, get: impl Fn(&'s Host<'a>) -> Option<&'s Domain>) -> Vec<Candidate<'s>> {

@@ -37,6 +37,8 @@ pub(crate) struct Inventory {
     domains: HashMap<Uuid, Domain>,
     /// libvirt keeps names unique within a hypervisor.
     names: HashMap<String, Uuid>,
+    /// The machines that were made here, by the name of their Node. Namespaces may have machines of one name.
+    machines: HashMap<String, BTreeSet<Uuid>>,
     network_leases: NetworkLeases,
     /// `network_leases` by network and MAC.
     leases: Leases,
@@ -55,6 +57,12 @@ impl Inventory {
 
     pub(crate) fn by_name(&self, name: &str) -> Option<&Domain> {
         self.domains.get(self.names.get(name)?)
+    }
+
+    /// The machines that were made here whose Node has this name. Their domains are called otherwise.
+    pub(crate) fn machines_of_node<'a>(&'a self, node: &str) -> impl Iterator<Item = &'a Domain> + use<'a> {
+        let machines = self.machines.get(node).into_iter().flatten();
+        machines.filter_map(|uuid| self.domains.get(uuid))
     }
 
     pub(crate) fn domains(&self) -> impl Iterator<Item = &Domain> {
@@ -106,10 +114,16 @@ impl Inventory {
             return None;
         }
         let changed = domain.as_ref().or(old).map(reference);
-        if let Some(old) = self.domains.remove(&uuid)
-            && self.names.get(&old.name) == Some(&uuid)
-        {
-            self.names.remove(&old.name);
+        if let Some(old) = self.domains.remove(&uuid) {
+            if self.names.get(&old.name) == Some(&uuid) {
+                self.names.remove(&old.name);
+            }
+            if let Some(machines) = self.machines.get_mut(old.node_name()) {
+                machines.remove(&uuid);
+                if machines.is_empty() {
+                    self.machines.remove(old.node_name());
+                }
+            }
         }
         match domain {
             Some(domain) => {
@@ -125,6 +139,9 @@ impl Inventory {
                     self.agents.remove(&uuid);
                 }
                 self.names.insert(domain.name.clone(), uuid);
+                if domain.has_node_name() {
+                    self.machines.entry(domain.node_name().to_owned()).or_default().insert(uuid);
+                }
                 self.domains.insert(uuid, domain);
             }
             None => {
@@ -279,7 +296,7 @@ pub(crate) fn reference(domain: &Domain) -> InstanceRef {
     InstanceRef {
         provider_id: Some(format_provider_id(domain.uuid).as_str().to_owned()),
         system_uuid: Some(domain.uuid.hyphenated().to_string()),
-        name: Some(domain.name.clone()),
+        name: Some(domain.node_name().to_owned()),
         machine: domain.mark().map(|mark| mark.uid.clone()),
     }
 }

@@ -13,6 +13,7 @@ mod domain_xml;
 mod domains;
 mod endpoint;
 mod fleet;
+mod identity;
 mod kinds;
 mod metadata;
 mod names;

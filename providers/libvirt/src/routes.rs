@@ -83,7 +83,7 @@ impl LibvirtProvider {
             let inventory = &host.state.inventory;
             for domain in inventory.domains() {
                 let node = known.get(&domain.uuid);
-                let name = node.map_or(&domain.name, |node| &node.name);
+                let name = node.map_or(domain.node_name(), |node| &node.name);
                 note(&inventory.addresses(domain, &self.config().addresses, now), name);
                 if let Some(node) = node {
                     note(&node.addresses, name);

@@ -2,7 +2,8 @@
 //! first needs one.
 //!
 //! The thread of the actor is for look-ups alone: what machines need, such as a copy of an image, takes longer.
-//! At most a few threads work at one hypervisor at the same time, so that libvirtd has workers left for others.
+//! At most a few threads work at one hypervisor at the same time, so that libvirtd has workers left for others. Namespaces
+//! take turns at these places, so a namespace with thousands of machines does not hold up another one.
 
 use std::{
     collections::HashMap,
@@ -11,8 +12,8 @@ use std::{
     time::Duration,
 };
 
-use cloudprovider::ErrorKind;
-use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore, oneshot};
+use cloudprovider::{ErrorKind, FairPermit, FairPermits, PermitsClosed};
+use tokio::sync::{OwnedMutexGuard, oneshot};
 use virt::{connect::Connect, storage_pool::StoragePool};
 
 use crate::{
@@ -38,6 +39,19 @@ const TICK: Duration = Duration::from_millis(20);
 tokio::task_local! {
     /// What a step holds as long as it, or a call that it began, goes on. Calls that nobody waits for any more keep it.
     pub(crate) static HELD: Arc<OwnedMutexGuard<()>>;
+    static TURN: Turn;
+}
+
+/// The namespace in whose turn something waits for a place. Empty for the daemon's own work.
+pub(crate) type Turn = Arc<str>;
+
+/// Has all calls of `work` wait for their places in the turn of this namespace. Work in a task of its own needs it again.
+pub(crate) async fn in_turn_of<T>(namespace: &str, work: impl Future<Output = T>) -> T {
+    TURN.scope(Arc::from(namespace), work).await
+}
+
+fn turn() -> Turn {
+    TURN.try_with(Arc::clone).unwrap_or_default()
 }
 
 /// What kind of work it is.
@@ -116,9 +130,9 @@ struct Worker {
 pub(crate) struct Workers {
     hypervisor: Arc<Hypervisor>,
     idle: Mutex<Vec<Worker>>,
-    short: Arc<Semaphore>,
-    uploads: Arc<Semaphore>,
-    copies: Arc<Semaphore>,
+    short: FairPermits<Turn>,
+    uploads: FairPermits<Turn>,
+    copies: FairPermits<Turn>,
     abandoned: ThreadCount,
 }
 
@@ -128,9 +142,9 @@ impl Workers {
         Self {
             hypervisor,
             idle: Mutex::default(),
-            short: Arc::new(Semaphore::new(MAX_SHORT)),
-            uploads: Arc::new(Semaphore::new(MAX_UPLOADS)),
-            copies: Arc::new(Semaphore::new(MAX_COPIES)),
+            short: FairPermits::new(MAX_SHORT),
+            uploads: FairPermits::new(MAX_UPLOADS),
+            copies: FairPermits::new(MAX_COPIES),
             abandoned: ThreadCount::default(),
         }
     }
@@ -156,8 +170,9 @@ impl Workers {
             Work::Upload(limit) => (&self.uploads, Some(limit)),
             Work::Copy => (&self.copies, None),
         };
-        let place = Arc::clone(places).acquire_owned().await;
-        let place = place.map_err(|_| Failure::lost(ErrorKind::Unavailable, "the provider has stopped"))?;
+        let place = places.acquire(turn()).await;
+        let place = place
+            .map_err(|PermitsClosed| Failure::lost(ErrorKind::Unavailable, "the provider has stopped"))?;
         let trouble = self.hypervisor.trouble(&self.hypervisor.state().status);
         if let Some(trouble) = trouble {
             return Err(Failure::lost(trouble.kind(), trouble.to_string()));
@@ -193,7 +208,7 @@ impl Workers {
     async fn run_on<T: Send + 'static>(
         &self,
         worker: Worker,
-        place: OwnedSemaphorePermit,
+        place: FairPermit<Turn>,
         limit: Option<Duration>,
         work: impl FnOnce(&mut Link) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {

@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     CloudProvider, FactoryInput, LoadBalancerService, NodeIdentity, Result, Route, StartContext, async_trait,
-    machines::{BootstrapData, BootstrapFormat},
+    machines::{BootstrapData, BootstrapFormat, Mark},
 };
 
 /// The result of a hook.
@@ -157,6 +157,17 @@ pub trait Hooks: Send + Sync {
     /// Removes what [`foreign_machine`](Self::foreign_machine) created.
     async fn remove_foreign_machine(&self, _name: &str) -> Hook {
         Err(HookError::NotOffered("remove_foreign_machine"))
+    }
+
+    /// Creates something foreign with the name that the provider gives what it makes for the machine with this mark. Where that is not
+    /// the machine's own name, offer this in place of [`foreign_machine`](Self::foreign_machine).
+    async fn foreign_thing(&self, mark: &Mark) -> Hook {
+        self.foreign_machine(mark.name()).await
+    }
+
+    /// Removes what [`foreign_thing`](Self::foreign_thing) created.
+    async fn remove_foreign_thing(&self, mark: &Mark) -> Hook {
+        self.remove_foreign_machine(mark.name()).await
     }
 
     /// Makes the next long work of the cloud for a machine fail. Returns words of the cloud's message.

@@ -157,6 +157,9 @@ fn faults_name_their_key() {
         ),
         ("{imagefolders: []}", at(".imagefolders"), "did you mean \"imageFolders\"?"),
         ("team-a", at(""), "must be a mapping"),
+        ("{networks: lan}", at(".networks"), "must be a list"),
+        ("{macAddresses: yes-please}", at(".macAddresses"), "must be true or false"),
+        ("{hypervisors: [z]}", at(".hypervisors[0]"), "is the name of no element of hypervisors"),
     ] {
         let found = config(&format!("machines: {{allow: [{entry}]}}")).expect_err(entry);
         let [(found, message)] = &found[..] else { panic!("{entry}: {found:?}") };
@@ -170,6 +173,74 @@ fn faults_name_their_key() {
         let found = config(section).expect_err(section);
         assert!(found[0].0 == key && found[0].1.contains(words), "{section}: {found:?}");
     }
+}
+
+/// What a namespace may name of hypervisors: `N` network lan, `B` bridge br0, `D` device eth1, `P` the same for itself, `S` pool
+/// fast, `M` a MAC address, `1` and `2` the hypervisors.
+fn places(section: &str, namespace: &str) -> String {
+    let text =
+        format!("hypervisors: [{{name: a, uri: 'test:///a'}}, {{name: b, uri: 'test:///b'}}]\n{section}");
+    let config = Config::parse(&text, None).expect(section);
+    let allowed = config.allow.of(namespace);
+    let answers = [
+        ('N', allowed.network("f", "lan")),
+        ('B', allowed.bridge("f", "br0")),
+        ('D', allowed.macvtap_device("f", "eth1", false)),
+        ('P', allowed.macvtap_device("f", "eth1", true)),
+        ('S', allowed.pool("f", "fast")),
+        ('M', allowed.mac_address("f")),
+        ('1', allowed.hypervisor("f", "a")),
+        ('2', allowed.hypervisor("f", "b")),
+    ];
+    allowed.network("f", "default").expect("the network of machines that name none");
+    allowed.pool("f", "default").expect("the pool of disks that name none");
+    let is_open = |(letter, answer): (char, Result<()>)| match answer {
+        Ok(()) => Some(letter),
+        Err(error) => {
+            assert_eq!(error.kind(), ErrorKind::PermissionDenied);
+            None
+        }
+    };
+    answers.into_iter().filter_map(is_open).collect()
+}
+
+#[test]
+fn places_of_hypervisors_are_open_to_those_namespaces_for_which_they_are_listed() {
+    assert_eq!(places("", "team-a"), "12", "without a list all hypervisors are open");
+    let section = "
+machines:
+  allow:
+  - {networks: [lan], hypervisors: [a]}
+  - namespaces: [team-a]
+    bridges: [br0]
+    macvtapDevices: [eth1]
+    pools: [fast]
+  - {namespaces: [team-b], macAddresses: true, macvtapPassthrough: true, macvtapDevices: [eth1], hypervisors: [b]}
+  - {namespaces: [team-c], macvtapPassthrough: true}
+";
+    assert_eq!(places(section, "team-a"), "NBDS1");
+    assert_eq!(places(section, "team-b"), "NDPM12");
+    assert_eq!(places(section, "team-c"), "N1");
+    let reserved = "machines: {allow: [{namespaces: [team-a], hypervisors: [a, b]}]}";
+    assert_eq!(places(reserved, "team-a"), "12");
+    assert_eq!(
+        places(reserved, "team-b"),
+        "",
+        "what is listed for one namespace alone is closed to the others"
+    );
+}
+
+#[test]
+fn names_are_compared_whole() {
+    let allow =
+        config("machines: {allow: [{networks: [lan, ''], bridges: [br0]}]}").expect_err("an empty name");
+    assert_eq!(allow[0].0, "machines.allow[0].networks[1]");
+    let config = config("machines: {allow: [{networks: [lan], bridges: ['*']}]}").expect("valid");
+    let allowed = config.allow.of("team-a");
+    for name in ["Lan", "lan ", "la", "lan0", " default", "Default", "./default", ""] {
+        allowed.network("f", name).expect_err(name);
+    }
+    allowed.bridge("f", "br0").expect_err("nothing is a pattern");
 }
 
 #[test]

@@ -10,6 +10,7 @@ use uuid::Uuid;
 use super::{
     capabilities::Capabilities,
     metadata::metadata,
+    names,
     spec::{CpuMode, CpuSpec, DiskBus, DomainType, Firmware, ImageFormat, LibvirtMachineSpec},
     xml::Element,
 };
@@ -20,7 +21,7 @@ pub(crate) const IGNITION_ENTRY: &str = "opt/com.coreos/config";
 /// All that a domain is made from.
 #[derive(Clone, Debug)]
 pub(crate) struct DomainPlan<'a> {
-    /// Whose it is. Its name is the domain's, and so the Node's.
+    /// Whose it is.
     pub(crate) mark: &'a Mark,
     /// The domain's UUID, which the guest sees as its system UUID.
     pub(crate) uuid: Uuid,
@@ -73,7 +74,7 @@ impl DomainPlan<'_> {
         let kind = if self.has_kvm()? { "kvm" } else { "qemu" };
         let memory = |name| Element::text(name, spec.memory_mib).with("unit", "MiB");
         let mut domain = Element::new("domain").with("type", kind).children([
-            Element::text("name", self.mark.name()),
+            Element::text("name", names::domain(self.mark)),
             Element::text("uuid", self.uuid),
             metadata(self.mark, self.is_control_plane),
             memory("memory"),

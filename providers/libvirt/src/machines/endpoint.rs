@@ -28,7 +28,7 @@ mod steps;
 pub(crate) use self::{
     claim::Claim,
     spec::EndpointPoolSpec,
-    steps::{Endpoint, ensure_endpoint, has_claim, release_endpoint},
+    steps::{Endpoint, ensure_endpoint, has_claim, is_claimed, release_endpoint},
 };
 
 #[cfg(test)]

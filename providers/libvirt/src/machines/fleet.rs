@@ -7,16 +7,18 @@ use std::{
 };
 
 use cloudprovider::{
-    Error, ErrorKind, InstanceChange, InstanceLookup, InstanceRef, NodeIdentity, Result, machines::Mark,
+    Error, ErrorKind, FairPermits, InstanceChange, InstanceLookup, InstanceRef, NodeIdentity, Result,
+    machines::Mark,
 };
 use futures::future::join_all;
-use tokio::sync::{Semaphore, broadcast};
+use tokio::sync::broadcast;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use uuid::Uuid;
 
 use super::{
     console::Looks,
     domains::Domains,
+    identity::Identity,
     placement::Placer,
     reservation::{LibvirtNetworks, NetworkCalls},
     storage::{LibvirtStorage, MachineStorage, StorageCalls},
@@ -28,7 +30,7 @@ use crate::{
     instances::{Answer, View},
     key::Key,
     provider_id::format_provider_id,
-    workers::{HELD, Workers},
+    workers::{HELD, Turn, Workers, in_turn_of},
 };
 
 /// How long a step waits for the end of a call that an earlier step of the same machine has left behind.
@@ -65,8 +67,8 @@ pub(crate) struct Host {
     pub(crate) domains: Domains,
     pub(crate) storage: Arc<dyn StorageCalls>,
     pub(crate) networks: Arc<dyn NetworkCalls>,
-    /// Whoever makes a seed holds a place until it is uploaded.
-    pub(crate) seeds: Semaphore,
+    /// Whoever makes a seed holds a place until it is uploaded. Namespaces take turns.
+    pub(crate) seeds: FairPermits<Turn>,
     workers: Arc<Workers>,
 }
 
@@ -97,9 +99,9 @@ pub(crate) struct Fleet {
     /// When the logs of guests without an address were looked at.
     pub(crate) looks: Looks,
     /// The hypervisors that this process has chosen for machines whose domain is not there yet.
-    chosen: Mutex<HashMap<Uuid, String>>,
+    chosen: Mutex<HashMap<Identity, String>>,
     /// One lock for each object, held by each of its calls.
-    calls: Mutex<HashMap<Uuid, Arc<tokio::sync::Mutex<()>>>>,
+    calls: Mutex<HashMap<Identity, Arc<tokio::sync::Mutex<()>>>>,
 }
 
 impl Fleet {
@@ -116,7 +118,7 @@ impl Fleet {
             let workers = Arc::new(Workers::new(Arc::clone(hypervisor)));
             let HostCalls { storage, networks } = calls_of(&workers);
             let domains = Domains::new(Arc::clone(&workers));
-            let seeds = Semaphore::new(MAX_SEEDS);
+            let seeds = FairPermits::new(MAX_SEEDS);
             Host { hypervisor: Arc::clone(hypervisor), domains, storage, networks, seeds, workers }
         };
         let wake = Arc::new(move |uids: Vec<String>| {
@@ -149,19 +151,19 @@ impl Fleet {
     }
 
     /// The hypervisor that this process has chosen for the machine.
-    pub(crate) fn chosen(&self, uid: Uuid) -> Option<String> {
-        lock(&self.chosen).get(&uid).cloned()
+    pub(crate) fn chosen(&self, machine: &Identity) -> Option<String> {
+        lock(&self.chosen).get(machine).cloned()
     }
 
     /// Remembers the choice of a hypervisor.
-    pub(crate) fn choose(&self, uid: Uuid, host: &Host) {
-        lock(&self.chosen).insert(uid, host.name().to_owned());
+    pub(crate) fn choose(&self, machine: &Identity, host: &Host) {
+        lock(&self.chosen).insert(machine.clone(), host.name().to_owned());
     }
 
     /// Forgets the choice: the domain is there, or nothing of the machine is left.
-    pub(crate) fn forget(&self, uid: Uuid) {
-        lock(&self.chosen).remove(&uid);
-        self.placer.release(uid);
+    pub(crate) fn forget(&self, machine: &Identity) {
+        lock(&self.chosen).remove(machine);
+        self.placer.release(machine);
     }
 
     /// Runs a step of a machine or a cluster, after the last call of an earlier one has ended. That can be one whose step was given
@@ -169,26 +171,33 @@ impl Fleet {
     ///
     /// # Errors
     /// Those of the step, and [`ErrorKind::Timeout`] if an earlier call does not end.
-    pub(crate) async fn one_step<T>(&self, uid: Uuid, step: impl Future<Output = Result<T>>) -> Result<T> {
-        let of_machine = Arc::clone(lock(&self.calls).entry(uid).or_default());
-        let Ok(held) = tokio::time::timeout(MAX_WAIT_FOR_CALL, of_machine.lock_owned()).await else {
+    pub(crate) async fn one_step<T>(
+        &self,
+        object: &Identity,
+        step: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let of_object = Arc::clone(lock(&self.calls).entry(object.clone()).or_default());
+        let Ok(held) = tokio::time::timeout(MAX_WAIT_FOR_CALL, of_object.lock_owned()).await else {
             let words = "an earlier call to libvirt for this object has not ended yet";
             return Err(Error::new(ErrorKind::Timeout, words));
         };
-        let answer = HELD.scope(Arc::new(held), step).await;
+        let answer = HELD.scope(Arc::new(held), in_turn_of(&object.namespace, step)).await;
         // Whoever waits for the lock, or still holds it, has a clone.
         lock(&self.calls).retain(|_, one| Arc::strong_count(one) > 1);
         answer
     }
 
-    /// The domain with this UUID, as far as it is known, and its hypervisor.
+    /// The domain with this UUID, as far as it is known, and its hypervisor. Of several, that of the mark.
     ///
     /// # Errors
     /// [`ErrorKind::Ambiguous`] if it is on two hypervisors.
-    pub(crate) fn find(&self, uuid: Uuid) -> Result<Option<(&Host, Domain)>> {
+    pub(crate) fn find(&self, uuid: Uuid, mark: &Mark) -> Result<Option<(&Host, Domain)>> {
         let known = |host: &Host| host.hypervisor.state().inventory.by_uuid(uuid).cloned();
-        let mut found = self.hosts.iter().filter_map(|host| Some((host, known(host)?)));
+        let found = self.hosts.iter().filter_map(|host| Some((host, known(host)?)));
+        let (ours, foreign): (Vec<_>, Vec<_>) = found.partition(|(_, domain)| mark.owns(domain.mark()));
+        let mut found = ours.into_iter();
         match (found.next(), found.next()) {
+            (None, _) => Ok(foreign.into_iter().next()),
             (Some((first, _)), Some((second, _))) => {
                 let words =
                     format!("domain {uuid} is on the hypervisors {:?} and {:?}", first.name(), second.name());
@@ -212,7 +221,8 @@ impl Fleet {
     /// Succeeds if all of these hypervisors confirm that they have no domain with this UUID.
     ///
     /// # Errors
-    /// Why that is not sure. Also if one of them has the domain, which is seen by then.
+    /// That it is not sure: why is in the log, since most of these hypervisors are not the machine's. Also if one of them has the
+    /// domain, which is seen by then.
     pub(crate) async fn confirm_absent(&self, hosts: &[&Host], uuid: Uuid) -> Result<()> {
         let answers = join_all(hosts.iter().map(|host| async move {
             host.check_live()?;
@@ -224,7 +234,20 @@ impl Fleet {
             let probed = host.hypervisor.probe(vec![vec![Key::Uuid(uuid)]]).await.map_err(failed)?;
             probed.doubts.into_iter().flatten().next().map_or(Ok(()), |doubt| Err(failed(doubt)))
         }));
-        answers.await.into_iter().collect()
+        let doubts = answers.await.into_iter().filter_map(Result::err).map(|doubt| not_known(uuid, &doubt));
+        doubts.collect::<Vec<_>>().into_iter().next().map_or(Ok(()), Err)
+    }
+}
+
+/// The error of a step that has to know which hypervisor has something of a machine, where one of them fails with `doubt`. That names
+/// a hypervisor that need not be the machine's, so it goes into the log.
+pub(crate) fn not_known(machine: Uuid, doubt: &Error) -> Error {
+    tracing::info!(%machine, reason = doubt.report(), "a hypervisor may have something of the machine");
+    let words = "which hypervisor has the domain or the volumes of the machine is not known, since not all of them answer";
+    let error = Error::new(doubt.kind(), words);
+    match doubt.retry_after() {
+        Some(after) => error.with_retry_after(after),
+        None => error,
     }
 }
 

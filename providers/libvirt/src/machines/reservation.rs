@@ -1,11 +1,11 @@
 //! Addresses that the DHCP servers of libvirt's networks keep: host entries `<host mac= name= ip=/>`.
 //!
-//! An entry is ours if its MAC address and its name are, since both are made from the object's identity. Nothing else
+//! An entry is ours if its MAC address and its name are, since both are made from the hash of the object's whole mark. Nothing else
 //! is ever changed or removed. A network has two definitions, the running one and the one that is kept for its next
 //! start; an entry is put into both, in two calls, and each step looks at both. So a crash between the two is mended.
 //!
 //! ```text
-//! ensure(calls, &reservation)          before the domain is started
+//! ensure(calls, &reservation, &older)  before the domain is started
 //! remove(calls, &network, mac, &name)  when the domain is gone; nothing to do if there is no such network
 //! ```
 //!
@@ -21,8 +21,8 @@ mod steps;
 pub(crate) use self::{
     address::Reservation,
     calls::{LibvirtNetworks, NetworkCalls, Scope},
-    network::{NetworkDhcp, Subnet},
-    steps::{ensure, missing, read, remove, remove_all},
+    network::{HostEntry, NetworkDhcp, Subnet},
+    steps::{Entry, ensure, missing, read, remove, remove_all},
 };
 
 #[cfg(test)]

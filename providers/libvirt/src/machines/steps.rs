@@ -14,24 +14,26 @@ mod bootstrap;
 mod cluster;
 mod create;
 mod delete;
+mod elsewhere;
 mod image;
+mod places;
 mod present;
 mod reservations;
 
-use cloudprovider::{
-    Error, ErrorKind, Machines, Result, async_trait,
-    machines::{
-        Capacity, ClusterReport, ClusterRequest, Deletion, Kinds, MachineDeletionRequest, MachineReport,
-        MachineRequest, Mark, NodeInfo, Record,
-    },
-};
-use uuid::Uuid;
-
+use self::elsewhere::elsewhere;
 use super::{
     fleet::{Fleet, Host},
+    identity::Identity,
     kinds::KINDS,
     spec::{LibvirtClusterSpec, LibvirtMachineSpec},
     status::{LibvirtClusterStatus, LibvirtMachineStatus},
+};
+use cloudprovider::{
+    Machines, Result, async_trait,
+    machines::{
+        Capacity, ClusterReport, ClusterRequest, Deletion, Kinds, MachineDeletionRequest, MachineReport,
+        MachineRequest, NodeInfo, Record,
+    },
 };
 
 #[cfg(test)]
@@ -51,8 +53,8 @@ impl Machines for Fleet {
     const KINDS: Kinds = KINDS;
 
     async fn ensure_machine(&self, request: &Request, record: &mut MachineRecord) -> Result<MachineReport> {
-        let uid = uid_of(&request.mark)?;
-        self.one_step(uid, ensure(self, uid, request, record)).await
+        let machine = Identity::of(&request.mark)?;
+        self.one_step(&machine, ensure(self, &machine, request, record)).await
     }
 
     async fn delete_machine(
@@ -60,8 +62,8 @@ impl Machines for Fleet {
         request: &DeletionRequest,
         record: &mut MachineRecord,
     ) -> Result<Deletion> {
-        let uid = uid_of(&request.mark)?;
-        self.one_step(uid, self.delete(uid, request, record)).await
+        let machine = Identity::of(&request.mark)?;
+        self.one_step(&machine, self.delete(&machine, request, record)).await
     }
 
     async fn ensure_cluster(
@@ -69,8 +71,8 @@ impl Machines for Fleet {
         request: &ClusterRequest<LibvirtClusterSpec>,
         _: &mut Record<LibvirtClusterStatus>,
     ) -> Result<ClusterReport> {
-        let uid = uid_of(&request.mark)?;
-        self.one_step(uid, self.make_cluster(uid, request)).await
+        let cluster = Identity::of(&request.mark)?;
+        self.one_step(&cluster, self.make_cluster(cluster.uid, request)).await
     }
 
     async fn delete_cluster(
@@ -78,8 +80,8 @@ impl Machines for Fleet {
         request: &ClusterRequest<LibvirtClusterSpec>,
         _: &mut Record<LibvirtClusterStatus>,
     ) -> Result<Deletion> {
-        let uid = uid_of(&request.mark)?;
-        self.one_step(uid, self.remove_cluster(uid, request)).await
+        let cluster = Identity::of(&request.mark)?;
+        self.one_step(&cluster, self.remove_cluster(cluster.uid, request)).await
     }
 
     async fn capacity(&self, spec: &LibvirtMachineSpec) -> Result<Capacity> {
@@ -99,29 +101,25 @@ impl Machines for Fleet {
 
 async fn ensure(
     fleet: &Fleet,
-    uid: Uuid,
+    machine: &Identity,
     request: &Request,
     record: &mut MachineRecord,
 ) -> Result<MachineReport> {
-    if let Some((host, domain)) = fleet.find(uid)? {
-        return fleet.present(host, &domain, request, record).await;
+    let uid = machine.uid;
+    if let Some((host, domain)) = fleet.find(uid, &request.mark)? {
+        return fleet.present(host, &domain, machine, request, record).await;
     }
     match &request.provider_id {
-        None => fleet.create(uid, request, record).await,
+        None => fleet.create(machine, request, record).await,
         Some(_) => {
             let all: Vec<_> = fleet.hosts.iter().collect();
             fleet.confirm_absent(&all, uid).await?;
+            if let Some(name) = fleet.left(request, record) {
+                return Err(elsewhere("the machine", &name));
+            }
             Ok(MachineReport::lost(format!("no hypervisor has domain {uid} any more")))
         }
     }
-}
-
-/// The UID. That of a machine is the UUID of its domain.
-fn uid_of(mark: &Mark) -> Result<Uuid> {
-    Uuid::parse_str(&mark.uid).map_err(|_| {
-        let words = format!("the UID of the object, {:?}, is not a UUID", mark.uid);
-        Error::new(ErrorKind::InvalidInput, words)
-    })
 }
 
 impl Fleet {

@@ -7,3 +7,4 @@ mod endpoint;
 mod reservations;
 mod single;
 mod support;
+mod tenants;

@@ -80,6 +80,47 @@ async fn only_a_few_threads_work_at_once_also_if_nobody_waits_for_them_any_more(
     assert_eq!(tokio::time::timeout(PATIENCE, workers.run(SHORT, pools)).await, Ok(Ok(1)));
 }
 
+/// Each call tells whose it is when it begins, and ends at a word of the test.
+#[tokio::test]
+async fn a_namespace_with_many_calls_delays_another_one_by_one_turn() {
+    let cloud = cloud("test:///default").await;
+    let workers = Arc::new(live(&cloud).await);
+    let (began, mut begins) = tokio::sync::mpsc::unbounded_channel();
+    let (end, ends) = mpsc::channel::<()>();
+    let ends = Arc::new(Mutex::new(ends));
+    let call = |namespace: &'static str| {
+        let (began, ends, workers) = (began.clone(), Arc::clone(&ends), Arc::clone(&workers));
+        let work = move |_: &mut Link| {
+            began.send(namespace).expect("the test waits");
+            // an error is the end of all
+            let _ = ends.lock().expect("a lock").recv();
+            Ok(())
+        };
+        Box::pin(async move { in_turn_of(namespace, workers.run(SHORT, work)).await })
+    };
+    let mut calls = vec![tokio::spawn(call("first"))];
+    for _ in 1..MAX_SHORT {
+        calls.push(tokio::spawn(call("first")));
+    }
+    for _ in 0..MAX_SHORT {
+        assert_eq!(begins.recv().await, Some("first"));
+    }
+    let mut waiting: Vec<_> = std::iter::repeat_with(|| call("team-a")).take(1000).collect();
+    waiting.push(call("team-b"));
+    for one in &mut waiting {
+        assert!(futures::poll!(one.as_mut()).is_pending(), "all places are taken");
+    }
+    calls.extend(waiting.into_iter().map(tokio::spawn));
+    for namespace in ["team-a", "team-b", "team-a", "team-a"] {
+        end.send(()).expect("a call waits for it");
+        assert_eq!(begins.recv().await, Some(namespace));
+    }
+    drop(end);
+    for call in calls {
+        call.await.expect("no panic").expect("it is served");
+    }
+}
+
 #[tokio::test]
 async fn a_call_that_takes_too_long_is_given_up() {
     let cloud = cloud("test:///default").await;

@@ -78,7 +78,7 @@ impl Hypervisor {
         }))
     }
 
-    /// All domains, by name.
+    /// All domains, by the name of their machine.
     pub(super) fn domains(&self) -> anyhow::Result<BTreeMap<String, Domain>> {
         let table = self.libvirtd.virsh_output(&["list", "--all"])?;
         let uuids = self.libvirtd.virsh_output(&["list", "--all", "--uuid", "--name"])?;
@@ -93,7 +93,7 @@ impl Hypervisor {
             // one that vanished between the two calls is not there
             let uuid = (*uuids.get(name)?).to_owned();
             let domain = Domain { uuid, number: number.to_owned(), state: state.trim().to_owned() };
-            Some((name.to_owned(), domain))
+            Some((machine_of(name)?.to_owned(), domain))
         };
         Ok(table.lines().filter_map(domain).collect())
     }
@@ -116,9 +116,10 @@ impl Hypervisor {
     }
 
     /// Ends a domain and its definition, as a careless administrator does. Its volumes stay.
-    pub(super) fn undefine(&self, name: &str) -> anyhow::Result<()> {
-        self.libvirtd.virsh_output(&["destroy", name])?;
-        self.libvirtd.virsh_output(&["undefine", name]).map(drop)
+    pub(super) fn undefine(&self, machine: &str) -> anyhow::Result<()> {
+        let domain = self.domains()?.remove(machine).context("no domain")?;
+        self.libvirtd.virsh_output(&["destroy", &domain.uuid])?;
+        self.libvirtd.virsh_output(&["undefine", &domain.uuid]).map(drop)
     }
 
     /// Records what libvirt tells of domains from now on, in this file.
@@ -157,6 +158,11 @@ impl Events {
     pub(super) fn so_far(&self) -> anyhow::Result<String> {
         Ok(fs::read_to_string(self.0.log())?)
     }
+}
+
+/// The machine of a domain: `NAMESPACE-MACHINE-HASH`. The namespaces of these tests have no hyphen.
+fn machine_of(domain: &str) -> Option<&str> {
+    Some(domain.split_once('-')?.1.rsplit_once('-')?.0)
 }
 
 /// The UUID of the machine whose console log this is: `ccm-UUID-HASH-console.log`.

@@ -31,7 +31,8 @@ pub(super) async fn foreign(run: &Run<'_>) -> Checked {
     let before = driver.things().await?;
     let mut object = driver.object();
     let name = object.name().to_owned();
-    run.hooks.foreign_machine(&name).await?;
+    let mark = object.request.mark.clone();
+    run.hooks.foreign_thing(&mark).await?;
     let with_it = driver.things().await?;
     ensure(with_it != before, || "the hook `machine_objects` does not see the foreign machine".to_owned())?;
     // The inventory may learn of it a little later.
@@ -46,7 +47,7 @@ pub(super) async fn foreign(run: &Run<'_>) -> Checked {
     }
     driver.remove(&mut object).await?;
     driver.has_only(&with_it, "beside the foreign machine").await?;
-    run.hooks.remove_foreign_machine(&name).await?;
+    run.hooks.remove_foreign_thing(&mark).await?;
     sleep(POLL_INTERVAL * 10).await;
     let mut object = driver.object_with(object.request.mark.clone());
     driver.finish(&mut object).await?;

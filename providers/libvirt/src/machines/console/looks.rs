@@ -7,7 +7,8 @@ use std::{
 };
 
 use tokio::time::Instant;
-use uuid::Uuid;
+
+use crate::machines::identity::Identity;
 
 /// How long a guest may take to come up before its log is looked at.
 pub(crate) const FIRST_LOOK: Duration = Duration::from_secs(300);
@@ -17,7 +18,7 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(300);
 
 /// The guests without an address.
 #[derive(Debug, Default)]
-pub(crate) struct Looks(Mutex<HashMap<Uuid, Look>>);
+pub(crate) struct Looks(Mutex<HashMap<Identity, Look>>);
 
 #[derive(Debug)]
 struct Look {
@@ -26,34 +27,34 @@ struct Look {
 }
 
 impl Looks {
-    fn all(&self) -> MutexGuard<'_, HashMap<Uuid, Look>> {
+    fn all(&self) -> MutexGuard<'_, HashMap<Identity, Look>> {
         // every change is whole, so what a panic leaves is still right
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the log of a guest is to be looked at. The first question begins its time.
-    pub(crate) fn is_due(&self, guest: Uuid, now: Instant) -> bool {
+    pub(crate) fn is_due(&self, guest: &Identity, now: Instant) -> bool {
         let mut all = self.all();
-        let look = all.entry(guest).or_insert_with(|| Look { next: now + FIRST_LOOK, words: None });
+        let look = all.entry(guest.clone()).or_insert_with(|| Look { next: now + FIRST_LOOK, words: None });
         look.next <= now
     }
 
     /// Remembers what was seen.
-    pub(crate) fn set(&self, guest: Uuid, words: Option<String>, now: Instant) {
-        self.all().insert(guest, Look { next: now + LOOK_INTERVAL, words });
+    pub(crate) fn set(&self, guest: &Identity, words: Option<String>, now: Instant) {
+        self.all().insert(guest.clone(), Look { next: now + LOOK_INTERVAL, words });
     }
 
     /// What was seen last, and after what time to look again.
-    pub(crate) fn last(&self, guest: Uuid, now: Instant) -> (Option<String>, Duration) {
-        match self.all().get(&guest) {
+    pub(crate) fn last(&self, guest: &Identity, now: Instant) -> (Option<String>, Duration) {
+        match self.all().get(guest) {
             Some(look) => (look.words.clone(), look.next.saturating_duration_since(now)),
             None => (None, FIRST_LOOK),
         }
     }
 
     /// The guest has an address, or is gone.
-    pub(crate) fn forget(&self, guest: Uuid) {
-        self.all().remove(&guest);
+    pub(crate) fn forget(&self, guest: &Identity) {
+        self.all().remove(guest);
     }
 }
 
@@ -63,7 +64,8 @@ mod tests {
 
     #[test]
     fn a_log_is_looked_at_after_a_time_and_not_often() {
-        let (looks, guest, begin) = (Looks::default(), Uuid::from_u128(1), Instant::now());
+        let (looks, begin) = (Looks::default(), Instant::now());
+        let guest = &Identity { namespace: "default".to_owned(), uid: uuid::Uuid::from_u128(1) };
         let at = |seconds| begin + Duration::from_secs(seconds);
         assert!(!looks.is_due(guest, at(0)));
         assert_eq!(looks.last(guest, at(100)), (None, Duration::from_secs(200)));

@@ -1,6 +1,6 @@
 //! The devices of a machine.
 
-use cloudprovider::{Error, ErrorKind, Result};
+use cloudprovider::{Error, ErrorKind, Result, machines::Mark};
 
 use super::{DomainPlan, PlannedBootstrap, PlannedDisk};
 use crate::{
@@ -83,7 +83,7 @@ impl DomainPlan<'_> {
             InterfaceModel::Virtio => "virtio",
             InterfaceModel::E1000e => "e1000e",
         };
-        let mac = mac_of(self.uuid, number, interface)?;
+        let mac = mac_of(self.mark, number, interface)?;
         Ok(Element::new("interface").with("type", kind).children([
             Element::new("mac").with("address", mac),
             source,
@@ -92,13 +92,13 @@ impl DomainPlan<'_> {
     }
 }
 
-/// The MAC address of an interface: the user's, or one made from the UID.
+/// The MAC address of an interface: the user's, or one made from the mark.
 ///
 /// # Errors
 /// [`ErrorKind::InvalidInput`] if the user's is none.
-pub(crate) fn mac_of(uid: uuid::Uuid, number: usize, interface: &InterfaceSpec) -> Result<Mac> {
+fn mac_of(mark: &Mark, number: usize, interface: &InterfaceSpec) -> Result<Mac> {
     match &interface.mac {
-        None => Ok(names::mac(uid, number)),
+        None => Ok(names::mac(mark, number)),
         Some(text) => Mac::parse(text).ok_or_else(|| {
             let words = format!(
                 "spec.interfaces[{number}].mac: {text:?} is not a MAC address such as 52:54:00:12:34:56"

@@ -57,7 +57,7 @@ fn a_small_machine() {
         xml,
         "\
 <domain type='kvm'>
-  <name>node-1</name>
+  <name>default-node-1-kvvaowjlr5hv</name>
   <uuid>5d0b0b0e-3c53-4c5c-9b5e-2f0f6c9a7a10</uuid>
   <metadata>
     <ccm:instance xmlns:ccm='urn:cloud-controller-manager:libvirt:1' cluster='prod'>
@@ -100,7 +100,7 @@ fn a_small_machine() {
       <serial>seed</serial>
     </disk>
     <interface type='network'>
-      <mac address='02:0f:6c:9a:7a:10'/>
+      <mac address='02:01:55:ec:95:d9'/>
       <source network='default'/>
       <model type='virtio'/>
     </interface>
@@ -136,7 +136,7 @@ fn what_is_written_is_read_back() {
     assert!(mark.owns(domain.mark()), "{domain:?}");
     assert_eq!(
         (domain.uuid, domain.name.as_str(), domain.agent),
-        (UID, "node<1>", AgentChannel::Disconnected)
+        (UID, names::domain(&mark).as_str(), AgentChannel::Disconnected)
     );
     assert_eq!((domain.vcpus, domain.memory_mib, domain.nics.len()), (2, 2048, 1));
     let metadata = domain.metadata.as_deref().expect("there");
@@ -190,7 +190,7 @@ fn everything_at_once() {
         "<controller type='scsi' index='0' model='virtio-scsi'/>",
         "<mac address='52:54:00:aa:bb:0c'/>",
         "<model type='e1000e'/>",
-        "<mac address='02:1f:6c:9a:7a:10'/>",
+        "<mac address='02:11:55:ec:95:d9'/>",
         "<source dev='eth1' mode='private'/>",
         "<serial type='pty'>",
     ] {

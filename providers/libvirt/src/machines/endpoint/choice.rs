@@ -81,7 +81,7 @@ pub(super) enum Choice {
 /// Chooses an address of the pool that no definition of the network has for anyone else.
 pub(super) fn choose(definitions: &[NetworkDhcp], pool: &Pool, claim: &Claim) -> Choice {
     let hosts = || definitions.iter().flat_map(NetworkDhcp::hosts);
-    let held = hosts().find(|host| host.is_of(claim.mac, &claim.name)).and_then(|host| host.address);
+    let held = hosts().find(|host| claim.has(host)).and_then(|host| host.address);
     if let Some(address) = held {
         return Choice::Held(address);
     }

@@ -2,9 +2,16 @@
 
 use std::net::IpAddr;
 
+use cloudprovider::machines::Mark;
 use uuid::Uuid;
 
-use crate::{mac::Mac, machines::reservation::Reservation};
+use crate::{
+    mac::Mac,
+    machines::{
+        names,
+        reservation::{Entry, HostEntry, Reservation},
+    },
+};
 
 /// The first byte of the MAC addresses of claims: locally administered, and other than that of machines.
 const CLAIM_MAC: u8 = 0x06;
@@ -12,7 +19,7 @@ const CLAIM_MAC: u8 = 0x06;
 /// The length of the cluster's part in the name of a claim. A host name has at most 63 characters.
 const MAX_NAME: usize = 40;
 
-/// Who claims: a MAC address and a name that no other cluster and no machine has.
+/// Who claims: a MAC address and a name that no other cluster and no machine has, since both are made from the hash of the whole mark.
 #[derive(Clone, Debug)]
 pub(crate) struct Claim {
     /// The cluster's UID, which chooses where it looks first.
@@ -21,17 +28,40 @@ pub(crate) struct Claim {
     pub(super) mac: Mac,
     /// The name of the entry.
     pub(super) name: String,
+    /// The entry of a claim that was made from the UID and the cluster's name alone. It counts until the next step has put the
+    /// other one in its place.
+    pub(super) older: [Entry; 1],
 }
 
 impl Claim {
-    /// The claim of the cluster with this UID and this name.
-    pub(crate) fn of(uid: Uuid, cluster: &str) -> Self {
-        let mut mac = [CLAIM_MAC; 6];
-        mac[1..].copy_from_slice(&uid.as_bytes()[11..]);
-        let cluster: String = cluster.chars().take(MAX_NAME).collect();
-        // That of a cluster may begin with a digit, and not every release of libvirt takes such a name.
-        let name = format!("api-{:08x}-{}", uid.as_fields().0, cluster.replace('.', "-"));
-        Self { uid, mac: Mac::from_bytes(mac), name }
+    /// The claim of the cluster with this UID and this mark.
+    pub(crate) fn of(uid: Uuid, mark: &Mark) -> Self {
+        let mac = |bytes: &[u8]| {
+            let mut mac = [CLAIM_MAC; 6];
+            mac[1..].copy_from_slice(bytes);
+            Mac::from_bytes(mac)
+        };
+        let cluster: String = mark.cluster.chars().take(MAX_NAME).collect();
+        let cluster = cluster.replace('.', "-");
+        // The name of a cluster may begin with a digit, and not every release of libvirt takes such a name.
+        let older = format!("api-{:08x}-{cluster}", uid.as_fields().0);
+        Self {
+            uid,
+            mac: mac(&names::claim_bytes(mark)),
+            name: format!("api-{}-{}", names::cut(&cluster, MAX_NAME), names::hash_label(mark)),
+            older: [(mac(&uid.as_bytes()[11..]), older)],
+        }
+    }
+
+    /// Whether this is its entry, or was it.
+    pub(super) fn has(&self, entry: &HostEntry) -> bool {
+        entry.is_of(self.mac, &self.name) || entry.is_one_of(&self.older)
+    }
+
+    /// Every entry that it can have.
+    pub(super) fn entries(&self) -> Vec<Entry> {
+        let [older] = &self.older;
+        vec![(self.mac, self.name.clone()), older.clone()]
     }
 
     /// The claim to this address.

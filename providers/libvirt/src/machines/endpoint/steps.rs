@@ -46,7 +46,7 @@ pub(crate) async fn ensure_endpoint(
     let pool = Pool::read(spec)?;
     if let Some(known) = known {
         if let Some(address) = known.host.parse().ok().filter(|address| pool.contains(*address)) {
-            let claimed = reservation::ensure(calls, &claim.at(&spec.network, address)).await;
+            let claimed = reservation::ensure(calls, &claim.at(&spec.network, address), &claim.older).await;
             claimed.map_err(|error| error.wrap("spec.controlPlaneEndpoint.host"))?;
         }
         return Ok(Endpoint::At(known.clone()));
@@ -69,7 +69,8 @@ pub(crate) async fn ensure_endpoint(
                 return Err(Error::new(ErrorKind::InvalidInput, format!("{FIELD}: {words}")));
             }
         };
-        match reservation::ensure(calls, &claim.at(&spec.network, address)).await {
+        let wanted = claim.at(&spec.network, address);
+        match reservation::ensure(calls, &wanted, &claim.older).await {
             Ok(()) => {
                 let endpoint = ControlPlaneEndpoint { host: address.to_string(), port: spec.port };
                 return Ok(Endpoint::At(endpoint));
@@ -85,6 +86,12 @@ pub(crate) async fn ensure_endpoint(
     Err(in_field(last.unwrap_or_else(|| Error::new(ErrorKind::Internal, "no address was tried"))))
 }
 
+/// Whether the endpoint has an address of the pool, which a claim keeps. The user's own has none.
+pub(crate) fn is_claimed(spec: &EndpointPoolSpec, endpoint: Option<&ControlPlaneEndpoint>) -> bool {
+    let address = endpoint.and_then(|endpoint| endpoint.host.parse().ok());
+    address.is_some_and(|address| Pool::read(spec).is_ok_and(|pool| pool.contains(address)))
+}
+
 /// Gives the cluster's address back. Nothing to do if it has none.
 ///
 /// # Errors
@@ -94,7 +101,7 @@ pub(crate) async fn release_endpoint(
     claim: &Claim,
     spec: &EndpointPoolSpec,
 ) -> Result<()> {
-    reservation::remove(calls, &spec.network, claim.mac, &claim.name).await
+    reservation::remove_all(calls, &spec.network, &claim.entries()).await
 }
 
 /// Whether the network has the cluster's claim.
@@ -108,7 +115,7 @@ pub(crate) async fn has_claim(
 ) -> Result<bool> {
     for scope in Scope::ALL {
         let dhcp = reservation::read(calls, &spec.network, scope).await?;
-        if dhcp.is_some_and(|dhcp| dhcp.hosts().any(|entry| entry.is_of(claim.mac, &claim.name))) {
+        if dhcp.is_some_and(|dhcp| dhcp.hosts().any(|entry| claim.has(entry))) {
             return Ok(true);
         }
     }

@@ -1,6 +1,6 @@
 use std::collections::BTreeSet;
 
-use cloudprovider::{ControlPlaneEndpoint, ErrorKind};
+use cloudprovider::{ControlPlaneEndpoint, ErrorKind, machines::Mark};
 use proptest::prelude::*;
 use uuid::Uuid;
 
@@ -14,7 +14,8 @@ use crate::{
 };
 
 fn claim(n: u128) -> Claim {
-    Claim::of(Uuid::from_u128(n << 96 | n), &format!("cluster-{n}"))
+    let uid = Uuid::from_u128(n << 96 | n);
+    Claim::of(uid, &Mark::cluster(uid.to_string(), "default", format!("cluster-{n}")))
 }
 
 fn spec(addresses: &[&str]) -> EndpointPoolSpec {
@@ -80,10 +81,46 @@ async fn a_claim_says_whose_it_is() {
     ask(&network, 7, &spec(&["192.168.122.200"]), None).await;
     assert_eq!(
         network.entries(),
-        ["<host mac='06:00:00:00:00:07' name='api-00000007-cluster-7' ip='192.168.122.200'/>"]
+        [format!("<host mac='{}' name='{}' ip='192.168.122.200'/>", claim(7).mac, claim(7).name)]
     );
-    let name = Claim::of(Uuid::max(), &"1.b".repeat(80)).name;
-    assert!(name.starts_with("api-ffffffff-1-b1-b") && name.len() <= 63 && !name.contains('.'), "{name}");
+    assert!(claim(7).name.starts_with("api-cluster-7-") && claim(7).mac.to_string().starts_with("06:"));
+    let name = Claim::of(Uuid::max(), &Mark::cluster("u", "default", "1.b".repeat(80))).name;
+    assert!(name.starts_with("api-1-b1-b") && name.len() <= 63 && !name.contains('.'), "{name}");
+}
+
+/// Two objects say that they had the same UID before a move, and have the same name.
+#[tokio::test]
+async fn a_copied_identity_neither_gets_nor_releases_the_claim_of_another_namespace() {
+    let (network, spec) = (network(), spec(&["192.168.122.200-192.168.122.203"]));
+    let of = |namespace: &str| Claim::of(Uuid::from_u128(7), &Mark::cluster("u", namespace, "prod"));
+    let (ours, theirs) = (of("team-a"), of("team-b"));
+    let first = ensure_endpoint(&network, &ours, &spec, None).await.expect("claimed");
+    assert_ne!(ensure_endpoint(&network, &theirs, &spec, None).await.expect("claimed"), first);
+    release_endpoint(&network, &theirs, &spec).await.expect("released");
+    assert!(has_claim(&network, &ours, &spec).await.expect("readable"));
+    assert_eq!(network.entries().len(), 1);
+}
+
+#[tokio::test]
+async fn a_claim_that_was_made_from_the_uid_alone_is_found_renewed_and_released() {
+    let spec = spec(&["192.168.122.200-192.168.122.203"]);
+    for (known, is_renewed) in [(None, true), (Some("192.168.122.201"), true), (None, false)] {
+        let network = network();
+        let [(mac, name)] = claim(7).older;
+        assert_eq!(
+            (mac.to_string().as_str(), name.as_str()),
+            ("06:00:00:00:00:07", "api-00000007-cluster-7")
+        );
+        let address = "192.168.122.201".parse().ok();
+        network.add(&Scope::ALL, &HostEntry { mac: Some(mac), name: Some(name), address });
+        if is_renewed {
+            assert_eq!(ask(&network, 7, &spec, known).await, "192.168.122.201");
+            assert_eq!(network.entries().len(), 1);
+            assert!(network.entries()[0].contains(&claim(7).name), "{:?}", network.entries());
+        }
+        release_endpoint(&network, &claim(7), &spec).await.expect("released");
+        assert_eq!(network.entries(), [""; 0]);
+    }
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! The choice of a hypervisor. Pure.
 
-use std::{cmp::Reverse, collections::BTreeSet, fmt, time::Duration};
+use std::{collections::BTreeSet, fmt, time::Duration};
 
 use cloudprovider::{
     Error, ErrorKind, Result,
@@ -12,9 +12,6 @@ use crate::{config::MachineLimits, size::Size};
 
 /// When a machine without a hypervisor looks again. Nothing tells when others free room.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
-
-/// How many hypervisors a message lists.
-const MAX_LISTED: usize = 10;
 
 /// A machine that needs a hypervisor.
 #[derive(Clone, Debug)]
@@ -179,11 +176,19 @@ impl fmt::Display for Refusal {
             Self::NotAsked => f.write_str("is not allowed"),
             Self::Unusable(why) => f.write_str(why),
             Self::Cpus { free } => write!(f, "has {free} CPUs left"),
-            // Rounded, since each change of a message is a write.
-            Self::Memory { free_mib } if *free_mib >= 1024 => {
-                write!(f, "has {} GiB of memory left", free_mib / 1024)
-            }
-            Self::Memory { .. } => f.write_str("has less than 1 GiB of memory left"),
+            Self::Memory { free_mib } => write!(f, "has {free_mib} MiB of memory left"),
+        }
+    }
+}
+
+impl Refusal {
+    /// The reason for a condition, which neither names the hypervisor nor says how full it is.
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::NotAsked => "a hypervisor is not allowed",
+            Self::Unusable(_) => "a hypervisor cannot be used now",
+            Self::Cpus { .. } => "a hypervisor has too few CPUs left",
+            Self::Memory { .. } => "a hypervisor has too little memory left",
         }
     }
 }
@@ -239,27 +244,19 @@ fn rank<'a>(host: &'a Host, hosts: &[Host], load: [u64; 2], wanted: &Wanted<'_>)
     (spread, load, &host.name)
 }
 
-fn no_room(wanted: &Wanted<'_>, mut refusals: Vec<(&str, Refusal)>) -> Wait {
-    refusals.sort_by_key(|(name, refusal)| (Reverse(matches!(refusal, Refusal::Unusable(_))), *name));
+fn no_room(wanted: &Wanted<'_>, refusals: Vec<(&str, Refusal)>) -> Wait {
+    for (hypervisor, refusal) in &refusals {
+        tracing::debug!(machine = %wanted.mark, hypervisor, %refusal, "a hypervisor has no room for a machine");
+    }
     let place = match (wanted.bound, wanted.failure_domain) {
         (Some(bound), _) => format!(" on hypervisor {bound:?}, which has parts of the machine already,"),
         (None, Some(domain)) => format!(" in failure domain {domain:?}"),
         (None, None) => String::new(),
     };
-    let more = refusals.len().saturating_sub(MAX_LISTED);
-    let mut why: Vec<String> = refusals
-        .iter()
-        .take(MAX_LISTED)
-        .map(|(name, refusal)| match refusal {
-            // these words name the hypervisor
-            Refusal::Unusable(why) => why.clone(),
-            _ => format!("hypervisor {name:?} {refusal}"),
-        })
-        .collect();
-    if more > 0 {
-        why.push(format!("and {more} more"));
-    }
-    let words = format!("no room{place} for {}: {}", wanted.size, why.join("; "));
+    // Which hypervisors there are, and how full they are, is not the tenant's business.
+    let why: BTreeSet<&str> = refusals.iter().map(|(_, refusal)| refusal.kind()).collect();
+    let why = why.into_iter().collect::<Vec<_>>().join("; ");
+    let words = format!("no room{place} for {}: {why}", wanted.size);
     Wait::capacity(words).look_again_after(LOOK_AGAIN)
 }
 

@@ -10,7 +10,7 @@ use cloudprovider::{Result, machines::Mark};
 use uuid::Uuid;
 
 use super::choice::{Host, Kin, Placement, Resident, Wanted, choose};
-use crate::{config::MachineLimits, size::Size};
+use crate::{config::MachineLimits, machines::identity::Identity, size::Size};
 
 /// How long a promise lasts that no step renews. Steps come at least once a resync period.
 const PROMISE_TIMEOUT: Duration = Duration::from_secs(3600);
@@ -18,23 +18,21 @@ const PROMISE_TIMEOUT: Duration = Duration::from_secs(3600);
 /// Chooses hypervisors, and keeps the room that it has given away until the domain is there.
 #[derive(Debug, Default)]
 pub(crate) struct Placer {
-    /// By the UUID of the domain.
-    promises: Mutex<HashMap<Uuid, Promise>>,
+    promises: Mutex<HashMap<Identity, Promise>>,
 }
 
 #[derive(Clone, Debug)]
 struct Promise {
     hypervisor: String,
     size: Size,
-    namespace: String,
     cluster: String,
     is_control_plane: bool,
     renewed: Instant,
 }
 
 impl Promise {
-    fn kin(&self, mark: &Mark) -> Kin {
-        if self.namespace != mark.namespace || self.cluster != mark.cluster {
+    fn kin(&self, of: &Identity, mark: &Mark) -> Kin {
+        if of.namespace != mark.namespace || self.cluster != mark.cluster {
             Kin::Stranger
         } else if self.is_control_plane {
             Kin::ControlPlane
@@ -60,25 +58,27 @@ impl Placer {
         wanted: &Wanted<'_>,
         now: Instant,
     ) -> Result<Placement> {
+        let asking = Identity { namespace: wanted.mark.namespace.clone(), uid: wanted.domain };
         let mut promises = self.lock();
         let mut hosts = hosts();
         let defined: HashSet<Uuid> =
             hosts.iter().flat_map(|host| host.residents.iter().map(|one| one.domain)).collect();
-        promises.retain(|domain, promise| {
-            !defined.contains(domain) && now.saturating_duration_since(promise.renewed) < PROMISE_TIMEOUT
+        promises.retain(|machine, promise| {
+            !defined.contains(&machine.uid)
+                && now.saturating_duration_since(promise.renewed) < PROMISE_TIMEOUT
         });
         for host in &mut hosts {
             host.residents.retain(|one| one.domain != wanted.domain);
             let promised = promises.iter().filter(|(_, promise)| promise.hypervisor == host.name);
-            host.residents.extend(promised.filter(|(domain, _)| **domain != wanted.domain).map(
-                |(domain, promise)| Resident {
-                    domain: *domain,
+            host.residents.extend(promised.filter(|(machine, _)| **machine != asking).map(
+                |(machine, promise)| Resident {
+                    domain: machine.uid,
                     size: promise.size,
-                    kin: promise.kin(wanted.mark),
+                    kin: promise.kin(machine, wanted.mark),
                 },
             ));
         }
-        let placement = match promises.get(&wanted.domain).filter(|_| wanted.bound.is_none()) {
+        let placement = match promises.get(&asking).filter(|_| wanted.bound.is_none()) {
             Some(promise) => keep_or_choose(&hosts, limits, wanted, &promise.hypervisor)?,
             None => choose(&hosts, limits, wanted)?,
         };
@@ -86,22 +86,21 @@ impl Placer {
             let promise = Promise {
                 hypervisor: hypervisor.clone(),
                 size: wanted.size,
-                namespace: wanted.mark.namespace.clone(),
                 cluster: wanted.mark.cluster.clone(),
                 is_control_plane: wanted.is_control_plane,
                 renewed: now,
             };
-            promises.insert(wanted.domain, promise);
+            promises.insert(asking, promise);
         }
         Ok(placement)
     }
 
     /// Ends the promise to a machine that is deleted, or of which nothing was made.
-    pub(crate) fn release(&self, domain: Uuid) {
-        self.lock().remove(&domain);
+    pub(crate) fn release(&self, machine: &Identity) {
+        self.lock().remove(machine);
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Uuid, Promise>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Identity, Promise>> {
         // every change is whole, so what a panic leaves is still right
         self.promises.lock().unwrap_or_else(PoisonError::into_inner)
     }

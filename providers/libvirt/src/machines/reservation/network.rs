@@ -54,6 +54,11 @@ impl HostEntry {
         self.mac == Some(mac) && self.name.as_deref() == Some(name)
     }
 
+    /// Whether it is one of these.
+    pub(crate) fn is_one_of(&self, entries: &[(Mac, String)]) -> bool {
+        entries.iter().any(|(mac, name)| self.is_of(*mac, name))
+    }
+
     /// The entry as libvirt reads it.
     pub(crate) fn to_xml(&self) -> String {
         let mut xml = "<host".to_owned();

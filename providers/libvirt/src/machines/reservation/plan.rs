@@ -7,33 +7,32 @@ use super::{
     calls::{Change, Update},
     network::{HostEntry, NetworkDhcp, Subnet},
 };
-/// What a definition needs for an entry. Nothing if the entry is there. An entry with another address is deleted first:
-/// libvirt looks for the same address elsewhere only when an entry is added.
-pub(super) fn to_add(dhcp: &NetworkDhcp, wanted: &Reservation) -> Result<Vec<Change>> {
+use crate::mac::Mac;
+
+/// What a definition needs for an entry. Nothing if the entry is there, and none of the `older` ones, whose place it takes. Those, and an
+/// entry with another address, are deleted first: libvirt looks for the same address elsewhere only when an entry is added.
+pub(super) fn to_add(
+    dhcp: &NetworkDhcp,
+    wanted: &Reservation,
+    older: &[(Mac, String)],
+) -> Result<Vec<Change>> {
     let subnet = subnet_for(dhcp, wanted)?;
-    let (mut ours, mut others) = (None, Vec::new());
-    for entry in dhcp.hosts() {
-        if entry.is_of(wanted.mac, &wanted.name) {
-            ours = Some(entry);
-        } else {
-            others.push(entry);
-        }
-    }
+    let is_ours = |entry: &HostEntry| entry.is_of(wanted.mac, &wanted.name) || entry.is_one_of(older);
+    let (ours, others): (Vec<&HostEntry>, Vec<_>) = dhcp.hosts().partition(|entry| is_ours(entry));
     for other in others {
         if let Some(shared) = shared_with(other, wanted) {
             let (network, entry) = (&wanted.network, other.to_xml());
-            let words =
-                format!("network {network:?} has {shared} in another entry, which is not ours: {entry}");
+            tracing::info!(network, entry, "a host entry that is not ours has {shared}");
+            let words = format!("network {network:?} has {shared} in another entry, which is not ours");
             return Err(Error::new(ErrorKind::Conflict, words));
         }
     }
-    let mut changes = match ours {
-        Some(entry) if entry.address == Some(wanted.address) => return Ok(Vec::new()),
-        Some(_) => to_remove(dhcp, &|entry| entry.is_of(wanted.mac, &wanted.name)),
-        None => Vec::new(),
-    };
-    let host = HostEntry::of(wanted).to_xml();
-    changes.push(Change { update: Update::Add, subnet: subnet.index, host });
+    let entry = HostEntry::of(wanted);
+    if matches!(ours[..], [only] if *only == entry) {
+        return Ok(Vec::new());
+    }
+    let mut changes = to_remove(dhcp, &is_ours);
+    changes.push(Change { update: Update::Add, subnet: subnet.index, host: entry.to_xml() });
     Ok(changes)
 }
 

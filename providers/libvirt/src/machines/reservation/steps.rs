@@ -10,30 +10,39 @@ use super::{
 };
 use crate::{calls::Failure, mac::Mac};
 
-/// Makes sure that the network keeps this address, and only this one, for this interface.
+/// What an entry is known by: its MAC address and its name.
+pub(crate) type Entry = (Mac, String);
+
+/// Makes sure that the network keeps this address, and only this one, for this interface. The entry takes the place of the `older`
+/// ones, which are the interface's too.
 ///
 /// # Errors
 /// - [`ErrorKind::NotFound`]: there is no such network, or it has no DHCP server.
 /// - [`ErrorKind::InvalidInput`]: the address is not one of the network's, or not an IPv4 address.
-/// - [`ErrorKind::Conflict`]: the address, the name or the MAC address is in another entry, which the message has.
+/// - [`ErrorKind::Conflict`]: the address, the name or the MAC address is in another entry.
 /// - Others are libvirt's.
-pub(crate) async fn ensure(calls: &dyn NetworkCalls, wanted: &Reservation) -> Result<()> {
+pub(crate) async fn ensure(calls: &dyn NetworkCalls, wanted: &Reservation, older: &[Entry]) -> Result<()> {
     let mut is_found = false;
     for scope in Scope::ALL {
-        is_found |= ensure_in(calls, scope, wanted).await?;
+        is_found |= ensure_in(calls, scope, wanted, older).await?;
     }
     if is_found { Ok(()) } else { Err(missing(calls, &wanted.network)) }
 }
 
 /// Whether the network has this definition.
-async fn ensure_in(calls: &dyn NetworkCalls, scope: Scope, wanted: &Reservation) -> Result<bool> {
+async fn ensure_in(
+    calls: &dyn NetworkCalls,
+    scope: Scope,
+    wanted: &Reservation,
+    older: &[Entry],
+) -> Result<bool> {
     let network = &wanted.network;
     let Some(dhcp) = read(calls, network, scope).await? else { return Ok(false) };
-    for change in to_add(&dhcp, wanted)? {
+    for change in to_add(&dhcp, wanted, older)? {
         let Err(failure) = calls.update(network, scope, &change).await else { continue };
         // Somebody else may have been faster. libvirt refuses what is in an entry already.
         let Some(dhcp) = read(calls, network, scope).await? else { return Ok(false) };
-        return if to_add(&dhcp, wanted)?.is_empty() {
+        return if to_add(&dhcp, wanted, older)?.is_empty() {
             Ok(true)
         } else {
             Err(failed(calls, network, &failure))
@@ -54,12 +63,8 @@ pub(crate) async fn remove(calls: &dyn NetworkCalls, network: &str, mac: Mac, na
 ///
 /// # Errors
 /// libvirt's. A network or an entry that is not there is none.
-pub(crate) async fn remove_all(
-    calls: &dyn NetworkCalls,
-    network: &str,
-    ours: &[(Mac, String)],
-) -> Result<()> {
-    let is_ours = |entry: &HostEntry| ours.iter().any(|(mac, name)| entry.is_of(*mac, name));
+pub(crate) async fn remove_all(calls: &dyn NetworkCalls, network: &str, ours: &[Entry]) -> Result<()> {
+    let is_ours = |entry: &HostEntry| entry.is_one_of(ours);
     for scope in Scope::ALL {
         let Some(dhcp) = read(calls, network, scope).await? else { continue };
         for change in to_remove(&dhcp, &is_ours) {

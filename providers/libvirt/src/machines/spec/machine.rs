@@ -4,9 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{ImageSpec, InterfaceSpec};
-
-/// The storage pool of disks that name none.
-pub(crate) const DEFAULT_POOL: &str = "default";
+use crate::allow::{DEFAULT_NETWORK, DEFAULT_POOL};
 
 /// The spec of a `LibvirtMachine`: a virtual machine on one of the provider's hypervisors.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
@@ -248,7 +246,7 @@ impl LibvirtMachineSpec {
 }
 
 fn default_interfaces() -> Vec<InterfaceSpec> {
-    vec![InterfaceSpec::on_network("default")]
+    vec![InterfaceSpec::on_network(DEFAULT_NETWORK)]
 }
 
 fn default_soft_power_off_timeout() -> u32 {

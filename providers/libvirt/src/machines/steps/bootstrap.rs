@@ -10,12 +10,15 @@ use cloudprovider::{
 use uuid::Uuid;
 
 use super::{MachineRecord, Request};
-use crate::machines::{
-    domain_xml::PlannedBootstrap,
-    fleet::{Fleet, Host},
-    names::VolumeNames,
-    seed::{Seed, check_ignition},
-    storage::{StorageCalls, ensure_small},
+use crate::{
+    machines::{
+        domain_xml::PlannedBootstrap,
+        fleet::{Fleet, Host},
+        names::VolumeNames,
+        seed::{Seed, check_ignition},
+        storage::{StorageCalls, ensure_small},
+    },
+    workers::Turn,
 };
 
 /// What takes the place of user data that have served. cloud-init runs once for each instance ID, which stays.
@@ -39,7 +42,7 @@ pub(super) async fn upload(
     let pool = request.spec.pool();
     match data.format() {
         BootstrapFormat::CloudConfig => {
-            let _place = host.seeds.acquire().await;
+            let _place = host.seeds.acquire(Turn::from(&*request.mark.namespace)).await;
             let seed = Seed::nocloud(&request.mark, data, endpoint(request))?;
             let path = ensure_small(&host.storage, pool, &names.seed(), seed.expose()).await?;
             Ok(PlannedBootstrap::Seed(path))
@@ -72,7 +75,7 @@ impl Fleet {
         }
         // Which volume it is cannot be told by what is there: a wipe that was cut off may have left none.
         let Some(found) = host.domains.find(uuid, None).await? else { return Ok(()) };
-        let _place = host.seeds.acquire().await;
+        let _place = host.seeds.acquire(Turn::from(&*request.mark.namespace)).await;
         wipe(&host.storage, request, found.has_ignition).await?;
         status.is_bootstrap_data_removed = true;
         Ok(())

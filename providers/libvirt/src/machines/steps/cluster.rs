@@ -6,10 +6,14 @@ use cloudprovider::{
 };
 use uuid::Uuid;
 
+use super::{elsewhere::elsewhere, places};
 use crate::{
+    allow::Allowed,
     config::{Config, HypervisorConfig},
     machines::{
-        endpoint::{Claim, Endpoint, EndpointPoolSpec, ensure_endpoint, has_claim, release_endpoint},
+        endpoint::{
+            Claim, Endpoint, EndpointPoolSpec, ensure_endpoint, has_claim, is_claimed, release_endpoint,
+        },
         fleet::{Fleet, Host},
         placement::failure_domains,
         spec::LibvirtClusterSpec,
@@ -20,13 +24,21 @@ use crate::{
 ///
 /// # Errors
 /// [`ErrorKind::NotFound`] for one that the configuration does not have.
-fn hypervisors_of<'a>(config: &'a Config, spec: &LibvirtClusterSpec) -> Result<Vec<&'a HypervisorConfig>> {
+fn hypervisors_of<'a>(
+    config: &'a Config,
+    request: &ClusterRequest<LibvirtClusterSpec>,
+) -> Result<Vec<&'a HypervisorConfig>> {
+    let (spec, allowed) = (&request.spec, config.allow.of(&request.mark.namespace));
+    let all: Vec<_> = config.hypervisors.iter().filter(|one| allowed.has_hypervisor(&one.name)).collect();
+    if all.is_empty() {
+        return Err(Allowed::no_hypervisor());
+    }
     if spec.hypervisors.is_empty() {
-        return Ok(config.hypervisors.iter().collect());
+        return Ok(all);
     }
     let find = |(i, name): (usize, &String)| {
-        config.hypervisors.iter().find(|one| one.name == *name).ok_or_else(|| {
-            let known: Vec<_> = config.hypervisors.iter().map(|one| one.name.as_str()).collect();
+        all.iter().copied().find(|one| one.name == *name).ok_or_else(|| {
+            let known: Vec<_> = all.iter().map(|one| one.name.as_str()).collect();
             let words = format!(
                 "spec.hypervisors[{i}]: the configuration has no hypervisor {name:?}; it has {}",
                 known.join(", ")
@@ -44,11 +56,12 @@ impl Fleet {
         uid: Uuid,
         request: &ClusterRequest<LibvirtClusterSpec>,
     ) -> Result<ClusterReport> {
+        places::check_cluster(&self.config.allow, request)?;
         let report = seen(&self.config, request)?;
         let Some(pool) = &request.spec.control_plane_endpoint_pool else { return Ok(report) };
-        let claim = Claim::of(uid, &request.mark.cluster);
+        let claim = Claim::of(uid, &request.mark);
         let known = request.control_plane_endpoint.as_ref();
-        let host = match (self.host_of(pool, &claim).await, known) {
+        let host = match (self.host_of(request, pool, &claim).await, known) {
             // A later step renews the claim. The cluster itself lacks nothing.
             (Err(_), Some(_)) => return Ok(report),
             (host, _) => host?,
@@ -66,26 +79,40 @@ impl Fleet {
         request: &ClusterRequest<LibvirtClusterSpec>,
     ) -> Result<Deletion> {
         let Some(pool) = &request.spec.control_plane_endpoint_pool else { return Ok(Deletion::Gone) };
-        let claim = Claim::of(uid, &request.mark.cluster);
+        let claim = Claim::of(uid, &request.mark);
         // Where it is not known any more, the claim can be anywhere.
-        let hosts = self.named_host(pool).map_or_else(|_| self.hosts.iter().collect(), |host| vec![host]);
+        let named = self.named_host(request, pool);
+        let hosts = named.map_or_else(|_| self.hosts.iter().collect(), |host| vec![host]);
+        // Without an endpoint there was no claim, and an address outside of the pool was never claimed.
+        let left = pool.hypervisor.as_deref().filter(|name| self.host(name).is_none());
+        let left = left.filter(|_| is_claimed(pool, request.control_plane_endpoint.as_ref()));
+        let mut is_found = false;
         for host in hosts {
             host.check_live()?;
+            is_found |= left.is_some() && has_claim(&*host.networks, &claim, pool).await?;
             release_endpoint(&*host.networks, &claim, pool).await?;
         }
-        Ok(Deletion::Gone)
+        match left {
+            Some(name) if !is_found => Err(elsewhere("the claim of spec.controlPlaneEndpoint.host", name)),
+            _ => Ok(Deletion::Gone),
+        }
     }
 
     /// The live hypervisor that has the network of the pool. Where the pool names none of several, the one that has the
     /// claim: it was the only one when the claim was made.
-    async fn host_of(&self, pool: &EndpointPoolSpec, claim: &Claim) -> Result<&Host> {
-        let unnamed = match self.named_host(pool) {
+    async fn host_of(
+        &self,
+        request: &ClusterRequest<LibvirtClusterSpec>,
+        pool: &EndpointPoolSpec,
+        claim: &Claim,
+    ) -> Result<&Host> {
+        let unnamed = match self.named_host(request, pool) {
             Ok(host) => return host.check_live().map(|()| host),
             Err(error) if pool.hypervisor.is_some() => return Err(error),
             Err(error) => error,
         };
         let mut trouble = None;
-        for host in &self.hosts {
+        for host in self.allowed_hosts(request) {
             match host.check_live() {
                 Ok(()) if has_claim(&*host.networks, claim, pool).await? => return Ok(host),
                 Ok(()) => {}
@@ -95,9 +122,19 @@ impl Fleet {
         Err(trouble.unwrap_or(unnamed))
     }
 
+    /// The hypervisors that the cluster's namespace may use.
+    fn allowed_hosts(&self, request: &ClusterRequest<LibvirtClusterSpec>) -> impl Iterator<Item = &Host> {
+        let allowed = self.config.allow.of(&request.mark.namespace);
+        self.hosts.iter().filter(move |host| allowed.has_hypervisor(host.name()))
+    }
+
     /// The hypervisor that the pool names, or the only one.
-    fn named_host(&self, pool: &EndpointPoolSpec) -> Result<&Host> {
-        let names: Vec<_> = self.hosts.iter().map(Host::name).collect();
+    fn named_host(
+        &self,
+        request: &ClusterRequest<LibvirtClusterSpec>,
+        pool: &EndpointPoolSpec,
+    ) -> Result<&Host> {
+        let names: Vec<_> = self.allowed_hosts(request).map(Host::name).collect();
         let name = pool.hypervisor_of(&names)?;
         self.host(name).ok_or_else(|| Error::new(ErrorKind::Internal, "an unknown hypervisor was chosen"))
     }
@@ -106,7 +143,7 @@ impl Fleet {
 /// What is known of a cluster without asking a hypervisor. The endpoint is the user's.
 fn seen(config: &Config, request: &ClusterRequest<LibvirtClusterSpec>) -> Result<ClusterReport> {
     let spec = &request.spec;
-    let hypervisors: Vec<_> = hypervisors_of(config, spec)?.into_iter().cloned().collect();
+    let hypervisors: Vec<_> = hypervisors_of(config, request)?.into_iter().cloned().collect();
     let mut domains = failure_domains(&hypervisors);
     let wanted = &spec.control_plane_failure_domains;
     for (i, name) in wanted.iter().enumerate() {

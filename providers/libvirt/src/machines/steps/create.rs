@@ -9,25 +9,25 @@ use cloudprovider::{
 use uuid::Uuid;
 
 use super::{
-    MachineRecord, Request, bootstrap, image,
+    MachineRecord, Request, bootstrap,
+    elsewhere::{chosen, is_borrowed},
+    image, places,
     present::{conflict, starting},
     reservations,
 };
 use crate::{
-    allow::Allow,
+    allow::{Allow, Allowed},
     machines::{
         domain_xml::{DomainPlan, PlannedDisk},
         fleet::{Fleet, Host},
-        names::VolumeNames,
+        identity::Identity,
+        names::{self, VolumeNames},
         placement::{Placement, Wanted, gather},
         spec::{DiskFormat, DiskSpec, ImageFormat, RootDiskMode},
         storage::{Base, Disk, Format, Made, ensure_small, has_any_volume, has_volume},
     },
     size::Size,
 };
-
-/// How soon the next step comes that uses a choice: at once, when the choice is written.
-const CHOSEN_RETRY: Duration = Duration::from_millis(1);
 
 /// How soon a step looks again at a domain that libvirt has and the inventory has not.
 const UNSEEN_RETRY: Duration = Duration::from_secs(1);
@@ -38,7 +38,7 @@ impl Fleet {
     /// A step of a machine that no inventory has, and that never existed.
     pub(super) async fn create(
         &self,
-        uid: Uuid,
+        machine: &Identity,
         request: &Request,
         record: &mut MachineRecord,
     ) -> Result<MachineReport> {
@@ -46,8 +46,16 @@ impl Fleet {
             return Ok(MachineReport::Creating(Wait::bootstrap_data()));
         };
         check(&self.config.allow, request)?;
+        places::check(&self.config.allow, request)?;
+        let uid = machine.uid;
+        let chosen_before = self.chosen(machine);
+        if let (Some(name), None) = (self.left(request, record), &chosen_before) {
+            let host = self.renamed(&name, machine, request).await?;
+            record.status.hypervisor = Some(host.name().to_owned());
+            return Ok(MachineReport::Creating(chosen(host)));
+        }
         let recorded = record.status.hypervisor.clone().filter(|name| self.host(name).is_some());
-        let known = recorded.or_else(|| self.chosen(uid));
+        let known = recorded.or(chosen_before);
         let is_new = known.is_none();
         let bound = match known {
             Some(name) => Some(name),
@@ -58,12 +66,10 @@ impl Fleet {
             Err(wait) => return Ok(MachineReport::Creating(wait)),
         };
         record.status.hypervisor = Some(host.name().to_owned());
-        self.choose(uid, host);
+        self.choose(machine, host);
         if is_new {
             // Written before anything is made there.
-            let words = format!("hypervisor {:?} is chosen", host.name());
-            let wait = Wait::time(CHOSEN_RETRY, words).with_reason("HypervisorChosen");
-            return Ok(MachineReport::Creating(wait));
+            return Ok(MachineReport::Creating(chosen(host)));
         }
         self.make(host, uid, request, bootstrap).await
     }
@@ -125,7 +131,17 @@ impl Fleet {
             of_role,
             bound,
         };
-        let hosts = || gather(&self.hypervisors, &request.mark);
+        let allowed = self.config.allow.of(&request.mark.namespace);
+        if let Some(name) = bound {
+            allowed.hypervisor("status.hypervisor", name)?;
+        }
+        let hosts = || {
+            let all = gather(&self.hypervisors, &request.mark).into_iter();
+            all.filter(|host| allowed.has_hypervisor(&host.name)).collect::<Vec<_>>()
+        };
+        if !self.hosts.iter().any(|host| allowed.has_hypervisor(host.name())) {
+            return Err(Allowed::no_hypervisor());
+        }
         let name = match self.placer.place(hosts, &self.config.machines, &wanted, Instant::now())? {
             Placement::On(name) => name,
             Placement::Wait(wait) => return Ok(Err(wait)),
@@ -144,7 +160,11 @@ impl Fleet {
     ) -> Result<MachineReport> {
         host.check_live()?;
         let (mark, spec) = (&request.mark, &request.spec);
-        if let Some(found) = host.domains.find(uid, Some(mark.name().to_owned())).await? {
+        if is_borrowed(request) {
+            // The UID can be that of another namespace's machine, and two domains with one UUID are taken for a migration.
+            self.confirm_absent(&self.hosts.iter().collect::<Vec<_>>(), uid).await?;
+        }
+        if let Some(found) = host.domains.find(uid, Some(names::domain(mark))).await? {
             if !mark.owns(found.mark.as_ref()) {
                 return Err(conflict(host, &found.name, request, found.mark.as_ref()));
             }
@@ -152,23 +172,24 @@ impl Fleet {
             let wait = starting(&found.name, host).look_again_after(UNSEEN_RETRY);
             return Ok(MachineReport::Creating(wait));
         }
+        self.check_chosen_macs(host, request).await?;
         let base = match self.image(host, request).await? {
             Made::Ready(base) => base,
             Made::Working(wait) => return Ok(MachineReport::Creating(wait.told_late())),
         };
-        let names = VolumeNames::new(mark);
+        let volumes = VolumeNames::new(mark);
         let mut disks = Vec::new();
         for (number, (name, disk)) in spec.named_disks().enumerate() {
             let base = (number == 0).then_some(&base);
-            match self.disk(host, request, number, (&names.disk(&name), disk), base).await? {
+            match self.disk(host, request, number, (&volumes.disk(&name), disk), base).await? {
                 Made::Ready(made) => disks.push(planned(name, disk, made)),
                 Made::Working(wait) => return Ok(MachineReport::Creating(wait.told_late())),
             }
         }
         let storage = &host.storage;
-        let bootstrap = bootstrap::upload(host, request, &names, bootstrap).await?;
+        let bootstrap = bootstrap::upload(host, request, &volumes, bootstrap).await?;
         let console = if spec.serial_log {
-            Some(ensure_small(storage, spec.pool(), &names.console(), b"").await?)
+            Some(ensure_small(storage, spec.pool(), &volumes.console(), b"").await?)
         } else {
             None
         };
@@ -184,7 +205,7 @@ impl Fleet {
             console,
         };
         host.domains.define(plan.xml()?, spec.autostart).await?;
-        Ok(MachineReport::Creating(starting(mark.name(), host)))
+        Ok(MachineReport::Creating(starting(&names::domain(mark), host)))
     }
 
     /// A disk: with what is in the image, or an empty one.

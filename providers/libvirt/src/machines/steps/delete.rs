@@ -7,10 +7,15 @@ use cloudprovider::{
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::{DeletionRequest, MachineRecord, reservations};
+use super::{
+    DeletionRequest, MachineRecord,
+    elsewhere::{chosen, is_borrowed},
+    reservations,
+};
 use crate::machines::{
     domains::Found,
-    fleet::{Fleet, Host},
+    fleet::{Fleet, Host, not_known},
+    identity::Identity,
     names::VolumeNames,
     power::{PowerOffPolicy, PowerOffStep, power_off},
     spec::LibvirtMachineSpec,
@@ -21,31 +26,49 @@ impl Fleet {
     /// One step towards gone.
     pub(super) async fn delete(
         &self,
-        uid: Uuid,
+        machine: &Identity,
         request: &DeletionRequest,
         record: &mut MachineRecord,
     ) -> Result<Deletion> {
-        for host in self.to_clear(uid, request, record)? {
-            if let Some(wait) = self.clear(host, uid, request, record).await? {
+        let uid = machine.uid;
+        let found = self.find(uid, &request.mark)?.filter(|(_, domain)| request.mark.owns(domain.mark()));
+        if let (Some(name), None) = (self.left(request, record), self.chosen(machine)) {
+            let host = match found {
+                Some((host, _)) => host,
+                None => self.renamed(&name, machine, request).await?,
+            };
+            // Written before anything is removed: afterwards nothing shows where it was.
+            record.status.hypervisor = Some(host.name().to_owned());
+            return Ok(Deletion::Deleting(chosen(host)));
+        }
+        let hosts = self.to_clear(machine, found.map(|(host, _)| host), request, record);
+        let is_any = hosts.len() > 1;
+        for host in hosts {
+            let cleared = self.clear(host, uid, request, record).await;
+            let cleared = cleared.map_err(|error| if is_any { not_known(uid, &error) } else { error });
+            if let Some(wait) = cleared? {
                 return Ok(Deletion::Deleting(wait));
             }
         }
-        self.forget(uid);
-        self.looks.forget(uid);
+        self.forget(machine);
+        self.looks.forget(machine);
         Ok(Deletion::Gone)
     }
 
-    /// The hypervisors that may have parts of the machine: the one that was chosen, or else all.
-    fn to_clear(&self, uid: Uuid, request: &DeletionRequest, record: &MachineRecord) -> Result<Vec<&Host>> {
-        let found = self.find(uid)?.filter(|(_, domain)| request.mark.owns(domain.mark()));
-        let known = match found {
-            Some((host, _)) => Some(host),
-            None => {
-                let recorded = record.status.hypervisor.as_deref().and_then(|name| self.host(name));
-                recorded.or_else(|| self.host(&self.chosen(uid)?))
-            }
-        };
-        Ok(known.map_or_else(|| self.hosts.iter().collect(), |host| vec![host]))
+    /// The hypervisors that may have parts of the machine: the one that has its domain, the one that was chosen, or else all. After a
+    /// move a name in the status can be that of another hypervisor, so all are asked then.
+    fn to_clear<'a>(
+        &'a self,
+        machine: &Identity,
+        found: Option<&'a Host>,
+        request: &DeletionRequest,
+        record: &MachineRecord,
+    ) -> Vec<&'a Host> {
+        let recorded = || record.status.hypervisor.as_deref().and_then(|name| self.host(name));
+        let known = found
+            .or_else(|| recorded().filter(|_| !is_borrowed(request)))
+            .or_else(|| self.host(&self.chosen(machine)?));
+        known.map_or_else(|| self.hosts.iter().collect(), |host| vec![host])
     }
 
     /// Removes what a hypervisor has of the machine. `None` if it confirmed that nothing is left.
@@ -60,13 +83,14 @@ impl Fleet {
         let spec = &request.spec;
         // What has another mark is not ours to delete. It does not have our volumes either.
         let found = host.domains.find(uid, None).await?;
-        if let Some(found) = found.filter(|found| request.mark.owns(found.mark.as_ref())) {
+        let has_foreign_domain = found.as_ref().is_some_and(|found| !request.mark.owns(found.mark.as_ref()));
+        if let Some(found) = found.filter(|_| !has_foreign_domain) {
             if let Some(wait) = power_off_guest(host, &found, spec, record).await? {
                 return Ok(Some(wait));
             }
             host.domains.remove(uid).await?;
         }
-        reservations::release(host, uid, request).await?;
+        reservations::release(host, uid, request, has_foreign_domain).await?;
         let names = VolumeNames::new(&request.mark);
         let is_ours = |volume: &str| names.has(volume);
         match self.storage.remove(&host.storage, &spec.pools(), &names.console(), &is_ours).await? {

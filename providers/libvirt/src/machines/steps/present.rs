@@ -8,7 +8,6 @@ use cloudprovider::{
 };
 
 use tokio::time::Instant;
-use uuid::Uuid;
 
 use super::{MachineRecord, Request, reservations};
 use crate::{
@@ -16,6 +15,7 @@ use crate::{
     machines::{
         console,
         fleet::{Fleet, Host},
+        identity::Identity,
         names::VolumeNames,
     },
 };
@@ -46,6 +46,7 @@ impl Fleet {
         &self,
         host: &Host,
         domain: &Domain,
+        machine: &Identity,
         request: &Request,
         record: &mut MachineRecord,
     ) -> Result<MachineReport> {
@@ -58,7 +59,7 @@ impl Fleet {
         if !mark.owns(domain.mark()) {
             return Err(conflict(host, &domain.name, request, domain.mark()));
         }
-        self.forget(domain.uuid);
+        self.forget(machine);
         record.status.hypervisor = Some(host.name().to_owned());
         let mut instance = match self.look_up(domain.uuid, mark)? {
             InstanceLookup::Present(instance) => *instance,
@@ -76,12 +77,12 @@ impl Fleet {
                 Some(starting(&domain.name, host))
             }
             Next::Address => match incomplete {
-                Some(why) => Some(self.wait_for_address(host, domain.uuid, request, why.to_string()).await),
+                Some(why) => Some(self.wait_for_address(host, machine, request, why.to_string()).await),
                 None => None,
             },
         };
         if wait.is_none() {
-            self.looks.forget(domain.uuid);
+            self.looks.forget(machine);
         }
         if wait.is_none() && !request.is_provisioned {
             wait = reservations::reserve_leased(host, domain, request).await?;
@@ -109,12 +110,18 @@ impl Fleet {
 
 impl Fleet {
     /// The wait for an address, with the end of the serial log where the spec asks for it.
-    async fn wait_for_address(&self, host: &Host, uuid: Uuid, request: &Request, why: String) -> Wait {
+    async fn wait_for_address(
+        &self,
+        host: &Host,
+        machine: &Identity,
+        request: &Request,
+        why: String,
+    ) -> Wait {
         let (spec, Some(data)) = (&request.spec, &request.bootstrap) else { return Wait::address(why) };
         if !spec.quote_serial_log || !spec.serial_log {
             return Wait::address(why);
         }
-        if self.looks.is_due(uuid, Instant::now()) {
+        if self.looks.is_due(machine, Instant::now()) {
             let log = VolumeNames::new(&request.mark).console();
             let end = console::read_end(&*host.storage, spec.pool(), &log).await;
             let data = data.clone();
@@ -122,9 +129,9 @@ impl Fleet {
             let quote = move || end.ok().and_then(|end| console::excerpt(&end, &data));
             // Without the log the wait is told all the same.
             let words = tokio::task::spawn_blocking(quote).await.ok().flatten();
-            self.looks.set(uuid, words, Instant::now());
+            self.looks.set(machine, words, Instant::now());
         }
-        let (words, next) = self.looks.last(uuid, Instant::now());
+        let (words, next) = self.looks.last(machine, Instant::now());
         let message = match words {
             Some(words) => format!("{why}; its serial log ends with: {words}"),
             None => why,

@@ -15,12 +15,11 @@ use uuid::Uuid;
 
 use super::{DeletionRequest, Request};
 use crate::{
-    domain::Domain,
-    mac::Mac,
+    domain::{Domain, Nic},
     machines::{
         fleet::Host,
         names,
-        reservation::{self, Reservation},
+        reservation::{self, Entry, Reservation},
         spec::{InterfaceSpec, LibvirtMachineSpec},
     },
 };
@@ -34,7 +33,6 @@ struct Kept<'a> {
     /// Its place among the interfaces.
     number: usize,
     network: &'a str,
-    mac: Mac,
     /// The address that the spec names.
     address: Option<&'a str>,
     /// Whether an earlier interface on the same network has the machine's name.
@@ -44,56 +42,68 @@ struct Kept<'a> {
 impl<'a> Kept<'a> {
     /// `None` if no network keeps an address for the interface. With a MAC address of the user's, an entry for it would
     /// not show whose it is.
-    fn of(uid: Uuid, number: usize, interface: &'a InterfaceSpec) -> Option<Self> {
+    fn of(number: usize, interface: &'a InterfaceSpec) -> Option<Self> {
         let (network, reservation) = (interface.network.as_deref()?, interface.reservation.as_ref()?);
         let address = reservation.address.as_deref();
-        let mac = names::mac(uid, number);
-        interface.mac.is_none().then_some(Self { number, network, mac, address, has_namesake: false })
+        interface.mac.is_none().then_some(Self { number, network, address, has_namesake: false })
     }
 
     /// All of a machine.
-    fn all(uid: Uuid, spec: &'a LibvirtMachineSpec) -> impl Iterator<Item = Self> {
+    fn all(spec: &'a LibvirtMachineSpec) -> impl Iterator<Item = Self> {
         let mut networks = HashSet::new();
         let numbered = spec.interfaces.iter().enumerate();
-        numbered.filter_map(move |(number, interface)| Self::of(uid, number, interface)).map(move |kept| {
+        numbered.filter_map(|(number, interface)| Self::of(number, interface)).map(move |kept| {
             let has_namesake = !networks.insert(kept.network);
             Self { has_namesake, ..kept }
         })
     }
 
-    /// The name of the entry: the machine's own for its first one in a network, since libvirt takes a name once.
-    fn name(&self, mark: &Mark) -> String {
-        if self.has_namesake { numbered_name(mark, self.number) } else { host_name(mark) }
+    /// The entry of the interface. Its name is the domain's for the first one in a network, since libvirt takes a name once.
+    fn entry(&self, identities: Identities<'_>) -> Entry {
+        identities.entry(self.number, self.has_namesake)
     }
 
-    /// Keeps this address.
-    async fn reserve(&self, host: &Host, mark: &Mark, address: IpAddr) -> Result<()> {
-        let (network, name) = (self.network.to_owned(), self.name(mark));
-        let wanted = Reservation { network, mac: self.mac, name, address };
-        let reserved = reservation::ensure(&*host.networks, &wanted).await;
+    /// Keeps this address, in the place of the entries `older`.
+    async fn reserve(&self, host: &Host, entry: Entry, older: &[Entry], address: IpAddr) -> Result<()> {
+        let (mac, name) = entry;
+        let wanted = Reservation { network: self.network.to_owned(), mac, name, address };
+        let reserved = reservation::ensure(&*host.networks, &wanted, older).await;
         reserved.map_err(|error| error.wrap(format!("spec.interfaces[{}].reservation", self.number)))
     }
 }
 
-/// The machine's name as every release of libvirt takes it for a host: some want a letter first.
-fn host_name(mark: &Mark) -> String {
-    let name = mark.name();
-    if name.starts_with(|first: char| first.is_ascii_alphabetic()) {
-        name.to_owned()
-    } else {
-        format!("m-{name}")
+/// What the MAC addresses and the names of a machine's entries are made from.
+#[derive(Clone, Copy, Debug)]
+enum Identities<'a> {
+    /// From the whole mark, so that no other object has them.
+    Mark(&'a Mark),
+    /// From the UID and the machine's name alone, as those of domains that are called like their machine.
+    Older(Uuid, &'a Mark),
+}
+
+impl<'a> Identities<'a> {
+    /// Those of a domain's interfaces.
+    fn of_domain(domain: &Domain, mark: &'a Mark) -> Self {
+        let is_older = |nic: &Nic| {
+            (0..names::MAX_INTERFACES).any(|number| nic.mac == names::older_mac(domain.uuid, number))
+        };
+        if domain.nics.iter().any(is_older) { Self::Older(domain.uuid, mark) } else { Self::Mark(mark) }
     }
-}
 
-fn numbered_name(mark: &Mark, number: usize) -> String {
-    format!("{}-nic{number}", host_name(mark))
-}
+    /// The entry of an interface, with a number in the name if it is not the first one in its network.
+    fn entry(self, number: usize, is_numbered: bool) -> Entry {
+        let (mac, name) = match self {
+            Self::Mark(mark) => (names::mac(mark, number), names::domain(mark)),
+            Self::Older(uid, mark) => (names::older_mac(uid, number), names::older_host_name(mark)),
+        };
+        (mac, if is_numbered { format!("{name}-nic{number}") } else { name })
+    }
 
-/// The MAC address and the name of every entry that the machine can have in a network, whatever its spec says now.
-fn possible_entries(uid: Uuid, mark: &Mark) -> Vec<(Mac, String)> {
-    let of =
-        |number| [host_name(mark), numbered_name(mark, number)].map(|name| (names::mac(uid, number), name));
-    (0..names::MAX_INTERFACES).flat_map(of).collect()
+    /// Every entry that the machine can have in a network, whatever its spec says now.
+    fn all(self) -> impl Iterator<Item = Entry> {
+        let of = move |number| [false, true].map(|is_numbered| self.entry(number, is_numbered));
+        (0..names::MAX_INTERFACES).flat_map(of)
+    }
 }
 
 /// Checks what the spec says about an interface's address.
@@ -123,11 +133,13 @@ pub(super) fn check(number: usize, interface: &InterfaceSpec) -> Result<()> {
 }
 
 /// Has the networks keep the addresses that the spec names. To be done before the domain is started: a guest keeps the
-/// address that it gets first.
+/// address that it gets first. No hypervisor has a domain with the machine's UID, so entries made from that are its own.
 pub(super) async fn reserve_named(host: &Host, uid: Uuid, request: &Request) -> Result<()> {
-    for kept in Kept::all(uid, &request.spec) {
+    let mark = &request.mark;
+    let older: Vec<Entry> = Identities::Older(uid, mark).all().collect();
+    for kept in Kept::all(&request.spec) {
         if let Some(address) = kept.address.and_then(|text| text.parse().ok()) {
-            kept.reserve(host, &request.mark, address).await?;
+            kept.reserve(host, kept.entry(Identities::Mark(mark)), &older, address).await?;
         }
     }
     Ok(())
@@ -135,23 +147,36 @@ pub(super) async fn reserve_named(host: &Host, uid: Uuid, request: &Request) -> 
 
 /// Has the networks keep the addresses that they have given, where the spec names none. `Some` until all have given one.
 pub(super) async fn reserve_leased(host: &Host, domain: &Domain, request: &Request) -> Result<Option<Wait>> {
-    for kept in Kept::all(domain.uuid, &request.spec).filter(|kept| kept.address.is_none()) {
+    let identities = Identities::of_domain(domain, &request.mark);
+    for kept in Kept::all(&request.spec).filter(|kept| kept.address.is_none()) {
         let now = Timestamp::now().as_second();
-        let Some(address) = host.hypervisor.state().inventory.leased_ipv4(domain, kept.mac, now) else {
+        let entry = kept.entry(identities);
+        let Some(address) = host.hypervisor.state().inventory.leased_ipv4(domain, entry.0, now) else {
             // The machine has an address, so nobody else looks for this one.
             host.hypervisor.look_soon(domain.uuid);
-            let words = format!("no DHCP lease for {} in network {:?} yet", kept.mac, kept.network);
+            let words = format!("no DHCP lease for {} in network {:?} yet", entry.0, kept.network);
             return Ok(Some(Wait::address(words).look_again_after(LEASE_RETRY)));
         };
-        kept.reserve(host, &request.mark, address).await?;
+        kept.reserve(host, entry, &[], address).await?;
     }
     Ok(None)
 }
 
-/// Gives the addresses back. Does nothing where there are none, nor where the network is gone.
-pub(super) async fn release(host: &Host, uid: Uuid, request: &DeletionRequest) -> Result<()> {
-    let ours = possible_entries(uid, &request.mark);
-    let networks: BTreeSet<&str> = Kept::all(uid, &request.spec).map(|kept| kept.network).collect();
+/// Gives the addresses back. Does nothing where there are none, nor where the network is gone. `has_foreign_domain` says whether the
+/// hypervisor has a domain with the machine's UID that is not the machine's: entries that were made from that UID alone are then
+/// that domain's.
+pub(super) async fn release(
+    host: &Host,
+    uid: Uuid,
+    request: &DeletionRequest,
+    has_foreign_domain: bool,
+) -> Result<()> {
+    let mark = &request.mark;
+    let mut ours: Vec<Entry> = Identities::Mark(mark).all().collect();
+    if !has_foreign_domain {
+        ours.extend(Identities::Older(uid, mark).all());
+    }
+    let networks: BTreeSet<&str> = Kept::all(&request.spec).map(|kept| kept.network).collect();
     for network in networks {
         reservation::remove_all(&*host.networks, network, &ours).await?;
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use cloudprovider::{
     CloudProvider, NodeIdentity, Result, async_trait,
+    machines::Mark,
     testing::conformance::{self, Hook, HookError, Hooks, MachineCases, Suite},
 };
 use serde_json::json;
@@ -13,8 +14,9 @@ use virt::{connect::Connect, domain::Domain as Handle};
 
 use crate::{
     Config, LibvirtProvider,
+    domain::Domain,
     machines::{
-        HostCalls,
+        HostCalls, names,
         storage::testing::{FakeCalls, FakeHypervisor, POOL},
     },
     provider_id::{DomainId, parse_provider_id},
@@ -104,19 +106,21 @@ impl Hooks for TestDriver {
         let Ok(DomainId::Uuid(uuid)) = parse_provider_id(provider_id) else {
             return Err(HookError::failed("not a UUID"));
         };
-        let name = self.connect.lookup_domain_by_uuid(uuid)?.name()?;
+        let xml = self.connect.lookup_domain_by_uuid(uuid)?.xml_desc(0)?;
+        let name = Domain::parse(&xml, Err(String::new())).map_err(HookError::failed)?.node_name().to_owned();
         Ok(NodeIdentity { name, system_uuid: Some(uuid.to_string()), ..NodeIdentity::default() })
     }
 
-    async fn foreign_machine(&self, name: &str) -> Hook {
+    async fn foreign_thing(&self, mark: &Mark) -> Hook {
+        let name = names::domain(mark);
         let xml = format!(
             "<domain type='test'><name>{name}</name><memory unit='MiB'>64</memory><os><type>hvm</type></os></domain>"
         );
         Ok(self.connect.define_domain_xml(&xml).map(drop)?)
     }
 
-    async fn remove_foreign_machine(&self, name: &str) -> Hook {
-        Ok(self.connect.lookup_domain_by_name(name)?.undefine()?)
+    async fn remove_foreign_thing(&self, mark: &Mark) -> Hook {
+        Ok(self.connect.lookup_domain_by_name(&names::domain(mark))?.undefine()?)
     }
 }
 

@@ -114,6 +114,28 @@ async fn a_hypervisor_that_is_not_known_is_named_and_holds_up_no_deletion() {
 }
 
 #[tokio::test]
+async fn a_claim_on_a_hypervisor_that_is_not_configured_is_not_gone() {
+    let (storage, network) = (storage(), FakeNetwork::new(&Scope::ALL));
+    let daemon = daemon(&storage, &network).await;
+    let mut elsewhere = pool();
+    elsewhere["hypervisor"] = json!("kvm9");
+    let at = |host: &str| Some(ControlPlaneEndpoint { host: host.to_owned(), port: 6443 });
+    let request = cluster(1, &elsewhere).with_control_plane_endpoint(at("192.168.122.200"));
+    for _ in 0..2 {
+        let error = delete(&daemon, &request).await.expect_err("it may be there");
+        assert_eq!(error.kind(), ErrorKind::InvalidConfiguration);
+        assert!(error.report().contains("\"kvm9\""), "{}", error.report());
+    }
+    let own = request.with_control_plane_endpoint(at("10.0.0.1"));
+    assert_eq!(delete(&daemon, &own).await.expect("nothing was claimed"), Deletion::Gone);
+    // Under another name it is found.
+    let claimed = ensure(&daemon, &cluster(2, &pool())).await.expect("a step").control_plane_endpoint;
+    let request = cluster(2, &elsewhere).with_control_plane_endpoint(claimed);
+    assert_eq!(delete(&daemon, &request).await.expect("a step"), Deletion::Gone);
+    assert_eq!(network.entries(), [""; 0]);
+}
+
+#[tokio::test]
 async fn a_second_hypervisor_in_the_configuration_breaks_no_cluster() {
     let (storage, one, two) = (storage(), FakeNetwork::new(&Scope::ALL), FakeNetwork::new(&Scope::ALL));
     let (request, new) = (cluster(1, &pool()), cluster(2, &pool()));

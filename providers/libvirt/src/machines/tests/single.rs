@@ -11,6 +11,7 @@ use serde_json::json;
 use super::support::{Daemon, IMAGE, Object, USER_DATA, has, hypervisor, storage};
 use crate::machines::{
     console::FIRST_LOOK,
+    names,
     storage::testing::{FakeCalls, FakeHypervisor, POOL},
 };
 
@@ -90,11 +91,11 @@ async fn a_machine_that_was_defined_and_not_started_is_started() {
     let daemon = daemon(&storage).await;
     let mut object = Object::new(&json!({}));
     object.made(&daemon).await;
-    let act = |name: &'static str| {
-        let host = daemon.provider.hypervisor("kvm1").expect("configured");
-        async move { host.with_connection(move |connect| connect.lookup_domain_by_name(name)?.destroy()).await }
-    };
-    act("node-1").await.expect("connected").expect("it runs");
+    let name = names::domain(&object.request.mark);
+    let host = daemon.provider.hypervisor("kvm1").expect("configured");
+    let destroyed =
+        host.with_connection(move |connect| connect.lookup_domain_by_name(&name)?.destroy()).await;
+    destroyed.expect("connected").expect("it runs");
     // As after a daemon that ended between the two.
     object.request.is_provisioned = false;
     let machine = object.made(&daemon).await;
@@ -168,7 +169,7 @@ async fn a_machine_waits_for_room() {
     let report = object.step(&daemon).await.expect("a step");
     let wait = report.wait().expect("it waits");
     assert_eq!(wait.waits_for, WaitsFor::Capacity);
-    assert!(wait.message.contains("kvm1"), "{}", wait.message);
+    assert!(wait.message.ends_with(": a hypervisor has too little memory left"), "{}", wait.message);
 }
 
 #[tokio::test]

@@ -132,7 +132,8 @@ impl Daemon {
         }
         let _ = writeln!(
             config,
-            "machines: {{allow: [{{namespaces: [default], imageVolumes: [{{pool: {POOL}}}, {{pool: none}}]}}]}}"
+            "machines: {{allow: [{{namespaces: [default, team-a, team-b], imageVolumes: [{{pool: {POOL}}}, {{pool: none}}]}}, \
+             {{networks: [lan], pools: [none]}}]}}"
         );
         let provider = make(Config::parse(&config, None).expect("valid"));
         let stop = CancellationToken::new();

@@ -159,7 +159,7 @@ fn what_is_asked_for_is_obeyed() {
 }
 
 #[test]
-fn a_wait_says_why_each_hypervisor_was_refused() {
+fn a_wait_says_why_hypervisors_were_refused_and_not_which_ones() {
     let mark = mark();
     let many: Vec<_> = (0..14).map(|_| (Kin::Stranger, 0)).collect();
     let hosts = [
@@ -170,28 +170,20 @@ fn a_wait_says_why_each_hypervisor_was_refused() {
     ];
     assert_eq!(
         ask(&hosts, &wanted(&mark, 4, 8)),
-        "no room for 4 CPUs and 8192 MiB of memory: \
-         hypervisor \"lost\" has been unreachable since today: refused; \
-         hypervisor \"almost\" has less than 1 GiB of memory left; \
-         hypervisor \"busy\" has 2 CPUs left; \
-         hypervisor \"full\" has 4 GiB of memory left"
+        "no room for 4 CPUs and 8192 MiB of memory: a hypervisor cannot be used now; \
+         a hypervisor has too few CPUs left; a hypervisor has too little memory left"
     );
     let bound = Wanted { bound: Some("full"), ..wanted(&mark, 4, 8) };
     assert_eq!(
         ask(&hosts, &bound),
         "no room on hypervisor \"full\", which has parts of the machine already, \
-         for 4 CPUs and 8192 MiB of memory: hypervisor \"full\" has 4 GiB of memory left"
+         for 4 CPUs and 8192 MiB of memory: a hypervisor has too little memory left"
     );
     let in_domain = Wanted { failure_domain: Some("2"), ..wanted(&mark, 4, 20) };
     assert_eq!(
         ask(&[host("a", "1", &[]), host("b", "2", &[])], &in_domain),
         "no room in failure domain \"2\" for 4 CPUs and 20480 MiB of memory: \
-         hypervisor \"b\" has 16 GiB of memory left"
-    );
-    let crowd: Vec<_> = (10..30).map(|n| host(&format!("h{n}"), "", &[])).collect();
-    assert!(
-        ask(&crowd, &wanted(&mark, 4, 99))
-            .ends_with("hypervisor \"h19\" has 16 GiB of memory left; and 10 more")
+         a hypervisor has too little memory left"
     );
 }
 
@@ -199,7 +191,9 @@ fn a_wait_says_why_each_hypervisor_was_refused() {
 fn the_last_of_the_room_is_used() {
     let mark = mark();
     assert_eq!(ask(&[host("a", "", &[(Kin::Stranger, 8)])], &wanted(&mark, 15, 8)), "a");
-    assert!(ask(&[host("a", "", &[(Kin::Stranger, 8)])], &wanted(&mark, 16, 8)).contains("15 CPUs left"));
+    assert!(
+        ask(&[host("a", "", &[(Kin::Stranger, 8)])], &wanted(&mark, 16, 8)).contains("too few CPUs left")
+    );
 }
 
 fn any_host(n: usize) -> impl Strategy<Value = Host> {

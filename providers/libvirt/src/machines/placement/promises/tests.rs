@@ -11,6 +11,10 @@ fn mark(cluster: &str) -> Mark {
     Mark::machine("u", "default", cluster, "node")
 }
 
+fn machine(domain: u128) -> Identity {
+    Identity { namespace: "default".to_owned(), uid: Uuid::from_u128(domain) }
+}
+
 fn limits() -> MachineLimits {
     MachineLimits { reserved_memory_mib: 0, ..MachineLimits::default() }
 }
@@ -52,8 +56,19 @@ fn five_hundred_at_once_are_spread_and_the_next_one_waits() {
     }
     assert_eq!(counts.into_values().collect::<Vec<_>>(), [100; 5]);
     assert_eq!(place(&placer, &hosts, &wanted(&mark, 500, 2), now), None);
-    placer.release(Uuid::from_u128(7));
+    placer.release(&machine(7));
     assert!(place(&placer, &hosts, &wanted(&mark, 500, 2), now).is_some(), "one was deleted");
+}
+
+#[test]
+fn a_promise_to_one_namespace_is_not_that_of_another_one_with_the_same_uid() {
+    let (placer, ours, now) = (Placer::default(), mark("prod"), Instant::now());
+    let theirs = Mark { namespace: "team-b".to_owned(), ..ours.clone() };
+    let hosts = [host("h0", 10)];
+    assert!(place(&placer, &hosts, &wanted(&ours, 1, 6), now).is_some());
+    assert_eq!(place(&placer, &hosts, &wanted(&theirs, 1, 6), now), None, "both take room");
+    placer.release(&Identity { namespace: "team-b".to_owned(), ..machine(1) });
+    assert_eq!(place(&placer, &hosts, &wanted(&theirs, 2, 6), now), None, "the promise stands");
 }
 
 #[test]
@@ -126,7 +141,7 @@ fn a_promise_stands_while_its_hypervisor_is_unreachable() {
     hosts[0].total = Err("hypervisor \"a\" has been unreachable since today: refused".to_owned());
     let answer = placer.place(|| hosts.to_vec(), &limits(), &wanted(&mark, 1, 3), now).expect("no fault");
     let Placement::Wait(wait) = answer else { panic!("{answer:?}") };
-    assert!(wait.message.ends_with("memory: hypervisor \"a\" has been unreachable since today: refused"));
+    assert!(wait.message.ends_with("memory: a hypervisor cannot be used now"));
     assert_eq!(
         place(&placer, &hosts[1..], &wanted(&mark, 1, 3), now).as_deref(),
         Some("b"),
@@ -134,7 +149,7 @@ fn a_promise_stands_while_its_hypervisor_is_unreachable() {
     );
     let (placer, hosts) = (Placer::default(), [host("a", 4), host("b", 4)]);
     assert_eq!(place(&placer, &hosts, &wanted(&mark, 1, 3), now).as_deref(), Some("a"));
-    placer.release(Uuid::from_u128(1));
+    placer.release(&machine(1));
     assert_eq!(place(&placer, &hosts[1..], &wanted(&mark, 1, 3), now).as_deref(), Some("b"));
 }
 
@@ -224,7 +239,7 @@ proptest! {
                         host.residents.retain(|one| one.domain != Uuid::from_u128(domain));
                     }
                     volumes.remove(&n);
-                    placer.release(Uuid::from_u128(domain));
+                    placer.release(&machine(domain));
                 }
                 Act::Restart => {
                     placer = Placer::default();

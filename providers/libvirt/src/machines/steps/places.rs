@@ -1,0 +1,111 @@
+//! What objects name of a hypervisor, against what the configuration allows their namespace.
+
+use cloudprovider::{Error, ErrorKind, Result, machines::ClusterRequest};
+
+use super::Request;
+use crate::{
+    allow::Allow,
+    mac::Mac,
+    machines::{
+        fleet::{Fleet, Host},
+        reservation::{self, Scope},
+        spec::{InterfaceSource, LibvirtClusterSpec, MacvtapMode},
+    },
+};
+
+/// Checks all places that a machine names, before anything is made.
+///
+/// # Errors
+/// [`ErrorKind::PermissionDenied`] with the field's name.
+pub(super) fn check(allow: &Allow, request: &Request) -> Result<()> {
+    let (allowed, spec) = (allow.of(&request.mark.namespace), &request.spec);
+    if let Some(name) = &spec.hypervisor {
+        allowed.hypervisor("spec.hypervisor", name)?;
+    }
+    for (number, disk) in spec.disks.iter().enumerate() {
+        allowed.pool(&format!("spec.disks[{number}].pool"), disk.pool())?;
+    }
+    for (number, interface) in spec.interfaces.iter().enumerate() {
+        let field = |name: &str| format!("spec.interfaces[{number}].{name}");
+        match interface.source(number)? {
+            InterfaceSource::Network(name) => allowed.network(&field("network"), name)?,
+            InterfaceSource::Bridge(name) => allowed.bridge(&field("bridge"), name)?,
+            InterfaceSource::Macvtap(macvtap) => {
+                let is_passthrough = macvtap.mode == MacvtapMode::Passthrough;
+                allowed.macvtap_device(&field("macvtap"), &macvtap.device, is_passthrough)?;
+            }
+        }
+        if interface.mac.is_some() {
+            allowed.mac_address(&field("mac"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Checks all places that a cluster names.
+///
+/// # Errors
+/// As for [`check`].
+pub(super) fn check_cluster(allow: &Allow, request: &ClusterRequest<LibvirtClusterSpec>) -> Result<()> {
+    let (allowed, spec) = (allow.of(&request.mark.namespace), &request.spec);
+    for (i, name) in spec.hypervisors.iter().enumerate() {
+        allowed.hypervisor(&format!("spec.hypervisors[{i}]"), name)?;
+    }
+    let Some(pool) = &spec.control_plane_endpoint_pool else { return Ok(()) };
+    if let Some(name) = &pool.hypervisor {
+        allowed.hypervisor("spec.controlPlaneEndpointPool.hypervisor", name)?;
+    }
+    allowed.network("spec.controlPlaneEndpointPool.network", &pool.network)
+}
+
+impl Fleet {
+    /// Checks that nobody else has a MAC address that the machine chooses: no domain of any hypervisor, since networks can reach over
+    /// several, and no host entry of the interface's network.
+    pub(super) async fn check_chosen_macs(&self, host: &Host, request: &Request) -> Result<()> {
+        let mut known = Vec::new();
+        for (number, interface) in request.spec.interfaces.iter().enumerate() {
+            let Some(text) = &interface.mac else { continue };
+            let field = format!("spec.interfaces[{number}].mac");
+            let Some(mac) = Mac::parse(text) else {
+                let words = format!("{field}: {text:?} is not a MAC address such as 52:54:00:12:34:56");
+                return Err(Error::new(ErrorKind::InvalidInput, words));
+            };
+            if known.contains(&mac) {
+                let words = format!("{field}: {mac} is that of another interface of the machine");
+                return Err(Error::new(ErrorKind::InvalidInput, words));
+            }
+            known.push(mac);
+            if self.has_domain_with(mac, &request.mark)
+                || has_entry(host, interface.network.as_deref(), mac).await?
+            {
+                let words = format!("{field}: {mac} is not free");
+                return Err(Error::new(ErrorKind::Conflict, words));
+            }
+        }
+        Ok(())
+    }
+
+    fn has_domain_with(&self, mac: Mac, mark: &cloudprovider::machines::Mark) -> bool {
+        self.hosts.iter().any(|host| {
+            let state = host.hypervisor.state();
+            let mut others = state.inventory.domains().filter(|domain| !mark.owns(domain.mark()));
+            let found = others.find(|domain| domain.nics.iter().any(|nic| nic.mac == mac));
+            if let Some(domain) = found {
+                tracing::info!(%mark, %mac, hypervisor = host.name(), domain = domain.name, "a domain has the MAC address that a machine chooses");
+            }
+            found.is_some()
+        })
+    }
+}
+
+/// Whether a definition of the network has a host entry with this MAC address.
+async fn has_entry(host: &Host, network: Option<&str>, mac: Mac) -> Result<bool> {
+    let Some(network) = network else { return Ok(false) };
+    for scope in Scope::ALL {
+        let dhcp = reservation::read(&*host.networks, network, scope).await?;
+        if dhcp.is_some_and(|dhcp| dhcp.hosts().any(|entry| entry.mac == Some(mac))) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
