@@ -94,6 +94,6 @@ mod service_access;
 
 pub use fake::{
     Call, FAKE_FLAVOR, FAKE_GUEST, FAKE_REGION, FakeCloud, FakeClusterSpec, FakeInstance, FakeLoadBalancer,
-    FakeMachineSpec, FakeMachineStatus, Fault, Operation,
+    FakeMachineSpec, FakeMachineStatus, Fault, Held, Operation,
 };
 pub use service_access::{AccessCall, AccessFault, FakeServiceAccess};

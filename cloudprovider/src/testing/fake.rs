@@ -1,6 +1,7 @@
 //! A cloud that a test controls.
 
 mod fault;
+mod hold;
 mod instance;
 mod machine_parts;
 mod machine_steps;
@@ -21,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::{
     fault::{Call, Fault, Operation},
+    hold::Held,
     instance::{FakeInstance, FakeLoadBalancer},
     machines::{FAKE_FLAVOR, FAKE_GUEST, FAKE_REGION, FakeClusterSpec, FakeMachineSpec, FakeMachineStatus},
 };

@@ -63,7 +63,7 @@ impl FakeProvider {
 
     /// Records a call, and applies the latency and the fault that the test has set.
     async fn call(&self, operation: Operation, nodes: &[&NodeIdentity], subject: &str) -> Option<Fault> {
-        let (latency, fault) = {
+        let (latency, fault, gate) = {
             let mut state = self.cloud.lock();
             let names = nodes.iter().map(|node| node.name.clone()).collect();
             state.calls.add(Call { operation, nodes: names, subject: subject.to_owned() });
@@ -74,8 +74,12 @@ impl FakeProvider {
             let fault = state.faults.of_call(operation).or(dead).or(away);
             let count = u32::try_from(nodes.len()).unwrap_or(u32::MAX);
             let latency = state.latency + state.latency_per_node * count;
-            (if is_local { std::time::Duration::ZERO } else { latency }, fault)
+            let gate = state.gates.get(&operation).cloned();
+            (if is_local { std::time::Duration::ZERO } else { latency }, fault, gate)
         };
+        if let Some(gate) = gate {
+            gate.pass().await;
+        }
         if let Some(fault) = &fault {
             fault.strike().await;
         }

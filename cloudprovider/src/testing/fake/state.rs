@@ -9,7 +9,9 @@ use std::{
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{Call, FakeInstance, FakeLoadBalancer, Fault, Operation, machine_parts::MachineParts};
+use super::{
+    Call, FakeInstance, FakeLoadBalancer, Fault, Operation, hold::Gate, machine_parts::MachineParts,
+};
 use crate::{
     ControlPlaneEndpoint, InstanceLookup, InstanceStream, LoadBalancerStatus, NodeIdentity, Result, Route,
     Zone,
@@ -45,6 +47,7 @@ pub(super) struct State {
     pub(super) latency: Duration,
     pub(super) latency_per_node: Duration,
     pub(super) faults: Faults,
+    pub(super) gates: BTreeMap<Operation, Arc<Gate>>,
     pub(super) calls: Calls,
     /// One token for each start.
     pub(super) stops: Vec<CancellationToken>,

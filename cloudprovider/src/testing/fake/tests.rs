@@ -344,3 +344,25 @@ fn a_change_of_nothing_is_a_mistake_of_the_test() {
     let is_called = AtomicBool::new(false);
     FakeCloud::new().change("u9", |_| is_called.store(true, Ordering::Relaxed));
 }
+
+#[tokio::test(start_paused = true)]
+async fn held_calls_answer_when_they_are_let_go() {
+    let cloud = cloud_of_two();
+    let held = cloud.hold(Operation::Lookup);
+    let look = || {
+        let cloud = cloud.clone();
+        tokio::spawn(async move { answers(&cloud, &[node("one", None, None)]).await })
+    };
+    let first = look();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!((held.inside(), cloud.count(Operation::Lookup)), (1, 1));
+    cloud.remove("u1");
+    held.let_go();
+    assert_eq!(first.await.expect("answered"), ["fake:///u1 running"], "as it was when the call began");
+    let second = look();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!((held.inside(), second.is_finished()), (1, false), "later ones are held");
+    drop(held);
+    assert_eq!(second.await.expect("answered"), ["absent"]);
+    assert_eq!(look().await.expect("answered"), ["absent"], "no call is held any more");
+}
