@@ -13,8 +13,6 @@ mod shipped;
 mod vsphere;
 mod workload;
 
-use std::time::Duration;
-
 use anyhow::Context;
 use libtest_mimic::Trial;
 use tokio::time::timeout;
@@ -22,10 +20,7 @@ use tokio::time::timeout;
 pub(crate) use self::management::stop;
 
 use self::management::Management;
-use crate::trial::{Outcome, runtime, trial};
-
-/// Longer than any of these trials takes.
-const LIMIT: Duration = Duration::from_secs(300);
+use crate::trial::{LIMIT, Outcome, runtime, trial};
 
 pub(crate) fn trials() -> Vec<Trial> {
     let life =

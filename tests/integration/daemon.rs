@@ -17,7 +17,7 @@ use ccm::{
 };
 use cloudprovider::{CloudProvider, Registry};
 use kube::Client;
-use test_env::{Process, Signal};
+use test_env::{PATIENCE, Process, Signal};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -202,13 +202,13 @@ impl DaemonProcess {
 
     /// Waits until it ends by itself, and returns its exit code.
     pub(crate) fn wait(&mut self, limit: Duration) -> anyhow::Result<Option<i32>> {
-        Ok(self.process.wait(limit)?.code())
+        Ok(self.process.wait(limit.max(PATIENCE))?.code())
     }
 
     /// Stops it as Kubernetes does, and expects success.
     pub(crate) fn terminate(mut self) -> anyhow::Result<()> {
         self.process.signal(Signal::Term)?;
-        let status = self.process.wait(Duration::from_secs(15))?;
+        let status = self.process.wait(PATIENCE)?;
         if !status.success() {
             bail!("after SIGTERM the daemon ended with {status}; its log: {}", self.log());
         }

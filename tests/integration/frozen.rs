@@ -17,8 +17,7 @@ use crate::{
     trial::{Outcome, runtime, trial},
 };
 
-/// An emulated guest is slow on a busy machine.
-const SOON: Duration = Duration::from_secs(90);
+const SOON: Duration = test_env::PATIENCE;
 /// Longer than the timeouts of keepalive and calls, so that calls are abandoned and others are tried.
 const FROZEN: Duration = Duration::from_secs(8);
 const ROUNDS: usize = 3;

@@ -23,7 +23,7 @@ use crate::{
 const SOON: Duration = Duration::from_secs(30);
 
 /// An emulated machine boots and halts slowly while other tests need the cores.
-pub(crate) const GUEST_PATIENCE: Duration = Duration::from_secs(180);
+pub(crate) const GUEST_PATIENCE: Duration = test_env::PATIENCE;
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![trial("apiserver::qemu::from_power_on_to_deletion", from_power_on_to_deletion)]

@@ -15,7 +15,9 @@
 )]
 
 mod address_pools;
+mod admission;
 mod api;
+mod beating;
 mod campaign;
 mod clients;
 mod cluster_api;
@@ -36,6 +38,7 @@ mod image;
 mod ipam;
 mod kubectl;
 mod kubelet;
+mod lag;
 mod leader_election;
 mod lifecycle_load;
 mod logging;
@@ -69,9 +72,6 @@ use std::process::ExitCode;
 
 use libtest_mimic::Arguments;
 
-/// Tests mostly wait, so more of them run at once than there are cores.
-const THREADS: usize = 6;
-
 fn main() -> ExitCode {
     let _ = rustls::crypto::ring::default_provider().install_default();
     if let Some(code) = campaign::other_main().or_else(packets::other_main) {
@@ -84,7 +84,8 @@ fn main() -> ExitCode {
             .init();
     }
     let mut arguments = Arguments::from_args();
-    arguments.test_threads.get_or_insert(THREADS);
+    // Those that wait for admission take a thread too.
+    arguments.test_threads.get_or_insert(2 * admission::tokens());
     let trials = [
         // the long ones first
         campaign::trials(),
@@ -133,6 +134,8 @@ fn main() -> ExitCode {
     let alone = libtest_mimic::run(&arguments, alone.collect());
     peers::stop_all();
     cluster_api::stop();
+    trial::report_slowest();
     trial::report_skipped();
+    lag::report_unjudged();
     if together.has_failed() { together.exit_code() } else { alone.exit_code() }
 }

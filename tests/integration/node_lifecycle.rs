@@ -6,7 +6,10 @@ mod kubelets;
 use std::time::Duration;
 
 use anyhow::ensure;
-use cloudprovider::PowerState;
+use cloudprovider::{
+    PowerState,
+    testing::{Held, Operation},
+};
 use futures::FutureExt;
 use kube::api::DeleteParams;
 use libtest_mimic::Trial;
@@ -27,6 +30,9 @@ const SOON: Duration = Duration::from_secs(20);
 /// Short times, for tests that wait in real time.
 const QUICK: [&str; 3] =
     ["--node-monitor-period=500ms", "--node-deletion-grace-period=1s", "--node-deletion-minimum-age=0s"];
+
+/// The grace period of these.
+const GRACE: Duration = Duration::from_secs(1);
 
 pub(crate) fn trials() -> Vec<Trial> {
     let both: &[(&str, Scenario)] = &[
@@ -128,7 +134,6 @@ async fn vanishes(api: &Api) -> anyhow::Result<()> {
     let (cloud, daemon) = silent_nodes(api, 2, &["--node-deletion-minimum-age=0s"]).await?;
     let start = Instant::now();
     cloud.remove(&uuid(0));
-    node_stays(&api.client, "n0", Duration::from_millis(4500)).await?;
     node_vanishes(&api.client, "n0", SOON).await?;
     ensure!(start.elapsed() >= Duration::from_secs(5), "deleted after {:?}", start.elapsed());
     nodes(&api.client).get("n1").await?;
@@ -192,28 +197,65 @@ async fn label_keeps(api: &Api) -> anyhow::Result<()> {
 async fn recovers_meanwhile(api: &Api) -> anyhow::Result<()> {
     let (cloud, daemon) = silent_nodes(api, 2, &QUICK).await?;
     sleep(Duration::from_secs(1)).await;
-    cloud.set_latency(Duration::from_secs(4));
-    cloud.remove(&uuid(0));
-    cloud.remove(&uuid(1));
-    // The second answer, which would confirm the first one, is in progress.
-    sleep(Duration::from_secs(7)).await;
-    kubelet::heartbeat(&api.client, "n0", true).await?;
-    let keep =
-        json!({"metadata": {"labels": {"node.kubernetes.io/exclude-from-lifecycle-management": "true"}}});
-    merge(&api.client, "n1", keep).await?;
-    for name in ["n0", "n1"] {
+    for (number, name) in ["n0", "n1"].into_iter().enumerate() {
+        let held = second_look(&cloud, number).await?;
+        if number == 0 {
+            kubelet::heartbeat(&api.client, name, true).await?;
+        } else {
+            let keep = json!({"metadata": {"labels": {"node.kubernetes.io/exclude-from-lifecycle-management": "true"}}});
+            merge(&api.client, name, keep).await?;
+        }
+        changes_are_known(api, &cloud, &format!("after-{name}")).await?;
+        drop(held);
         node_stays(&api.client, name, Duration::from_secs(10)).await?;
     }
     daemon.stop().await
 }
 
+/// The machine of this Node is gone, and the look-up is under way whose answer would confirm the first one.
+async fn second_look(cloud: &FakeCloud, number: usize) -> anyhow::Result<Held> {
+    let name = format!("n{number}");
+    let asked = async |calls: usize| {
+        eventually(SOON, "the Node is looked up", || async {
+            let since = cloud.calls().split_off(calls);
+            Ok(since.iter().any(|call| call.nodes.contains(&name)).then_some(()))
+        })
+        .await
+    };
+    let held = cloud.hold(Operation::Lookup);
+    let mut calls = cloud.calls().len();
+    cloud.remove(&uuid(number));
+    asked(calls).await?;
+    let answered = Instant::now();
+    loop {
+        // What begins within the grace period confirms nothing.
+        calls = cloud.calls().len();
+        held.let_go();
+        asked(calls).await?;
+        if answered.elapsed() >= GRACE {
+            return Ok(held);
+        }
+    }
+}
+
+/// Waits until the daemon knows all changes of Nodes so far: it asks for one with this name, which is registered after them.
+async fn changes_are_known(api: &Api, cloud: &FakeCloud, name: &str) -> anyhow::Result<()> {
+    kubelet::register(&api.client, &kubelet::node(name, &uuid(999))).await?;
+    eventually(SOON, "the daemon asks for a later Node", || async {
+        Ok(cloud.calls().iter().any(|call| call.nodes.iter().any(|one| one == name)).then_some(()))
+    })
+    .await
+}
+
 async fn young(api: &Api) -> anyhow::Result<()> {
     let flags =
         ["--node-monitor-period=500ms", "--node-deletion-grace-period=1s", "--node-deletion-minimum-age=8s"];
+    let start = Instant::now();
     let (cloud, daemon) = silent_nodes(api, 1, &flags).await?;
     cloud.remove(&uuid(0));
-    node_stays(&api.client, "n0", Duration::from_secs(5)).await?;
     node_vanishes(&api.client, "n0", SOON).await?;
+    // The time of its creation is in whole seconds.
+    ensure!(start.elapsed() >= Duration::from_secs(7), "deleted after {:?}", start.elapsed());
     daemon.stop().await
 }
 
@@ -225,15 +267,21 @@ async fn name_reused(api: &Api) -> anyhow::Result<()> {
         "--node-deletion-minimum-age=0s",
     ];
     let (cloud, daemon) = silent_nodes(api, 1, &flags).await?;
+    // Its machine has been gone for longer than the grace period, and it stays.
+    let keep =
+        json!({"metadata": {"labels": {"node.kubernetes.io/exclude-from-lifecycle-management": "true"}}});
+    merge(&api.client, "n0", keep).await?;
+    changes_are_known(api, &cloud, "fence").await?;
     cloud.remove(&uuid(0));
-    sleep(Duration::from_secs(3)).await;
+    sleep(Duration::from_secs(6)).await;
     // Replaced by a Node with the same name, whose machine is gone as well.
+    let start = Instant::now();
     nodes(&api.client).delete("n0", &DeleteParams::default()).await?;
     let mut again = kubelet::node("n0", &uuid(7));
     again.spec.get_or_insert_default().provider_id = Some(format!("fake:///{}", uuid(7)));
     kubelet::register(&api.client, &again).await?;
-    node_stays(&api.client, "n0", Duration::from_millis(3500)).await?;
     node_vanishes(&api.client, "n0", SOON).await?;
+    ensure!(start.elapsed() >= Duration::from_secs(4), "deleted after {:?}", start.elapsed());
     daemon.stop().await
 }
 

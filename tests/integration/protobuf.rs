@@ -133,7 +133,7 @@ async fn watches(api: &Api) -> anyhow::Result<()> {
         store
     });
     for store in &stores {
-        timeout(SOON, store.synced()).await.context("no list")?;
+        timeout(patience(SOON), store.synced()).await.context("no list")?;
     }
     let nodes = kube::Api::<v1::Node>::all(api.client.clone());
     for number in 0..20 {
@@ -162,7 +162,7 @@ async fn watches(api: &Api) -> anyhow::Result<()> {
             sleep(Duration::from_millis(10)).await;
         }
     };
-    let in_time = timeout(SOON, done).await;
+    let in_time = timeout(patience(SOON), done).await;
     let [in_protobuf, in_json] = stores.each_ref().map(|store| by_name(read(store)));
     ensure!(in_time.is_ok() && in_protobuf == in_json, "{in_protobuf:#?} where JSON says {in_json:#?}");
     let content_types = all(&content_types);

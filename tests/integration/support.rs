@@ -15,11 +15,19 @@ use tokio::{
     time::{Instant, sleep},
 };
 
+use crate::trial;
+
 pub(crate) const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 pub(crate) const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 const POLL: Duration = Duration::from_millis(50);
 
-/// Waits until `look` returns a value.
+/// How long to wait for what should come within `limit`. On a paused clock that is `limit`, a time that does not depend on the
+/// machine. In real time a wait only ends a hang.
+pub(crate) fn patience(limit: Duration) -> Duration {
+    if trial::is_paused() { limit } else { limit.max(test_env::PATIENCE) }
+}
+
+/// Waits until `look` returns a value, with [`patience`].
 pub(crate) async fn eventually<T, F>(
     limit: Duration,
     what: &str,
@@ -28,6 +36,7 @@ pub(crate) async fn eventually<T, F>(
 where
     F: Future<Output = anyhow::Result<Option<T>>>,
 {
+    let limit = patience(limit);
     let deadline = Instant::now() + limit;
     loop {
         if let Some(found) = look().await? {
@@ -195,7 +204,7 @@ impl History {
     pub(crate) async fn up_to(&mut self, last: &Node) -> anyhow::Result<Vec<Node>> {
         let mut versions = Vec::new();
         loop {
-            let next = tokio::time::timeout(Duration::from_secs(10), self.versions.recv()).await;
+            let next = tokio::time::timeout(test_env::PATIENCE, self.versions.recv()).await;
             let node = next.context("the watch is late")?.context("the watch ended")?;
             let is_last = node.metadata.resource_version == last.metadata.resource_version;
             versions.push(node);

@@ -265,7 +265,7 @@ impl Replica {
 
     /// Waits for its successful end after SIGTERM.
     fn ended_well(&mut self) -> anyhow::Result<()> {
-        let status = self.process.wait(Duration::from_secs(15))?;
+        let status = self.process.wait(test_env::PATIENCE)?;
         ensure!(status.success(), "{status}: {}", self.process.log_tail());
         self.was_refused_nothing()
     }

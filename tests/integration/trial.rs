@@ -1,8 +1,9 @@
 //! Turns a test into a trial: its runtime, its time limit, and the handling of missing peers.
 
 use std::{
+    cell::Cell,
     sync::{Mutex, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::anyhow;
@@ -11,11 +12,30 @@ use libtest_mimic::{Completion, Failed, Trial};
 use test_env::StartError;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::api::{Api, Target};
+use crate::{
+    admission,
+    api::{Api, Target},
+};
 
 pub(crate) type Outcome = Result<(), StartError>;
 
+/// Longer than any trial takes on a machine with much else to do. It only ends a hang.
+pub(crate) const LIMIT: Duration = test_env::PATIENCE.saturating_mul(2);
+
 static SKIPPED: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// The trials so far, and how long each ran.
+static TOOK: Mutex<Vec<(Duration, String)>> = Mutex::new(Vec::new());
+
+thread_local! {
+    /// Whether the clock of this thread's runtime is paused.
+    static IS_PAUSED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether the scenario of this thread runs on a paused clock.
+pub(crate) fn is_paused() -> bool {
+    IS_PAUSED.get()
+}
 
 /// A scenario, which can run on any API server.
 pub(crate) type Scenario = fn(&Api) -> LocalBoxFuture<'_, anyhow::Result<()>>;
@@ -41,29 +61,36 @@ pub(crate) fn on(target: Target, name: &str, scenario: Scenario) -> Trial {
 /// A test that is not a scenario.
 pub(crate) fn trial(name: &str, body: impl FnOnce() -> Outcome + Send + 'static) -> Trial {
     let title = name.to_owned();
-    Trial::ignorable_test(name, move || match body() {
-        Ok(()) => Ok(Completion::Completed),
-        Err(StartError::Unavailable(reason)) if std::env::var("CI").as_deref() == Ok("true") => {
+    let timed = move || {
+        IS_PAUSED.set(false);
+        let _admitted = admission::admit(&title);
+        let began = Instant::now();
+        let outcome = body();
+        TOOK.lock().unwrap_or_else(PoisonError::into_inner).push((began.elapsed(), title.clone()));
+        (outcome, title)
+    };
+    Trial::ignorable_test(name, move || match timed() {
+        (Ok(()), _) => Ok(Completion::Completed),
+        (Err(StartError::Unavailable(reason)), _) if std::env::var("CI").as_deref() == Ok("true") => {
             Err(Failed::from(format!("a peer is missing, which CI does not accept: {reason}")))
         }
-        Err(StartError::Unavailable(reason)) => {
+        (Err(StartError::Unavailable(reason)), title) => {
             let line = format!("{title}: {reason}");
             SKIPPED.lock().unwrap_or_else(PoisonError::into_inner).push(line);
             Ok(Completion::ignored_with(reason))
         }
-        Err(StartError::Failed(error)) => Err(Failed::from(format!("{error:#}"))),
+        (Err(StartError::Failed(error)), _) => Err(Failed::from(format!("{error:#}"))),
     })
 }
 
 /// A runtime for one trial.
 pub(crate) fn runtime(paused: bool) -> anyhow::Result<Runtime> {
+    IS_PAUSED.set(paused);
     Ok(Builder::new_current_thread().enable_all().start_paused(paused).build()?)
 }
 
 /// Limits a scenario in real time, even if tokio's clock is paused.
 async fn within(scenario: LocalBoxFuture<'_, anyhow::Result<()>>) -> anyhow::Result<()> {
-    /// Longer than any scenario takes.
-    const LIMIT: Duration = Duration::from_secs(300);
     let (late, is_late) = tokio::sync::oneshot::channel::<()>();
     let (done, is_done) = std::sync::mpsc::channel::<()>();
     std::thread::spawn(move || {
@@ -77,6 +104,20 @@ async fn within(scenario: LocalBoxFuture<'_, anyhow::Result<()>>) -> anyhow::Res
     };
     drop(done);
     outcome
+}
+
+/// Lists the trials that ran longest.
+pub(crate) fn report_slowest() {
+    const MANY: usize = 20;
+    let mut took = TOOK.lock().unwrap_or_else(PoisonError::into_inner);
+    // A run of one trial has no need for it.
+    if took.len() > MANY {
+        took.sort();
+        println!("the slowest {MANY} of {} trials:", took.len());
+        for (time, name) in took.iter().rev().take(MANY) {
+            println!("{:7.1} s  {name}", time.as_secs_f64());
+        }
+    }
 }
 
 /// Lists the skipped tests once more at the end of the run.

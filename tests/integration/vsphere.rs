@@ -29,8 +29,7 @@ use crate::{
     trial::{Outcome, Scenario, runtime, trial},
 };
 
-/// A time limit that is longer than any test takes on a busy machine.
-pub(crate) const LIMIT: Duration = Duration::from_secs(90);
+pub(crate) const LIMIT: Duration = test_env::PATIENCE;
 
 pub(crate) const ZONE: &str = "topology.kubernetes.io/zone";
 pub(crate) const REGION: &str = "topology.kubernetes.io/region";

@@ -18,6 +18,8 @@ use crate::support::eventually;
 const LIMIT: Duration = Duration::from_secs(30);
 /// Silence after which an allocator is taken to be done with a change.
 const QUIET: Duration = Duration::from_millis(1500);
+/// The same where it has not said that it is.
+const LONG_QUIET: Duration = Duration::from_secs(6);
 const ADDRESSES: &str = "kube-vip.io/loadbalancerIPs";
 const INTERFACE: &str = "kube-vip.io/serviceInterface";
 
@@ -119,7 +121,7 @@ impl Player {
         let made = api.create(&PostParams::default(), &serde_json::from_value(service)?).await?;
         let uid = made.uid().context("a UID")?;
         // A Service of another class has no answer.
-        let limit = if wanted.spec.get("loadBalancerClass").is_some() { QUIET } else { LIMIT };
+        let limit = if wanted.spec.get("loadBalancerClass").is_some() { QUIET } else { test_env::PATIENCE };
         let begin = Instant::now();
         loop {
             if let Some(event) = self.answers_of(wanted.namespace, &uid).await?.pop() {
@@ -134,9 +136,14 @@ impl Player {
 
     async fn change(&self, service: &case::Service, patch: &Value) -> anyhow::Result<String> {
         let api = self.services(service.namespace);
+        let uid = api.get(service.name).await?.uid().context("a UID")?;
+        let before = self.said(service.namespace, &uid).await?;
         api.patch(service.name, &PatchParams::default(), &Patch::Merge(patch)).await?;
         let (mut version, mut since) = (None, Instant::now());
-        while since.elapsed() < QUIET {
+        // Not every change has an answer.
+        while since.elapsed() < QUIET
+            || (since.elapsed() < LONG_QUIET && self.said(service.namespace, &uid).await? == before)
+        {
             let now = api.get(service.name).await?.resource_version();
             if now != version {
                 (version, since) = (now, Instant::now());
@@ -144,6 +151,11 @@ impl Player {
             sleep(Duration::from_millis(50)).await;
         }
         self.read(service, None).await
+    }
+
+    /// How often a synchronization of the Service has ended.
+    async fn said(&self, namespace: &str, uid: &str) -> anyhow::Result<i32> {
+        Ok(self.answers_of(namespace, uid).await?.iter().map(|event| event.count.unwrap_or(1)).sum())
     }
 
     /// The events that end a synchronization of the Service.

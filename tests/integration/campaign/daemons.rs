@@ -105,8 +105,8 @@ pub(super) struct Daemon {
 struct Running {
     process: Process,
     life: u32,
-    /// The last signal that should end it.
-    sent: Option<Signal>,
+    /// The signals that should end it. It may end by any of them: one that is killed may get another before its end is noticed.
+    sent: Vec<Signal>,
     clock: Option<PathBuf>,
 }
 
@@ -127,7 +127,7 @@ impl Daemon {
                 self.common.measure(now.process.id());
                 if stop.is_cancelled() {
                     // Whether it ends gracefully is checked by another test.
-                    now.sent = Some(Signal::Kill);
+                    now.sent.push(Signal::Kill);
                     now.process.kill()?;
                 }
                 if let Some(status) = now.process.end_status() {
@@ -203,7 +203,7 @@ impl Daemon {
         // From here on, connections belong to the new process: the old one is dead.
         self.way.life.store(life, Ordering::SeqCst);
         let process = Process::spawn(format!("daemon {life}"), &command, in_folder("log"))?;
-        Ok(Running { process, life, sent: None, clock })
+        Ok(Running { process, life, sent: Vec::new(), clock })
     }
 
     /// The number of the current process.
@@ -216,7 +216,7 @@ impl Daemon {
         let mut running = self.running();
         let Some(running) = running.as_mut() else { return Ok(()) };
         if matches!(signal, Signal::Kill | Signal::Term) {
-            running.sent = Some(signal);
+            running.sent.push(signal);
         }
         running.process.signal(signal)
     }
@@ -263,10 +263,10 @@ impl Common {
     /// does not answer.
     fn look_at_end(&self, ended: &Running, status: std::process::ExitStatus) {
         use std::os::unix::process::ExitStatusExt as _;
-        let is_expected = match (ended.sent, status.code()) {
-            (Some(Signal::Kill), None) => status.signal() == Some(9),
-            (_, Some(1 | 255)) | (Some(Signal::Term), Some(0)) => true,
-            _ => false,
+        let is_expected = match status.code() {
+            None => status.signal() == Some(9) && ended.sent.contains(&Signal::Kill),
+            Some(0) => ended.sent.contains(&Signal::Term),
+            Some(code) => matches!(code, 1 | 255),
         };
         let mut faults = lock(&self.faults);
         if !is_expected {

@@ -35,10 +35,8 @@ use crate::{
     api,
     daemon::InProcess,
     support::eventually,
-    trial::{Outcome, runtime, trial},
+    trial::{LIMIT, Outcome, runtime, trial},
 };
-
-const LIMIT: Duration = Duration::from_secs(400);
 
 /// The version under which the repository has our provider.
 const OURS: &str = "v0.1.0";

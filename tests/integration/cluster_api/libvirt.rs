@@ -6,17 +6,10 @@ mod hypervisor;
 mod life;
 mod moving;
 
-use std::time::Duration;
-
 use libtest_mimic::Trial;
+use test_env::PATIENCE;
 
-use crate::trial::trial;
-
-/// An emulated guest boots slowly while other tests need the cores.
-const PATIENCE: Duration = Duration::from_secs(180);
-
-/// Longer than a whole trial takes.
-const LIMIT: Duration = Duration::from_secs(500);
+use crate::trial::{LIMIT, trial};
 
 pub(super) fn trials() -> Vec<Trial> {
     vec![

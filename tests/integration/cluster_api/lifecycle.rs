@@ -14,7 +14,7 @@ use super::{
 use crate::{
     daemon::InProcess,
     fake_cloud::FakeCloud,
-    support::{is_initialized, node_becomes, node_vanishes, provider_id},
+    support::{eventually, is_initialized, node_becomes, node_vanishes, provider_id},
 };
 
 const NAMESPACE: &str = "life";
@@ -108,10 +108,18 @@ async fn running(objects: &Objects, cloud: &FakeCloud, count: usize) -> anyhow::
 /// What the core copies from the machine of the provider, and what it does to the Node.
 async fn check(objects: &Objects, machine: &Value) -> anyhow::Result<()> {
     let name = name(machine);
-    let infra = objects.get("FakeMachine", name).await?.with_context(|| format!("no FakeMachine {name}"))?;
+    // The core may have read the object before its last address came.
+    let what = format!("{name} has the addresses of its FakeMachine");
+    let (machine, infra) = &eventually(SOON, &what, || async {
+        let infra = objects.get("FakeMachine", name).await?;
+        let machine = objects.get("Machine", name).await?;
+        Ok(machine
+            .zip(infra)
+            .filter(|(one, other)| one["status"]["addresses"] == other["status"]["addresses"]))
+    })
+    .await?;
     let id = machine["spec"]["providerID"].as_str().context("a provider ID")?;
     ensure!(infra["spec"]["providerID"] == id, "{infra}");
-    ensure!(machine["status"]["addresses"] == infra["status"]["addresses"], "{machine}");
     ensure!(machine["status"]["failureDomain"] == "rack-a", "{machine}");
     ensure!(machine["status"]["nodeRef"]["name"] == name, "{machine}");
     let node = objects.node_of(name).await?;
@@ -130,8 +138,8 @@ async fn heal(
         "selector": {"matchLabels": {"cluster.x-k8s.io/deployment-name": "workers"}},
         "checks": {
             "nodeStartupTimeoutSeconds": 0,
-            // Longer than a machine takes until it is ready on a machine with much to do: else new ones are replaced for ever.
-            "unhealthyMachineConditions": [{"type": "InfrastructureReady", "status": "False", "timeoutSeconds": 10}],
+            // The Node of a lost machine is gone too, which counts at once. The condition is also false while a machine is being made.
+            "unhealthyMachineConditions": [{"type": "InfrastructureReady", "status": "False", "timeoutSeconds": 600}],
         },
     });
     objects.apply("MachineHealthCheck", "workers", json!({"spec": spec})).await?;

@@ -26,10 +26,8 @@ use crate::{
     api,
     daemon::{InProcess, binary},
     support::eventually,
-    trial::{Outcome, runtime, trial},
+    trial::{LIMIT, Outcome, runtime, trial},
 };
-
-const LIMIT: Duration = Duration::from_secs(400);
 
 /// The namespace of the daemon in the components.
 pub(super) const SYSTEM: &str = "libvirt-infrastructure-system";

@@ -11,17 +11,10 @@ mod swap;
 mod topology;
 mod zones;
 
-use std::time::Duration;
-
 use libtest_mimic::Trial;
+use test_env::PATIENCE;
 
-use crate::trial::trial;
-
-/// The managers wait up to 30 s before they look again, and other tests need the cores.
-const PATIENCE: Duration = Duration::from_secs(120);
-
-/// Longer than a whole trial takes.
-const LIMIT: Duration = Duration::from_secs(500);
+use crate::trial::{LIMIT, trial};
 
 /// Those with few machines.
 pub(super) fn trials() -> Vec<Trial> {

@@ -9,13 +9,13 @@ use libtest_mimic::Trial;
 use sandbox::kubelet;
 use serde_json::json;
 use tempfile::TempDir;
-use test_env::{FrameworkCcm, Process, Signal, StartError};
+use test_env::{FrameworkCcm, PATIENCE, Process, Signal, StartError};
 use tokio::{
     task::JoinHandle,
     time::{Instant, sleep},
 };
 
-use super::{SHORT, expired, expired_for_go, record, timeline::Timeline};
+use super::{ENDLESS, Terms, expired, expired_for_go, record, terms, timeline::Timeline};
 use crate::{
     api::{Api, Target},
     daemon::{DaemonProcess, binary},
@@ -24,14 +24,13 @@ use crate::{
     trial::{Outcome, runtime, trial},
 };
 
-const LIMIT: Duration = Duration::from_secs(20);
 /// Zones, which show which daemon initialised a Node.
 const GO: &str = "by-go";
 const OURS: &str = "by-us";
-/// Machines that both daemons know.
-const MACHINES: Range<usize> = 0..400;
+/// Machines that both daemons know. A kubelet registers every now and then, for longer than the test takes.
+const MACHINES: Range<usize> = 0..3000;
 /// A machine that only our daemon knows.
-const ONLY_OURS: usize = 500;
+const ONLY_OURS: usize = 3500;
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
@@ -55,12 +54,12 @@ fn beside(scenario: fn(&Both) -> LocalBoxFuture<'_, anyhow::Result<()>>) -> Outc
 
 /// Waits until a process ends, without blocking other tasks.
 async fn end_of(process: &mut Process) -> anyhow::Result<ExitStatus> {
-    let deadline = Instant::now() + LIMIT;
+    let deadline = Instant::now() + PATIENCE;
     loop {
         if let Some(status) = process.end_status() {
             return Ok(status);
         }
-        ensure!(Instant::now() < deadline, "still runs after {LIMIT:?}: {}", process.log_tail());
+        ensure!(Instant::now() < deadline, "still runs after {PATIENCE:?}: {}", process.log_tail());
         sleep(Duration::from_millis(20)).await;
     }
 }
@@ -115,24 +114,25 @@ impl Both {
         let instances: serde_json::Map<_, _> =
             MACHINES.map(|number| (name(number), instance(number))).collect();
         let cloud = json!({"instances": instances}).to_string();
-        FrameworkCcm::start(&self.kubeconfig, &cloud, &SHORT)
+        let flags = terms().flags();
+        FrameworkCcm::start(&self.kubeconfig, &cloud, &flags.each_ref().map(String::as_str))
     }
 
-    fn ours(&self, title: &str) -> anyhow::Result<DaemonProcess> {
+    fn ours(&self, title: &str, terms: Terms) -> anyhow::Result<DaemonProcess> {
         let mut arguments = vec![
             "--cloud-provider=libvirt".to_owned(),
             format!("--cloud-config={}", self.folder.path().join("cloud.yaml").display()),
             format!("--kubeconfig={}", self.kubeconfig.display()),
             "--secure-port=0".to_owned(),
         ];
-        arguments.extend(SHORT.map(str::to_owned));
+        arguments.extend(terms.flags());
         DaemonProcess::start(&arguments, &self.folder.path().join(title))
     }
 
     /// Waits until the holder of the Lease is not `before`, and Nodes with this zone appear. Returns the
     /// holder.
     async fn led_by(&self, zone: &str, before: &str) -> anyhow::Result<String> {
-        let held = eventually(LIMIT, &format!("{zone}: holds the lease"), || async {
+        let held = eventually(PATIENCE, &format!("{zone}: holds the lease"), || async {
             let found = record(&self.api.client).await.ok();
             Ok(found.filter(|record| !record.holder.is_empty() && record.holder != before))
         })
@@ -144,7 +144,7 @@ impl Both {
     /// Waits until newly registered Nodes are initialised with this zone.
     async fn fills_in(&self, zone: &str) -> anyhow::Result<()> {
         let before = self.timeline.filled_in_by(zone);
-        eventually(LIMIT, &format!("{zone}: fills Nodes in"), || async {
+        eventually(PATIENCE, &format!("{zone}: fills Nodes in"), || async {
             Ok((self.timeline.filled_in_by(zone) > before + 2).then_some(()))
         })
         .await
@@ -154,14 +154,14 @@ impl Both {
         // The Go daemon leads, and ours stands by.
         let mut go = self.go()?;
         let first = self.led_by(GO, "").await?;
-        let ours = self.ours("ours-1")?;
+        let ours = self.ours("ours-1", ENDLESS)?;
         self.fills_in(GO).await?;
         ensure!(self.timeline.filled_in_by(OURS) == 0, "a standby fills nothing in");
 
         // SIGTERM ends the Go daemon at once, and it does not release the Lease.
         let start = Instant::now();
         go.process().signal(Signal::Term)?;
-        go.process().wait(LIMIT)?;
+        go.process().wait(PATIENCE)?;
         let left = record(&self.api.client).await?;
         let second = self.led_by(OURS, &first).await?;
         println!("SIGTERM to the Go binary: we work after {:?}", start.elapsed());
@@ -172,12 +172,12 @@ impl Both {
         self.fills_in(OURS).await?;
         let start = Instant::now();
         tokio::task::spawn_blocking(move || ours.terminate()).await??;
+        // Our term would not have ended.
         let third = self.led_by(GO, &second).await?;
         println!("SIGTERM to us: the Go binary works after {:?}", start.elapsed());
-        ensure!(start.elapsed() < Duration::from_secs(4), "a release is no crash");
 
         // Both crash, one after the other.
-        let mut ours = self.ours("ours-2")?;
+        let mut ours = self.ours("ours-2", terms())?;
         self.fills_in(GO).await?;
         let start = Instant::now();
         go.process().kill()?;
@@ -204,7 +204,7 @@ impl Both {
         // The Go daemon freezes, and finds another holder on the Lease when it resumes.
         let mut go = self.go()?;
         let first = self.led_by(GO, "").await?;
-        let mut ours = self.ours("ours-1")?;
+        let mut ours = self.ours("ours-1", terms())?;
         self.fills_in(GO).await?;
         let start = Instant::now();
         go.process().signal(Signal::Stop)?;

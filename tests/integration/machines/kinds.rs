@@ -20,7 +20,7 @@ use serde_json::Value;
 use super::provider::GROUP;
 
 /// How long the API server may take until a definition or a policy is in force.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = test_env::PATIENCE;
 
 /// The kinds of the provider, on an API server.
 pub(super) struct Kinds {

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::world::*;
 use crate::{
     api::{Api, Target},
-    support::eventually,
+    support::{eventually, patience},
     trial::on,
 };
 
@@ -44,7 +44,7 @@ async fn at_once(api: &Api) -> anyhow::Result<()> {
     };
     eventually(SOON * 10, "all are ready", up).await?;
     // In parallel: a task and an address take 20 s together.
-    ensure!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
+    ensure!(began.elapsed() < patience(Duration::from_secs(60)), "{:?}", began.elapsed());
     let mut writes = BTreeMap::<String, usize>::new();
     for write in world.tape.writes() {
         *writes.entry(write.name).or_default() += 1;
@@ -83,6 +83,6 @@ async fn hanging(api: &Api) -> anyhow::Result<()> {
     let began = Instant::now();
     world.add_machine("other").await?;
     world.is_up("other").await?;
-    ensure!(began.elapsed() < Duration::from_secs(40), "{:?}", began.elapsed());
+    ensure!(began.elapsed() < patience(Duration::from_secs(40)), "{:?}", began.elapsed());
     daemon.stop().await
 }

@@ -43,8 +43,8 @@ const BOTH: [&str; 3] = [ONLY, "--cloud-provider=", "--machine-provider=fake,oth
 
 /// Short terms of leadership.
 const TERMS: [&str; 3] = [
-    "--leader-elect-lease-duration=4s",
-    "--leader-elect-renew-deadline=3s",
+    "--leader-elect-lease-duration=10s",
+    "--leader-elect-renew-deadline=8s",
     "--leader-elect-retry-period=1s",
 ];
 

@@ -40,6 +40,21 @@ pub(super) struct Write {
     pub(super) body: String,
 }
 
+impl Write {
+    /// Whether it says that the object is not ready. A wait is told once it has lasted, so the number of these depends on how fast the
+    /// machine is.
+    pub(super) fn tells_a_wait(&self) -> bool {
+        let says_so = |one: &Value| one["type"] == "Ready" && one["status"] == "False";
+        let found = serde_json::from_str::<Value>(&self.body).is_ok_and(|body| {
+            let parts = [&body["status"]["conditions"], &body["conditions"]];
+            let patched = body.as_array().into_iter().flatten();
+            let patched = patched.flat_map(|part| [&part["value"]["conditions"], &part["value"]]);
+            parts.into_iter().chain(patched).filter_map(Value::as_array).flatten().any(says_so)
+        });
+        self.what.starts_with("status") && found
+    }
+}
+
 impl Tape {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)

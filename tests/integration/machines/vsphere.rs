@@ -30,14 +30,14 @@ use crate::{
     vsphere,
 };
 
-/// The writes that a machine costs until it is ready, with its `VSphereVM`.
+/// The writes that a machine costs until it is ready, with its `VSphereVM`, besides those about long waits.
 const MAX_WRITES: usize = 5;
 
 /// The writes that its deletion costs: one that holds a move, the deletion of its `VSphereVM`, and the finalizer.
 const MAX_WRITES_OF_DELETION: usize = 3;
 
-/// How soon it is told that a virtual machine was destroyed.
-const TOLD_WITHIN: Duration = Duration::from_secs(1);
+/// The daemon looks at no object for this time by itself: what it tells of a destroyed virtual machine, vCenter has told it.
+const SELDOM: &str = "--sync-period=24h";
 
 const KINDS: [(&str, &str, &str, &str); 10] = [
     (INFRASTRUCTURE, "VSphereMachine", "vspheremachines", "Namespaced"),
@@ -103,7 +103,7 @@ impl<'a> World<'a> {
             &vsphere::config(&[&self.vcsim])?,
             &cloudprovider_vsphere::Environment::default(),
         )?);
-        InProcess::start(&self.tape.client(&self.api.client), std::sync::Arc::new(provider), &[ONLY])
+        InProcess::start(&self.tape.client(&self.api.client), std::sync::Arc::new(provider), &[ONLY, SELDOM])
     }
 
     fn objects(&self, kind: &str) -> kube::Api<DynamicObject> {
@@ -215,7 +215,8 @@ impl<'a> World<'a> {
     /// That each machine was written at most so often since the tape was empty, which it is again.
     fn wrote(&self, what: &str, most: usize) -> anyhow::Result<()> {
         let mut writes = BTreeMap::<String, Vec<String>>::new();
-        for write in self.tape.writes().into_iter().filter(|write| write.name != "prod") {
+        let writes_of_machines = self.tape.writes().into_iter().filter(|write| write.name != "prod");
+        for write in writes_of_machines.filter(|write| !write.tells_a_wait()) {
             writes.entry(write.name).or_default().push(format!("{} {}", write.resource, write.what));
         }
         println!("vsphere: {what}: {writes:?}");
@@ -306,7 +307,6 @@ async fn told(api: &Api) -> anyhow::Result<()> {
     };
     world.becomes("VSphereVM", "worker-0", "is lost", is_lost).await?;
     println!("vsphere: a destroyed virtual machine is told after {} ms", began.elapsed().as_millis());
-    ensure!(began.elapsed() < TOLD_WITHIN, "{:?}", began.elapsed());
     for kind in ["VSphereMachine", "VSphereVM"] {
         let object = world.get(kind, "worker-0").await?;
         let provisioned = condition(&object, "VirtualMachineProvisioned");

@@ -8,8 +8,8 @@ use sandbox::kubelet;
 use serde_json::json;
 use tokio::time::sleep;
 
-use super::*;
-use crate::trial::on_both;
+use super::{kubelets::renewals, *};
+use crate::{beating::Beating, trial::on_both};
 
 pub(super) fn trials() -> Vec<Trial> {
     let both: &[(&str, Scenario)] = &[
@@ -84,17 +84,19 @@ async fn one_decision(api: &Api) -> anyhow::Result<()> {
     merge(&api.client, "n0", keep).await?;
     // Its kubelet lives, so the deletion is wrong even if an operator allows it.
     kubelet::heartbeat(&api.client, "n1", true).await?;
-    kubelet::renew_lease(&api.client, "n1").await?;
+    let kubelet = Beating::start(api, &["n1"], Duration::from_secs(3));
+    eventually(SOON, "its kubelet renews", || async {
+        Ok(renewals(&api.client, "n1").await.is_ok().then_some(()))
+    })
+    .await?;
     let allow =
         json!({"metadata": {"annotations": {"node.cloudprovider.kubernetes.io/allow-deletion": "true"}}});
     merge(&api.client, "n1", allow).await?;
-    for _ in 0..6 {
-        sleep(Duration::from_secs(3)).await;
-        kubelet::renew_lease(&api.client, "n1").await?;
-    }
+    sleep(Duration::from_secs(18)).await;
     for name in ["n0", "n1", "n2", "n3"] {
         nodes(&api.client).get(name).await?;
     }
+    drop(kubelet);
     daemon.stop().await
 }
 

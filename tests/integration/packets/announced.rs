@@ -29,14 +29,15 @@ use crate::{
     api::{Api, Target},
     daemon::{binary, parse},
     hypervisors::test_driver_file,
+    lag::Stopwatch,
     shipped_roles,
     support::{event, eventually},
     trial::{Outcome, runtime},
 };
 
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = test_env::PATIENCE;
 /// The default of `--leader-elect-lease-duration`, the standby's interval and some time for a busy machine.
-pub(super) const LEASE: Duration = Duration::from_secs(25);
+const LEASE: Duration = Duration::from_secs(25);
 /// A leader that ends in order is replaced within this time, for the clients.
 const TAKE_OVER: Duration = Duration::from_secs(1);
 /// Until both Nodes show it, with some time for a busy machine: they are asked one after the other.
@@ -221,10 +222,10 @@ async fn leader_is_asked_to_end(
     }
     tokio::time::sleep(Duration::from_secs(1)).await;
     let mut leader = daemons.take(0)?;
-    let begin = Instant::now();
+    let watch = Stopwatch::start();
     leader.signal(Signal::Term)?;
     held_only_by(lan, addresses, 1, SOON).await?;
-    let taken = begin.elapsed();
+    let taken = watch.elapsed();
     println!("from SIGTERM to the address on the other Node: {taken:?}");
     ensure!(leader.wait(SOON)?.success(), "it ended with an error");
     tokio::time::sleep(Duration::from_secs(2)).await;
@@ -232,10 +233,10 @@ async fn leader_is_asked_to_end(
         let knocks = knocking.end()?;
         let pause = longest_pause(&knocks);
         println!("the longest pause of {address} with {} requests: {pause:?}", knocks.len());
-        ensure!(pause < TAKE_OVER, "{address} did not answer for {pause:?}");
+        watch.judge(pause, TAKE_OVER, &format!("the pause of {address}"))?;
         ensure!(knocks.last().is_some_and(|knock| knock.outcome.is_ok()), "{address} does not answer");
     }
-    ensure!(taken < SHOWN, "the other daemon took {taken:?}");
+    watch.judge(taken, SHOWN, "the other daemon has the addresses")?;
     points_to(lan, addresses, &lan.nodes[1]).await
 }
 

@@ -120,11 +120,20 @@ async fn drains(lan: &Lan, cluster: &Cluster) -> anyhow::Result<()> {
     };
     eventually(SOON, "the backend answers before it leaves", all_answer).await?;
     cluster.set_endpoints(SERVICE, &[&lan.nodes[0], &lan.nodes[1]]).await?;
-    // kube-proxy needs a moment
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    // kube-proxy needs a moment. As long as it has the old rules, one of three requests reaches the backend.
+    const MANY: usize = 40;
+    let none_reaches_it = async || {
+        let each = knocking.iter().map(Knocking::so_far).collect::<anyhow::Result<Vec<_>>>()?;
+        let is_drained = |knocks: &Vec<Knock>| knocks.iter().rev().take(MANY).all(|knock| !is_leaving(knock));
+        Ok(each.iter().all(is_drained).then_some(()))
+    };
+    eventually(SOON, "no request reaches the backend that has left", none_reaches_it).await?;
     for knocking in knocking {
         let before = knocking.so_far()?.len();
-        tokio::time::sleep(Duration::from_millis(500)).await;
+        eventually(SOON, "more requests", async || {
+            Ok((knocking.so_far()?.len() > before + MANY).then_some(()))
+        })
+        .await?;
         let knocks = knocking.end()?;
         let failed: Vec<_> = knocks.iter().filter(|knock| knock.outcome.is_err()).collect();
         ensure!(failed.is_empty(), "of {} requests failed {failed:?}", knocks.len());

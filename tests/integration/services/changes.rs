@@ -1,12 +1,9 @@
 //! Which changes of a Service reach the cloud: upstream's table.
 
-use std::time::Duration;
-
 use anyhow::{Context, ensure};
 use futures::FutureExt;
 use libtest_mimic::Trial;
 use serde_json::{Value, json};
-use tokio::time::sleep;
 
 use super::world::*;
 use crate::{
@@ -79,11 +76,10 @@ async fn that_matter(api: &Api) -> anyhow::Result<()> {
     world.create("web", json!({"type": "LoadBalancer", "ports": port})).await?;
     world.is_balanced("web").await?;
     ensure!(world.tape.count("web", "ensure") == 1, "{:?}", world.tape.of("web"));
-    let quiet = if api.sandbox.is_some() { Duration::from_secs(40) } else { Duration::from_millis(150) };
     for (count, (what, patch)) in rows().into_iter().enumerate() {
         let changed = world.change("web", patch).await.context(what)?;
         world.steps("web", "ensure", count + 2).await.context(what)?;
-        sleep(quiet).await;
+        world.has_settled().await.context(what)?;
         let ensures = world.tape.count("web", "ensure");
         ensure!(ensures == count + 2, "{what}: {} calls", ensures - count - 1);
         let known = world.load_balancer(&changed).context("no load balancer")?.service;
@@ -104,8 +100,7 @@ async fn that_do_not(api: &Api) -> anyhow::Result<()> {
     let world = World::with_nodes(api, &["n1"]).await?;
     let daemon = world.start(&[NO_VERIFICATION])?;
     world.with_load_balancer("web").await?;
-    let quiet = if api.sandbox.is_some() { Duration::from_secs(40) } else { Duration::from_millis(300) };
-    sleep(quiet).await;
+    world.has_settled().await?;
     world.tape.clear();
     for (what, patch) in [
         ("labels", json!({"metadata": {"labels": {"example.com/l": "1"}}})),
@@ -117,7 +112,7 @@ async fn that_do_not(api: &Api) -> anyhow::Result<()> {
         ("another finalizer", json!({"metadata": {"finalizers": [CLEANUP, "example.com/other"]}})),
     ] {
         world.change("web", patch).await.context(what)?;
-        sleep(quiet).await;
+        world.has_settled().await.context(what)?;
         ensure!(world.tape.of("web").is_empty(), "{what}: {:?}", world.tape.of("web"));
     }
     let condition = json!({

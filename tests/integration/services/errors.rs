@@ -310,7 +310,11 @@ async fn no_status(api: &Api) -> anyhow::Result<()> {
     world.change("other", json!({"spec": {"type": "ClusterIP"}})).await?;
     let begin = Instant::now();
     world.becomes("other", Duration::from_secs(60), "has no finalizer", |one| !has_finalizer(one)).await?;
-    ensure!(begin.elapsed() < Duration::from_secs(30), "only after {:?}", begin.elapsed());
+    ensure!(
+        begin.elapsed() < crate::support::patience(Duration::from_secs(30)),
+        "only after {:?}",
+        begin.elapsed()
+    );
     ensure!(world.cloud.load_balancers().is_empty(), "{:?}", world.tape.of("other"));
     daemon.stop().await
 }
@@ -357,7 +361,11 @@ async fn hangs(api: &Api) -> anyhow::Result<()> {
     world.steps("other", "delete", 1).await?;
     let begin = Instant::now();
     daemon.stop().await?;
-    ensure!(begin.elapsed() < Duration::from_secs(15), "the end took {:?}", begin.elapsed());
+    ensure!(
+        begin.elapsed() < crate::support::patience(Duration::from_secs(15)),
+        "the end took {:?}",
+        begin.elapsed()
+    );
     world.cloud.mend();
     let daemon = world.start(&[])?;
     world.vanishes("other", SOON).await?;

@@ -1,7 +1,7 @@
 //! What others did to the status and to the cloud is repaired, and nothing is written where nothing changed.
 //! Upstream does neither.
 
-use std::time::Duration;
+use std::{ops::RangeInclusive, time::Duration};
 
 use anyhow::ensure;
 use futures::FutureExt;
@@ -72,9 +72,10 @@ async fn period(api: &Api) -> anyhow::Result<()> {
 }
 
 async fn settled(api: &Api) -> anyhow::Result<()> {
+    const SERVICES: usize = 10;
     let world = World::with_nodes(api, &["n1", "n2"]).await?;
     let daemon = world.start(&[])?;
-    for number in 0..10 {
+    for number in 0..SERVICES {
         world.with_load_balancer(&format!("web-{number}")).await?;
     }
     sleep(Duration::from_secs(60)).await;
@@ -84,8 +85,12 @@ async fn settled(api: &Api) -> anyhow::Result<()> {
     let steps = world.tape.steps();
     let calls = steps.iter().filter(|step| step.what != "get").count();
     ensure!(calls == 0, "{steps:?}");
-    // Each of the ten is verified six times
-    ensure!((40..=80).contains(&steps.len()), "{} verifications in an hour", steps.len());
+    // Chance decides when each is verified: the pauses are the period or a part of it, at least half of it.
+    const OFTEN: RangeInclusive<usize> = 5..=13;
+    for number in 0..SERVICES {
+        let verifications = world.tape.of(&format!("web-{number}")).len();
+        ensure!(OFTEN.contains(&verifications), "{verifications} verifications of web-{number} in an hour");
+    }
     ensure!(api.requests.writes().is_empty(), "{:?}", api.requests.writes());
     daemon.stop().await
 }

@@ -84,6 +84,22 @@ impl<'a> World<'a> {
     }
 }
 
+impl World<'_> {
+    /// Waits until the controller has handled all that was written so far: a Service that is made now has its load balancer. On the
+    /// sandbox, where it costs nothing, also for a time in which it would do what it should not do.
+    pub(super) async fn has_settled(&self) -> anyhow::Result<()> {
+        const FENCE: &str = "fence";
+        self.balanced(FENCE).await?;
+        self.is_balanced(FENCE).await?;
+        self.delete(FENCE).await?;
+        self.vanishes(FENCE, SOON).await?;
+        if self.api.sandbox.is_some() {
+            sleep(Duration::from_secs(40)).await;
+        }
+        Ok(())
+    }
+}
+
 /// Nodes.
 impl World<'_> {
     pub(super) async fn add_node(&self, name: &str) -> anyhow::Result<()> {

@@ -30,7 +30,7 @@ use crate::{
 const VERSION: &str = "v1beta1";
 
 /// How long the API server may take until a definition is in force.
-const TIMEOUT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = test_env::PATIENCE;
 
 /// Where ours are different, and why. A path ends with `*` if it stands for all that is below.
 const DIFFERENT: [(&str, &str, &str); 16] = [

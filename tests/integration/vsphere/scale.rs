@@ -24,6 +24,11 @@ const NODES: usize = 1000;
 /// The long poll, at first with pages of at most 100 objects. It reports changes and keeps the session alive.
 const LONG_POLL: &str = "soap:WaitForUpdatesEx";
 
+/// How many long polls end in this time because nothing changes. Each lasts 45 s.
+fn polls_within(time: Duration) -> u64 {
+    time.as_secs() / 45
+}
+
 pub(super) fn trials() -> Vec<Trial> {
     let mut trials = on_both("a_thousand_nodes", |api| thousand(api).boxed_local());
     trials.push(on(Target::ApiServer, "vsphere::ten_thousand_machines_fit_in_60_mb", |api| {
@@ -119,15 +124,17 @@ async fn thousand(api: &Api) -> anyhow::Result<()> {
     println!("{round_trips} round trips and the long poll");
     ensure!(round_trips <= 10, "{counts:?}");
     // vcsim puts 100 objects into an update set: those are the listing, and one more call is waiting
-    ensure!(counts[LONG_POLL] <= u64::try_from(NODES / 100)? + 2, "{counts:?}");
+    let most = u64::try_from(NODES / 100)? + 2 + polls_within(began.elapsed());
+    ensure!(counts[LONG_POLL] <= most, "{counts:?} in {:?}", began.elapsed());
 
     // Settled: there are no calls to vCenter except the long poll, and no writes.
     vcsim.reset_counts()?;
     let writes = api.requests.writes();
+    let settled = Instant::now();
     sleep(Duration::from_secs(20)).await;
     let idle = vcsim.counts()?;
     ensure!(idle.keys().all(|method| method == LONG_POLL), "{idle:?}");
-    ensure!(idle.values().sum::<u64>() <= 1, "{idle:?}");
+    ensure!(idle.values().sum::<u64>() <= 1 + polls_within(settled.elapsed()), "{idle:?}");
     ensure!(api.requests.writes() == writes, "{:?}", api.requests.writes());
     daemon.stop().await
 }

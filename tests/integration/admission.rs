@@ -1,0 +1,71 @@
+//! How many trials run at once. Each takes as many tokens as it weighs, in the order in which they come.
+
+use std::{
+    sync::{Condvar, Mutex, PoisonError},
+    thread,
+};
+
+/// Trials mostly wait, so there are more tokens than cores.
+const TOKENS_PER_CORE: usize = 3;
+
+/// What a trial weighs: one in this process, one with a control plane of its own, one with a virtual machine.
+const ALONE_IN_THE_PROCESS: usize = 1;
+const WITH_CONTROL_PLANE: usize = 2;
+const WITH_GUEST: usize = 3;
+
+/// The most tokens at a time. That is enough for any single trial.
+pub(crate) fn tokens() -> usize {
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    (TOKENS_PER_CORE * cores).max(WITH_GUEST)
+}
+
+/// What the trial of this name weighs.
+fn weight(name: &str) -> usize {
+    let has_guest = name.contains("qemu::")
+        || ["apiserver::kubelet::", "libvirtd::", "e2e::"].iter().any(|prefix| name.starts_with(prefix));
+    // The trials of the contract share one.
+    let has_control_plane =
+        ["apiserver::", "previous::", "cluster_api::"].iter().any(|prefix| name.starts_with(prefix))
+            && !name.starts_with("cluster_api::contract::");
+    match (has_guest, has_control_plane) {
+        (true, _) => WITH_GUEST,
+        (false, true) => WITH_CONTROL_PLANE,
+        (false, false) => ALONE_IN_THE_PROCESS,
+    }
+}
+
+struct State {
+    /// The number of the next trial that asks, and of the next one that is admitted.
+    asking: usize,
+    admitting: usize,
+    taken: usize,
+}
+
+static STATE: Mutex<State> = Mutex::new(State { asking: 0, admitting: 0, taken: 0 });
+static CHANGED: Condvar = Condvar::new();
+
+/// The tokens of a trial. Returned when dropped.
+pub(crate) struct Admitted(usize);
+
+/// Waits until the trial of this name may run. A heavy one is not overtaken by light ones.
+pub(crate) fn admit(name: &str) -> Admitted {
+    let (weight, most) = (weight(name), tokens());
+    let mut state = STATE.lock().unwrap_or_else(PoisonError::into_inner);
+    let number = state.asking;
+    state.asking += 1;
+    while state.admitting != number || state.taken + weight > most {
+        state = CHANGED.wait(state).unwrap_or_else(PoisonError::into_inner);
+    }
+    state.admitting += 1;
+    state.taken += weight;
+    drop(state);
+    CHANGED.notify_all();
+    Admitted(weight)
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        STATE.lock().unwrap_or_else(PoisonError::into_inner).taken -= self.0;
+        CHANGED.notify_all();
+    }
+}
