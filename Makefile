@@ -29,13 +29,18 @@ demo: build-packages ## 100 virtual machines become Nodes, in about 25 s after t
 # Everything in one build, the daemon's binary and the demo included: asked for one by one, cargo would choose other
 # features for the dependencies and compile them again.
 .PHONY: test
-test: peers ## every test, with the real peers, which are installed and built first; CI=true lets none be skipped
-	@$(CARGO) build --locked --workspace --all-targets
+test: ready ## every test, with the real peers, which are installed and built first; CI=true lets none be skipped
 	@CCM_BINARY=$(built)/cloud-controller-manager $(CARGO) test --locked --workspace --no-fail-fast 2>&1 \
 	    | awk -f tests/summary.awk
 	@echo 'make test: the demo'
 	@output=$$(mktemp); trap 'rm -f "$$output"' EXIT; \
 	    $(built)/examples/demo >"$$output" || { cat "$$output"; exit 1; }; tail -n 1 "$$output"
+
+# stress-ng keeps the cores and the disk busy, as other builds on a CI machine do. A run that fails is named with its tests.
+.PHONY: flaky
+flaky: ready ## the integration tests N times (20) under stress-ng: prints each failure with its run; FILTER selects tests
+	@tests/env/install.sh stress
+	@CCM_BINARY=$(built)/cloud-controller-manager CARGO='$(CARGO)' tests/flaky.sh $(or $(N),20) $(FILTER)
 
 .PHONY: soak
 soak: cargo ## faults without end on a real API server, every deletion judged: SECONDS, SEED, NODES, FOCUS
@@ -150,10 +155,21 @@ cargo:
 build-packages: cargo
 	@tests/env/install.sh build || $(go_on_without)
 
-# One after the other, and before cargo: the Go builds want all cores too. What is in the cache costs nothing.
+all_peers = kubernetes kubernetes-previous kubelet kubeadm kube-proxy cluster-api containerd leader framework vcsim cpi capv capv-manager kube-vip helm guest node
+
+# One after the other: the Go builds want all cores. What is in the cache costs nothing.
 .PHONY: peers
 peers: cargo
 	@tests/env/install.sh test || $(go_on_without)
-	@for peer in kubernetes kubernetes-previous kubelet kubeadm kube-proxy cluster-api containerd leader framework vcsim cpi capv capv-manager kube-vip helm guest node; do \
-	    tests/env/build.sh "$$peer" >/dev/null || $(go_on_without); \
-	done
+	@for peer in $(all_peers); do tests/env/build.sh "$$peer" >/dev/null || $(go_on_without); done
+
+# All that tests need is built. While cargo compiles, which wants the cores, what Go will compile is downloaded, which wants
+# the line. What was not fetched then is fetched by the build that needs it, and fails there.
+.PHONY: ready
+ready: cargo
+	@tests/env/install.sh test || $(go_on_without)
+	@tests/env/build.sh --download $(all_peers) & downloads=$$!; \
+	    trap 'kill "$$downloads" 2>/dev/null || true' EXIT; \
+	    $(CARGO) build --locked --workspace --all-targets; \
+	    wait "$$downloads" || echo 'make: not all modules were fetched; the build of their peer tries again' >&2
+	@$(MAKE) --no-print-directory peers

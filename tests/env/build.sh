@@ -2,6 +2,7 @@
 # Builds the real peers that tests meet, from the modules and packages named beside this script.
 #
 #   tests/env/build.sh [PEER|all]...
+#   tests/env/build.sh --download [PEER|all]...
 #
 # The peers: kubernetes kubernetes-previous kubelet kubeadm kube-proxy cluster-api containerd leader framework vcsim
 # cpi capv capv-manager kube-vip helm guest node.
@@ -9,6 +10,9 @@
 # Prints one line per peer on standard output: the folder that holds it. Progress goes to standard
 # error. A folder is named after a hash of what determines its contents and is moved into place only
 # when complete, so a second run costs nothing and an interrupted one leaves nothing half-done.
+#
+# With --download it only fetches what Go will compile of these peers, of all of them side by side, and prints nothing on
+# standard output. What cannot be fetched is named on standard error, and the build will try again.
 #
 # Exit status: 0 built or already there, 1 a build failed, 3 this machine lacks something that the
 # build needs (the last line on standard error says what).
@@ -331,6 +335,62 @@ node() {
     # the names of these folders say what is in them
     once "$(folder_for node "${containerd##*/} ${kubelet##*/} ${kubeadm##*/}" "$here"/guest/* "$here"/node/*)" make_node
 }
+
+# The folder with the module of peer $1, nothing if no Go is compiled for it.
+module_of() {
+    case $1 in
+    kubelet) printf 'kubernetes\n' ;;
+    capv-manager) printf 'capv\n' ;;
+    *) [[ ! -f $here/$1/go.mod ]] || printf '%s\n' "$1" ;;
+    esac
+}
+
+# Fetches the modules of module folder $1. Its output is shown only if it fails.
+download_module() {
+    local output
+    output=$(cd "$here/$1" && go mod download 2>&1) && return
+    say "the modules of $1 were not fetched: $output"
+    return 1
+}
+
+# Whether peer $1 is in the cache.
+is_built() (
+    once() { [[ -d $1 ]] && printf '%s\n' "$1"; }
+    "${1//-/_}" >/dev/null 2>&1
+)
+
+# Fetches the modules of peers $1... side by side, except those of peers that are built.
+download() {
+    local module peer pid failed=0 pids=()
+    local -A modules=()
+    for peer in "$@"; do
+        module=$(module_of "$peer")
+        [[ -z $module ]] || is_built "$peer" || modules[$module]=1
+    done
+    # The first one fetches Go itself if that is too old, which several at a time must not do.
+    for module in "${!modules[@]}"; do
+        need_go "$module"
+    done
+    trap 'kill "${pids[@]}" 2>/dev/null || true; exit 1' TERM
+    for module in "${!modules[@]}"; do
+        download_module "$module" &
+        pids+=($!)
+    done
+    for pid in "${pids[@]}"; do
+        wait "$pid" || failed=1
+    done
+    return "$failed"
+}
+
+if [[ ${1:-} == --download ]]; then
+    shift
+    if [[ $# -eq 0 || $1 == all ]]; then
+        set -- kubernetes kubernetes-previous kubeadm kube-proxy cluster-api containerd leader framework vcsim cpi capv \
+            kube-vip helm
+    fi
+    download "$@"
+    exit
+fi
 
 [[ $# -gt 0 ]] || set -- all
 for peer in "$@"; do

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Installs through apt the Debian packages that this workspace needs and that are missing.
 #
-#   tests/env/install.sh [build|test]
+#   tests/env/install.sh [build|test|stress]
 #
 #   build  what compiling the workspace needs
 #   test   that, and everything the real peers of the tests need (the default)
+#   stress what keeps the machine busy while tests run
 #
 # Quick when nothing is missing. Uses sudo when not root. Starts no service: the tests run a libvirtd of
 # their own and never the system's.
@@ -31,12 +32,13 @@ readonly test_packages=(
 case ${1:-test} in
 build) wanted=("${build_packages[@]}") ;;
 test) wanted=("${build_packages[@]}" "${test_packages[@]}") ;;
+stress) wanted=(stress-ng) ;;
 -h | --help)
     sed -n '2,/^set -e/{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"
     exit 0
     ;;
 *)
-    printf 'install.sh: unknown set %s; known: build test\n' "$1" >&2
+    printf 'install.sh: unknown set %s; known: build test stress\n' "$1" >&2
     exit 2
     ;;
 esac
