@@ -1,6 +1,6 @@
 //! Holds addresses until SIGTERM or Ctrl-C, and then releases them.
 //!
-//!     cargo run -p announcing --example hold -- [--interface eth0] [--for 60] 192.0.2.5 2001:db8::5
+//!     cargo run -p announcing --example hold -- [--interface eth0] [--for 60] [--probe] 192.0.2.5 2001:db8::5
 //!
 //! Needs the capabilities `NET_ADMIN` and `NET_RAW`. Prints one line for each address that it holds.
 #![allow(clippy::print_stdout)]
@@ -24,6 +24,9 @@ struct Arguments {
     /// For how many seconds at most [default: for ever]
     #[arg(long = "for")]
     limit: Option<u64>,
+    /// Ask the network first whether a host has the addresses
+    #[arg(long)]
+    probe: bool,
     /// The addresses
     #[arg(required = true)]
     addresses: Vec<IpAddr>,
@@ -39,6 +42,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     if let Some(seconds) = arguments.limit {
         let end = Instant::now() + Duration::from_secs(seconds);
         announcer.limit(move || end.saturating_duration_since(Instant::now()));
+    }
+    if arguments.probe {
+        let probes = arguments.addresses.iter().map(|address| announcer.probe(*address, &interface));
+        futures::future::try_join_all(probes).await.map_err(|error: Error| error.to_string())?;
     }
     let holds = arguments.addresses.iter().map(|address| announcer.hold(&me, *address, &interface));
     let held = futures::future::try_join_all(holds).await.map_err(|error: Error| error.to_string())?;

@@ -85,6 +85,24 @@ impl Announcer {
         answered.await.map_err(|_| Error::Ended)?
     }
 
+    /// Asks the network whether a host has `address`, which takes two seconds if none has. On an interface without neighbours or
+    /// without a carrier nobody is asked, and neither for an address that is held already.
+    ///
+    /// # Errors
+    /// [`Error::InUse`]: a host has it. [`Error::Foreign`]: this host has it. For others see [`Error`].
+    pub async fn probe(&self, address: IpAddr, interface: &InterfaceChoice) -> Result<()> {
+        if let Some(why) = fault(address) {
+            return Err(Error::NotUsable { address, why });
+        }
+        if self.0.entries.lock().contains_key(&address) {
+            return Ok(());
+        }
+        #[cfg(target_os = "linux")]
+        return crate::probe::probe(address, interface).await;
+        #[cfg(not(target_os = "linux"))]
+        return Err(Error::Unsupported);
+    }
+
     /// Releases `address`, which is deleted from its interface if nobody else holds it. Succeeds if it is not held.
     ///
     /// # Errors

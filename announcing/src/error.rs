@@ -28,6 +28,16 @@ pub enum Error {
         /// The interface that has it.
         interface: String,
     },
+    /// A host on the network has the address.
+    #[error("{address} is in use on the network of interface {interface}: the host at {mac} has it")]
+    InUse {
+        /// The address.
+        address: IpAddr,
+        /// The interface whose network was asked.
+        interface: String,
+        /// The Ethernet address of the host, or that it is not known.
+        mac: String,
+    },
     /// The interface does not exist.
     #[error("there is no interface {name:?} on this host; there are: {}", listed(existing))]
     NoInterface {

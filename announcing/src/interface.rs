@@ -69,6 +69,13 @@ pub(crate) struct Interface {
     pub(crate) is_up: bool,
 }
 
+impl Interface {
+    /// Whether there are neighbours that resolve addresses on this interface.
+    pub(crate) fn has_neighbours(&self) -> bool {
+        !self.is_loopback && !self.is_no_arp && self.mac.is_some()
+    }
+}
+
 /// An address of an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HostAddress {

@@ -15,7 +15,7 @@ use tracing::{debug, info, warn};
 use crate::{
     LIFETIME, RENEW_INTERVAL,
     error::{Error, Result},
-    interface::{Host, Interface, InterfaceChoice, Place},
+    interface::{Host, InterfaceChoice, Place},
     kernel::{Kernel, LinkChanges, Target, link_changes},
     limit::{Limit, renew_interval},
     packet_socket::PacketSocket,
@@ -271,8 +271,8 @@ impl Keeper {
     fn place(&mut self, host: &Host, address: IpAddr, choice: &InterfaceChoice) -> Result<Place> {
         let before = self.entries.lock().get(&address).map(|entry| entry.interface.name.clone());
         let place = host.place(address, choice, before.as_deref())?;
-        if has_neighbours(&place.interface) && self.socket.is_none() {
-            self.socket = Some(PacketSocket::open().map_err(|error| cannot_send(&error))?);
+        if place.interface.has_neighbours() && self.socket.is_none() {
+            self.socket = Some(PacketSocket::open()?);
         }
         Ok(place)
     }
@@ -360,19 +360,7 @@ fn note_place(entry: &mut Entry, place: &Place) {
 }
 
 fn is_announced(entry: &Entry) -> bool {
-    entry.fault.is_none() && entry.interface.is_up && has_neighbours(&entry.interface)
-}
-
-/// Whether there are neighbours that resolve addresses on this interface.
-fn has_neighbours(interface: &Interface) -> bool {
-    !interface.is_loopback && !interface.is_no_arp && interface.mac.is_some()
-}
-
-fn cannot_send(error: &std::io::Error) -> Error {
-    if error.raw_os_error() == Some(libc::EPERM) {
-        return Error::Permission { action: "announce addresses to the neighbours", capability: "NET_RAW" };
-    }
-    Error::Kernel { action: "open a packet socket".to_owned(), reason: error.to_string() }
+    entry.fault.is_none() && entry.interface.is_up && entry.interface.has_neighbours()
 }
 
 #[cfg(test)]

@@ -161,6 +161,47 @@ fn an_address_of_somebody_else_is_left_alone() {
 }
 
 #[test]
+fn an_address_that_a_neighbour_has_is_found_on_the_network() {
+    let Some(lan) = Lan::new() else { return };
+    lan.b.ip("address add 10.77.0.100/24 dev eth0");
+    lan.b.ip("address add fd77::100/64 dev eth0 nodad");
+    let mac = lan.b.mac();
+    for address in ADDRESSES {
+        let words = lan.a.hold_fails(&format!("--probe {address}"));
+        let expected =
+            format!("{address} is in use on the network of interface eth0: the host at {mac} has it");
+        assert!(words.contains(&expected), "{words}");
+        assert!(!lan.a.has(address));
+        // Nobody learnt from the question that the address is elsewhere.
+        assert!(lan.client.reaches(address) && lan.client.neighbour(address).as_ref() == Some(&mac));
+    }
+    let words = lan.a.hold_fails("--probe 10.77.0.2");
+    assert!(words.contains("is an address of interface eth0 on this host already"), "{words}");
+}
+
+#[test]
+fn an_address_that_another_leader_holds_is_found_on_the_network() {
+    let Some(lan) = Lan::new() else { return };
+    let holder = lan.b.hold(BOTH);
+    for address in ADDRESSES {
+        let words = lan.a.hold_fails(&format!("--probe {address}"));
+        assert!(words.contains("is in use on the network"), "{words}");
+    }
+    holder.signal("TERM");
+    holder.ended();
+    let _held = lan.a.hold(&format!("--probe {BOTH}"));
+    answers_from(&lan.client, &lan.a, 3 * SECOND);
+}
+
+#[test]
+fn nobody_is_asked_where_there_are_no_neighbours() {
+    let Some(lan) = Lan::new() else { return };
+    let _held = lan.a.hold("--probe --interface lo 10.99.0.1 fd99::1");
+    lan.carrier(3, "down");
+    let _waiting = lan.b.hold(&format!("--probe {BOTH}"));
+}
+
+#[test]
 fn somebody_makes_an_address_their_own() {
     let Some(lan) = Lan::new() else { return };
     let holder = lan.a.hold("10.77.0.100");
