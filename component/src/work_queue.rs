@@ -1,24 +1,23 @@
 //! A queue of names. Each name is in it at most once, and is never worked on twice at the same time.
 
+mod lanes;
 mod metrics;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     time::Duration,
 };
 
 use tokio::time::{Instant, sleep_until};
+
+use lanes::Lanes;
 
 pub use metrics::{WorkQueueMeter, WorkQueueMetrics};
 
 /// Names that are ready, wait for a time, or are at work. One loop owns the queue, so it needs no lock.
 #[derive(Debug, Default)]
 pub struct WorkQueue {
-    /// The names that are ready, by their turn.
-    ready: BTreeMap<u64, String>,
-    /// The turn of each of them.
-    turns: HashMap<String, u64>,
-    last_turn: u64,
+    ready: Lanes,
     at_work: HashSet<String>,
     due: HashMap<String, Instant>,
     by_time: BTreeSet<(Instant, String)>,
@@ -47,6 +46,14 @@ impl WorkQueue {
         Self { meter: Some(meter), ..Self::default() }
     }
 
+    /// The same with a lane for each of the words that `lane_of` finds in names, such as their namespaces. Names of different lanes
+    /// are taken in turns, so that thousands of names of one lane delay a name of another one by one name.
+    #[must_use]
+    pub fn with_lanes(mut self, lane_of: fn(&str) -> &str) -> Self {
+        self.ready = Lanes::new(lane_of);
+        self
+    }
+
     /// Adds a name that can be taken at once. If a later time was set for the name, that is forgotten. A name
     /// at work is ignored: the caller must check again when it is [`done`](Self::done).
     pub fn add(&mut self, name: &str) {
@@ -54,13 +61,9 @@ impl WorkQueue {
             return;
         }
         self.forget_time(name);
-        if self.turns.contains_key(name) {
-            return;
-        }
-        self.last_turn += 1;
-        self.ready.insert(self.last_turn, name.to_owned());
-        self.turns.insert(name.to_owned(), self.last_turn);
-        if let Some(meter) = &mut self.meter {
+        if self.ready.add(name)
+            && let Some(meter) = &mut self.meter
+        {
             meter.added(name);
         }
     }
@@ -70,7 +73,7 @@ impl WorkQueue {
     pub fn add_after(&mut self, name: &str, wait: Duration) {
         let time = Instant::now() + wait;
         let is_sooner = self.due.get(name).is_some_and(|due| *due <= time);
-        if is_sooner || self.turns.contains_key(name) || self.at_work.contains(name) {
+        if is_sooner || self.ready.has(name) || self.at_work.contains(name) {
             return;
         }
         self.forget_time(name);
@@ -89,11 +92,10 @@ impl WorkQueue {
     /// Removes a name that is not at work.
     pub fn remove(&mut self, name: &str) {
         self.forget_time(name);
-        if let Some(turn) = self.turns.remove(name) {
-            self.ready.remove(&turn);
-            if let Some(meter) = &mut self.meter {
-                meter.removed(name);
-            }
+        if self.ready.remove(name)
+            && let Some(meter) = &mut self.meter
+        {
+            meter.removed(name);
         }
     }
 
@@ -122,23 +124,25 @@ impl WorkQueue {
         Lengths { ready: self.ready.len(), at_work: self.at_work.len(), waiting: self.due.len() }
     }
 
-    /// Takes all names that are ready. They are at work until [`done`](Self::done) is called.
-    pub fn take_ready(&mut self) -> Vec<String> {
-        self.turns.clear();
-        let names: Vec<String> = std::mem::take(&mut self.ready).into_values().collect();
-        if let Some(meter) = &mut self.meter {
-            for name in &names {
-                meter.taken(name);
-            }
-        }
-        self.at_work.extend(names.iter().cloned());
-        names
+    /// Whether a name can be taken now of a lane that `may` more be taken of. It gets how many names of the lane are at work.
+    pub fn has_ready_of(&self, may: impl Fn(usize) -> bool) -> bool {
+        self.ready.has_any(may)
     }
 
-    /// Takes the name that has been ready for the longest time. It is at work until [`done`](Self::done) is called.
+    /// Takes all names that are ready. They are at work until [`done`](Self::done) is called.
+    pub fn take_ready(&mut self) -> Vec<String> {
+        std::iter::from_fn(|| self.take_next()).collect()
+    }
+
+    /// Takes the name whose turn it is: without lanes, the one that has been ready for the longest time. It is at work until
+    /// [`done`](Self::done) is called.
     pub fn take_next(&mut self) -> Option<String> {
-        let (_, name) = self.ready.pop_first()?;
-        self.turns.remove(&name);
+        self.take_next_of(|_| true)
+    }
+
+    /// Takes the name whose turn it is of the lanes that `may` more be taken of. It gets how many names of a lane are at work.
+    pub fn take_next_of(&mut self, may: impl Fn(usize) -> bool) -> Option<String> {
+        let name = self.ready.take(may)?;
         if let Some(meter) = &mut self.meter {
             meter.taken(&name);
         }
@@ -148,10 +152,11 @@ impl WorkQueue {
 
     /// Marks the work on a name as ended.
     pub fn done(&mut self, name: &str) {
-        if self.at_work.remove(name)
-            && let Some(meter) = &self.meter
-        {
-            meter.done(name);
+        if self.at_work.remove(name) {
+            self.ready.done(name);
+            if let Some(meter) = &self.meter {
+                meter.done(name);
+            }
         }
     }
 
@@ -227,6 +232,42 @@ mod tests {
         queue.add("b");
         assert_eq!(queue.take_next().as_deref(), Some("a"));
         assert_eq!(queue.take_next(), None);
+    }
+
+    /// Ten thousand names of one lane, and one of another: it waits for one name, whenever it comes.
+    #[test]
+    fn lanes_take_turns() {
+        let mut queue = WorkQueue::new().with_lanes(|name| name.split('/').next().unwrap_or_default());
+        for number in 0..10_000 {
+            queue.add(&format!("team-a/{number}"));
+        }
+        queue.add("team-b/one");
+        assert_eq!(queue.take_next().as_deref(), Some("team-a/0"));
+        assert_eq!(queue.take_next().as_deref(), Some("team-b/one"));
+        assert_eq!(queue.take_next().as_deref(), Some("team-a/1"));
+        queue.done("team-b/one");
+        queue.add("team-b/one");
+        queue.add("team-c/one");
+        let next: Vec<_> = std::iter::from_fn(|| queue.take_next()).take(4).collect();
+        assert_eq!(next, ["team-a/2", "team-b/one", "team-c/one", "team-a/3"]);
+        assert_eq!(queue.lengths().ready, 10_000 - 4);
+    }
+
+    #[test]
+    fn a_lane_with_much_at_work_is_passed_over() {
+        let mut queue = WorkQueue::new().with_lanes(|name| name.split('/').next().unwrap_or_default());
+        for name in ["a/1", "a/2", "a/3", "b/1"] {
+            queue.add(name);
+        }
+        let may = |at_work: usize| at_work < 2;
+        let taken: Vec<_> = std::iter::from_fn(|| queue.take_next_of(may)).collect();
+        assert_eq!(taken, ["a/1", "b/1", "a/2"]);
+        assert!(queue.has_ready() && !queue.has_ready_of(may));
+        queue.done("b/1");
+        assert_eq!(queue.take_next_of(may), None);
+        queue.done("a/1");
+        assert!(queue.has_ready_of(may));
+        assert_eq!(queue.take_next_of(may).as_deref(), Some("a/3"));
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod provider;
 mod providers;
 mod scope;
 mod tape;
+mod tenants;
 mod told;
 mod vsphere;
 mod world;
@@ -36,6 +37,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         told::trials(),
         vsphere::trials(),
         moves::trials(),
+        tenants::trials(),
         others::trials(),
         providers::trials(),
         crashes::trials(),

@@ -16,7 +16,7 @@
 //! | [`companions`] | what is written so that objects become as a step wants them |
 //! | [`told`] | objects whose status the provider says |
 //! | `discovery`, `watch` | which kinds the API server serves, and their watches |
-//! | `controller`, `room` | the loop: one item for each object, never two pieces of work on one, and not too many at a time |
+//! | `controller`, `room`, `failing` | the loop: one item for each object, never two pieces of work on one, not too many at a time, and namespaces in turns |
 //! | `work`, `writer` | one piece of work: what is due is decided again and done |
 //!
 //! It keeps the rules of Cluster API's contract v1beta2:
@@ -44,6 +44,7 @@ mod controller;
 pub mod dependents;
 mod discovery;
 pub mod explain;
+mod failing;
 pub mod further;
 pub mod index;
 mod metrics;

@@ -54,6 +54,8 @@ pub(super) struct World<'a> {
     pub(super) kinds: &'static str,
     /// The Cluster that machines belong to.
     pub(super) cluster: &'static str,
+    /// The namespace of the objects.
+    pub(super) namespace: &'static str,
     /// The client of daemons. On the real API server it has the permissions that the manifests give, and no others.
     pub(super) client: Client,
 }
@@ -100,7 +102,14 @@ impl<'a> World<'a> {
         let time = if api.sandbox.is_some() { 10_000 } else { 100 };
         cloud.set_task_time(Duration::from_millis(time));
         cloud.set_address_time(Duration::from_millis(time));
-        Self { api, cloud, tape: Tape::default(), kinds: "Fake", cluster: "prod", client: api.client.clone() }
+        let (kinds, cluster, namespace) = ("Fake", "prod", NAMESPACE);
+        Self { api, cloud, tape: Tape::default(), kinds, cluster, namespace, client: api.client.clone() }
+    }
+
+    /// The same API server and cloud, as another tenant sees them.
+    pub(super) fn in_namespace(&self, namespace: &'static str) -> Self {
+        let (cloud, tape, client) = (self.cloud.clone(), self.tape.clone(), self.client.clone());
+        Self { cloud, tape, client, namespace, ..*self }
     }
 
     /// With a Cluster whose infrastructure is provisioned, and a daemon.
@@ -133,7 +142,7 @@ impl World<'_> {
     }
 
     pub(super) fn objects(&self, kind: &str) -> kube::Api<DynamicObject> {
-        objects(&self.api.client, kind, NAMESPACE)
+        objects(&self.api.client, kind, self.namespace)
     }
 
     pub(super) async fn create(&self, kind: &str, name: &str, content: Value) -> anyhow::Result<Value> {
@@ -153,7 +162,7 @@ impl World<'_> {
 
     /// The object, or null.
     pub(super) async fn get(&self, kind: &str, name: &str) -> anyhow::Result<Value> {
-        let path = format!("{}/{name}", path_of(kind, NAMESPACE));
+        let path = format!("{}/{name}", path_of(kind, self.namespace));
         match self.api.client.request(http::Request::get(path).body(Vec::new())?).await {
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(Value::Null),
             outcome => Ok(outcome?),
@@ -162,7 +171,7 @@ impl World<'_> {
 
     /// All objects of a kind.
     pub(super) async fn list(&self, kind: &str) -> anyhow::Result<Vec<Value>> {
-        let request = http::Request::get(path_of(kind, NAMESPACE)).body(Vec::new())?;
+        let request = http::Request::get(path_of(kind, self.namespace)).body(Vec::new())?;
         let mut list: Value = self.api.client.request(request).await?;
         match list["items"].take() {
             Value::Array(items) => Ok(items),
@@ -256,7 +265,7 @@ impl World<'_> {
             "stringData": {"value": format!("#cloud-config {name} hunter2"), "format": "cloud-config"},
         }))?;
         let secret = with_data(secret);
-        let secrets = kube::Api::<Secret>::namespaced(self.api.client.clone(), NAMESPACE);
+        let secrets = kube::Api::<Secret>::namespaced(self.api.client.clone(), self.namespace);
         secrets.create(&PostParams::default(), &secret).await?;
         Ok(())
     }
@@ -339,7 +348,7 @@ impl World<'_> {
 
     /// The controller's events about an object.
     pub(super) async fn events(&self, name: &str) -> anyhow::Result<Vec<(String, String)>> {
-        events(&self.api.client, name).await
+        events_in(&self.api.client, self.namespace, name).await
     }
 
     /// Fails unless these are all objects of the cloud, apart from those of the Cluster.
@@ -354,7 +363,11 @@ impl World<'_> {
 
 /// Reasons and messages of the controller's events about an object, in order of time.
 pub(super) async fn events(client: &Client, name: &str) -> anyhow::Result<Vec<(String, String)>> {
-    let api = kube::Api::<Event>::namespaced(client.clone(), NAMESPACE);
+    events_in(client, NAMESPACE, name).await
+}
+
+async fn events_in(client: &Client, namespace: &str, name: &str) -> anyhow::Result<Vec<(String, String)>> {
+    let api = kube::Api::<Event>::namespaced(client.clone(), namespace);
     let about = format!("involvedObject.name={name}");
     let mut events = api.list(&ListParams::default().fields(&about)).await?.items;
     events.retain(|event| {

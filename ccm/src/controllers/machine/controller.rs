@@ -30,6 +30,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     dependents::Dependents,
+    failing::Failing,
     index::Index,
     metrics::ControllerMachineMetrics,
     phase::Phase,
@@ -50,7 +51,8 @@ use crate::{
     writes::WrittenVersion,
 };
 
-/// How many objects are worked on at the same time, those included that wait long for their cloud.
+/// How many objects are worked on at the same time, those included that wait long for their cloud. A namespace gets no more of these
+/// places than it leaves free for the others: half of them if it is alone.
 const MAX_AT_ONCE: usize = 2_000;
 
 /// How long steps may go on when the controller is told to stop. The daemon waits a little longer for its controllers.
@@ -90,6 +92,7 @@ pub struct MachineController {
     dependents: Dependents,
     queue: WorkQueue,
     memories: HashMap<Subject, Memory>,
+    failing: Failing,
     /// The newest version of each object that is known from a write or a read, and since when.
     written: HashMap<Subject, (WrittenVersion, Instant)>,
     /// How often in a row the API server did not do what it was asked for.
@@ -98,7 +101,7 @@ pub struct MachineController {
     dirty: HashSet<Subject>,
     /// Objects at work of which the cloud said meanwhile that they changed.
     woken: HashSet<Subject>,
-    /// The identities that nothing has any more, by the objects at work that had them.
+    /// The UIDs that no mark has any more, by the objects at work that had them.
     lost: HashMap<Subject, HashSet<String>>,
     phases: HashMap<Subject, Phase>,
     /// How many providers have taken over so far.
@@ -124,6 +127,12 @@ enum Turn {
     Rest,
     /// It does not exist.
     Gone,
+}
+
+/// Whether a namespace with so many objects at work may have another one, of all that are at work.
+fn has_place(at_work: usize) -> impl Fn(usize) -> bool {
+    let free = MAX_AT_ONCE.saturating_sub(at_work);
+    move |of_namespace| of_namespace < free
 }
 
 impl MachineController {
@@ -162,8 +171,9 @@ impl MachineController {
             options,
             index: Index::default(),
             dependents: Dependents::default(),
-            queue: WorkQueue::measured(queue),
+            queue: WorkQueue::measured(queue).with_lanes(Subject::namespace_in),
             memories: HashMap::new(),
+            failing: Failing::default(),
             written: HashMap::new(),
             tries: HashMap::new(),
             dirty: HashSet::new(),
@@ -238,7 +248,7 @@ impl MachineController {
                     self.look_at_all();
                 }
                 () = self.queue.wait_for_due() => {}
-                () = self.room.free(), if self.queue.has_ready() && self.tasks.len() < MAX_AT_ONCE => {}
+                () = self.room.free(), if self.queue.has_ready_of(has_place(self.tasks.len())) => {}
                 // The request that asked may have ended.
                 question = inspection.question() => drop(question.send(self.to_json())),
                 Some(done) = self.tasks.join_next() => match done {
@@ -286,10 +296,10 @@ impl MachineController {
         for key in keys {
             let object = store.get(&key);
             let subject = Subject::new(kind, key);
-            let identity = self.index.identity(&subject).map(str::to_owned);
+            let uid = self.index.uid(&subject).map(str::to_owned);
             touched.extend(self.index.update(&subject, object.as_deref(), &self.shared.kinds));
-            if let Some(identity) = identity {
-                self.lost(&subject, identity);
+            if let Some(uid) = uid {
+                self.lost(&subject, uid);
             }
             let phase = object.as_deref().map(Phase::of);
             let before = match phase {
@@ -312,7 +322,7 @@ impl MachineController {
         match change {
             InstanceChange::Changed(refs) => {
                 let uids = refs.into_iter().filter_map(|one| one.machine);
-                let subjects: HashSet<_> = uids.flat_map(|uid| self.index.of_identity(&uid)).collect();
+                let subjects: HashSet<_> = uids.flat_map(|uid| self.index.of_uid(&uid)).collect();
                 for subject in subjects {
                     self.wake(&subject);
                 }
@@ -404,16 +414,17 @@ impl MachineController {
     fn forget(&mut self, subject: &Subject) {
         self.queue.remove(&subject.to_string());
         self.dependents.forget(subject);
-        self.memories.remove(subject);
+        if let Some(memory) = self.memories.remove(subject) {
+            self.failing.note(subject.namespace(), memory.failures > 0, false);
+        }
         self.written.remove(subject);
         self.tries.remove(subject);
     }
 
     /// Starts the work that is ready.
     fn start_tasks(&mut self) {
-        while self.tasks.len() < MAX_AT_ONCE
-            && let Some(seat) = self.room.take()
-            && let Some(name) = self.queue.take_next()
+        while let Some(seat) = self.room.take()
+            && let Some(name) = self.queue.take_next_of(has_place(self.tasks.len()))
         {
             let subject = Subject::of_name(&name);
             // Things may have changed while it waited for its turn.

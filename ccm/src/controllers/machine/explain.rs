@@ -172,7 +172,7 @@ fn words_of(next: &Next, view: &View, scope: &Scope<'_>) -> String {
         Next::Adopt => "write finalizer and mark, and then look at it in the cloud".to_owned(),
         Next::Ensure => "look at it in the cloud, and go one step on if something is missing".to_owned(),
         Next::Delete => "delete what was made for it in the cloud".to_owned(),
-        Next::Release => "remove the finalizer: nothing was made for it".to_owned(),
+        Next::Release => "remove the finalizer: what carries its mark is another object's".to_owned(),
     }
 }
 

@@ -22,8 +22,23 @@ pub struct Index {
     /// By the key of their Cluster. Machines of which it is not known, and all clusters of their namespace, have the key of a
     /// Cluster without a name.
     by_cluster: ByKey,
-    /// By the identity: the UID of their mark.
-    by_identity: ByKey,
+    /// Their claims by the identity, which is a namespace and the UID of a mark.
+    by_identity: HashMap<String, BTreeSet<Claim>>,
+    /// By the UID of their mark alone, over all namespaces.
+    by_uid: ByKey,
+    /// By their own UID: those that have had their identity from the beginning.
+    originals: HashMap<String, Subject>,
+}
+
+/// Another object with the same UID in its mark, and the better claim to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rival {
+    /// Its namespace and name.
+    pub key: String,
+    /// Whether it is in another namespace. An object says nothing of it then.
+    pub is_foreign: bool,
+    /// Whether its mark is the same as a whole, so that everything in the cloud that carries the mark is that object's.
+    pub has_same_mark: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +48,9 @@ struct Entry {
     clusters: BTreeSet<String>,
     /// The key of the Cluster in its mark.
     marked: String,
-    identity: String,
+    namespace: String,
+    /// The UID of its mark.
+    uid: String,
     claim: Claim,
 }
 
@@ -61,50 +78,89 @@ impl Index {
         if self.entries.get(subject) == entry.as_ref() {
             return match subject.kind {
                 // Its spec counts for its machines.
-                SubjectKind::Cluster => self.neighbours(subject),
+                SubjectKind::Cluster => self.of_same_cluster(subject),
                 SubjectKind::Machine | SubjectKind::Template => BTreeSet::new(),
             };
         }
-        let mut touched = self.neighbours(subject);
-        if let Some(old) = self.entries.remove(subject) {
-            for (map, keys) in self.maps(&old) {
-                for key in keys {
-                    if let Some(subjects) = map.get_mut(&key) {
-                        subjects.remove(subject);
-                        if subjects.is_empty() {
-                            map.remove(&key);
-                        }
+        let mut touched = self.of_same_cluster(subject);
+        let old = self.entries.remove(subject);
+        let entries: Vec<_> = old.iter().chain(&entry).cloned().collect();
+        let before: Vec<_> = entries.iter().map(|entry| self.owners_of(entry)).collect();
+        if let Some(old) = &old {
+            self.remove(subject, old);
+        }
+        if let Some(entry) = entry {
+            self.insert(subject, entry);
+        }
+        // Of thousands of copies, a new one concerns none of the others.
+        for (entry, before) in entries.iter().zip(before) {
+            let now = self.owners_of(entry);
+            if now.0 != before.0 {
+                let claims = self.by_identity.get(&entry.identity()).into_iter().flatten();
+                touched.extend(claims.map(|claim| claim.subject.clone()));
+            }
+            if now.1 != before.1 {
+                touched.extend(self.of_uid(&entry.uid));
+            }
+        }
+        touched.extend(self.of_same_cluster(subject));
+        touched.remove(subject);
+        touched
+    }
+
+    /// Which object has the best claim in its namespace, and which is the original.
+    fn owners_of(&self, entry: &Entry) -> (Option<Claim>, Option<Subject>) {
+        let best = self.by_identity.get(&entry.identity()).and_then(|claims| claims.first());
+        (best.cloned(), self.originals.get(&entry.uid).cloned())
+    }
+
+    fn remove(&mut self, subject: &Subject, entry: &Entry) {
+        for (map, keys) in self.maps(entry) {
+            for key in keys {
+                if let Some(subjects) = map.get_mut(&key) {
+                    subjects.remove(subject);
+                    if subjects.is_empty() {
+                        map.remove(&key);
                     }
                 }
             }
         }
-        if let Some(entry) = entry {
-            for (map, keys) in self.maps(&entry) {
-                for key in keys {
-                    map.entry(key).or_default().insert(subject.clone());
-                }
+        let identity = entry.identity();
+        if let Some(claims) = self.by_identity.get_mut(&identity) {
+            claims.remove(&entry.claim);
+            if claims.is_empty() {
+                self.by_identity.remove(&identity);
             }
-            self.entries.insert(subject.clone(), entry);
         }
-        touched.extend(self.neighbours(subject));
-        touched
+        if self.originals.get(&entry.uid) == Some(subject) {
+            self.originals.remove(&entry.uid);
+        }
     }
 
-    /// Those that have the same identity, and of the same Cluster: machines for a cluster, the cluster for a machine.
-    fn neighbours(&self, subject: &Subject) -> BTreeSet<Subject> {
+    fn insert(&mut self, subject: &Subject, entry: Entry) {
+        for (map, keys) in self.maps(&entry) {
+            for key in keys {
+                map.entry(key).or_default().insert(subject.clone());
+            }
+        }
+        self.by_identity.entry(entry.identity()).or_default().insert(entry.claim.clone());
+        if !entry.claim.is_borrowed && !entry.uid.is_empty() {
+            self.originals.insert(entry.uid.clone(), subject.clone());
+        }
+        self.entries.insert(subject.clone(), entry);
+    }
+
+    /// Those of the same Cluster: machines for a cluster, the cluster for a machine.
+    fn of_same_cluster(&self, subject: &Subject) -> BTreeSet<Subject> {
         let Some(entry) = self.entries.get(subject) else { return BTreeSet::new() };
-        let mut found = self.of_identity(&entry.identity);
-        for key in &entry.clusters {
-            let of_cluster = self.by_cluster.get(key).into_iter().flatten();
-            found.extend(of_cluster.filter(|other| other.kind != subject.kind).cloned());
-        }
-        found.into_iter().filter(|other| other != subject).collect()
+        let of_clusters = entry.clusters.iter().filter_map(|key| self.by_cluster.get(key)).flatten();
+        of_clusters.filter(|other| other.kind != subject.kind).cloned().collect()
     }
 
-    /// Each map with the keys that this entry has in it.
+    /// Each map of objects with the keys that this entry has in it.
     fn maps(&mut self, entry: &Entry) -> [(&mut ByKey, Vec<String>); 3] {
         [
-            (&mut self.by_identity, vec![entry.identity.clone()]),
+            (&mut self.by_uid, vec![entry.uid.clone()]),
             (&mut self.by_owner, entry.owner.iter().cloned().collect()),
             (&mut self.by_cluster, entry.clusters.iter().cloned().collect()),
         ]
@@ -120,14 +176,14 @@ impl Index {
         all(self.by_cluster.get(key))
     }
 
-    /// What has this identity.
-    pub fn of_identity(&self, uid: &str) -> Vec<Subject> {
-        all(self.by_identity.get(uid))
+    /// What has this UID in its mark, in any namespace.
+    pub fn of_uid(&self, uid: &str) -> Vec<Subject> {
+        all(self.by_uid.get(uid))
     }
 
-    /// The identity of this object.
-    pub fn identity(&self, subject: &Subject) -> Option<&str> {
-        self.entries.get(subject).map(|entry| entry.identity.as_str())
+    /// The UID in the mark of this object.
+    pub fn uid(&self, subject: &Subject) -> Option<&str> {
+        self.entries.get(subject).map(|entry| entry.uid.as_str())
     }
 
     /// The infrastructure with this Cluster in its mark. `None` if there are several.
@@ -151,20 +207,29 @@ impl Index {
         self.entries.get(machine).is_some_and(|entry| entry.clusters.iter().all(|key| key.ends_with('/')))
     }
 
-    /// The object that has the same identity as this one, and the better claim to it.
-    pub fn rival(&self, subject: &Subject) -> Option<String> {
+    /// The object that stands in the way of this one, since it has the better claim to what the mark names.
+    ///
+    /// An annotation with a UID is a claim that a tenant writes. In its namespace the oldest object is right. Over namespaces it counts only
+    /// against those who write it: an object with that very UID of its own is right, and after a move, where nobody has it, marks
+    /// tell the namespaces apart.
+    pub fn rival(&self, subject: &Subject) -> Option<Rival> {
         let entry = self.entries.get(subject)?;
-        let others =
-            self.by_identity.get(&entry.identity)?.iter().filter_map(|other| self.entries.get(other));
-        let best = others.map(|other| &other.claim).min()?;
-        (best < &entry.claim).then(|| best.subject.key.clone())
+        let best = self.by_identity.get(&entry.identity())?.first()?;
+        if best < &entry.claim {
+            let other = self.entries.get(&best.subject)?;
+            let are_clusters = [subject, &best.subject].iter().all(|one| one.kind == SubjectKind::Cluster);
+            let has_same_mark = are_clusters && other.marked == entry.marked;
+            return Some(Rival { key: best.subject.key.clone(), is_foreign: false, has_same_mark });
+        }
+        let original = self.originals.get(&entry.uid).filter(|_| entry.claim.is_borrowed)?;
+        Some(Rival { key: original.key.clone(), is_foreign: true, has_same_mark: false })
     }
 }
 
 impl Entry {
     fn of(subject: &Subject, object: &InfraObject, kinds: &Kinds) -> Self {
         let own = object.metadata.uid.as_deref().unwrap_or_default();
-        let identity = object.identity(kinds).unwrap_or(own);
+        let uid = object.identity(kinds).unwrap_or(own);
         let in_namespace = |name: &str| key_of(object.namespace(), name);
         let nameless = if subject.kind == SubjectKind::Cluster { object.name() } else { UNKNOWN };
         let marked = in_namespace(object.marked_cluster(kinds).unwrap_or(nameless));
@@ -178,7 +243,7 @@ impl Entry {
         }
         let clusters = names.into_iter().map(in_namespace).collect();
         let claim = Claim {
-            is_borrowed: identity != own,
+            is_borrowed: uid != own,
             made: object.metadata.creation_timestamp.as_ref().map(|time| time.0),
             subject: subject.clone(),
         };
@@ -186,9 +251,15 @@ impl Entry {
             owner: object.core_owner("Machine").map(|owner| in_namespace(&owner.name)),
             clusters,
             marked,
-            identity: identity.to_owned(),
+            namespace: object.namespace().to_owned(),
+            uid: uid.to_owned(),
             claim,
         }
+    }
+
+    /// What it is in the cloud: namespaces share nothing.
+    fn identity(&self) -> String {
+        key_of(&self.namespace, &self.uid)
     }
 }
 

@@ -19,6 +19,12 @@ use crate::cache::CachedObject;
 /// An annotation of `kubectl apply` with the whole object once more.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
+/// The end of the domain of annotations that are read. Others may be long, and there are many of them.
+const READ_DOMAIN: &str = "cluster.x-k8s.io";
+
+/// The longest annotation that is kept.
+const MAX_ANNOTATION: usize = 1024;
+
 /// A machine, a cluster or a template of a provider, as the watch shows it.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct InfraObject {
@@ -190,9 +196,24 @@ impl CachedObject for InfraObject {
 }
 
 impl InfraObject {
-    /// The same without what nobody reads and what is long.
+    /// The same without what nobody reads and what is long. Patches name what they change, so that nothing of it is lost.
     #[must_use]
     pub fn lean(mut self) -> Self {
+        self = self.without_history();
+        if let Some(annotations) = &mut self.metadata.annotations {
+            annotations.retain(|name, value| {
+                let is_read = name.split_once('/').is_some_and(|(domain, _)| domain.ends_with(READ_DOMAIN));
+                value.truncate(value.floor_char_boundary(MAX_ANNOTATION));
+                value.shrink_to_fit();
+                is_read
+            });
+        }
+        self
+    }
+
+    /// The same without what says how it came to be.
+    #[must_use]
+    pub(super) fn without_history(mut self) -> Self {
         self.metadata.managed_fields = None;
         if let Some(annotations) = &mut self.metadata.annotations {
             annotations.remove(LAST_APPLIED);
@@ -213,4 +234,27 @@ pub(super) fn read_endpoint(value: &Value) -> Option<ControlPlaneEndpoint> {
     let host = value["host"].as_str().filter(|host| !host.is_empty())?.to_owned();
     let port = value["port"].as_u64().and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0)?;
     Some(ControlPlaneEndpoint { host, port })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_annotations_only_what_is_read_is_kept_and_nothing_long() {
+        let long = "ä".repeat(100_000);
+        let object: InfraObject = serde_json::from_value(json!({"metadata": {"annotations": {
+            "kubectl.kubernetes.io/last-applied-configuration": long, "team-a/notes": long, "plain": long,
+            "cluster.x-k8s.io/paused": long,
+            "infrastructure.cluster.x-k8s.io/cluster-name": "prod",
+            "clusterctl.cluster.x-k8s.io/block-move": "machine-controller",
+        }}}))
+        .expect("an object");
+        let lean = object.lean();
+        assert!(lean.is_paused() && lean.holds_move());
+        assert_eq!(lean.annotation("infrastructure.cluster.x-k8s.io/cluster-name"), Some("prod"));
+        let annotations = lean.metadata.annotations.expect("annotations");
+        assert_eq!(annotations.len(), 3);
+        assert!(annotations.values().all(|value| value.len() <= MAX_ANNOTATION));
+    }
 }

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use super::{
     conditions::{is_told, not_paused, paused},
     further::Reads,
+    index::Rival,
     names::{
         CLUSTER_NAME_LABEL, CLUSTER_NAME_MISMATCH, DELETING, IDENTITY_IN_USE, IDENTITY_MISSING, PAUSED,
         READY, WAITING_FOR_BOOTSTRAP_DATA, WAITING_FOR_CLUSTER_INFRASTRUCTURE, WAITING_FOR_MACHINES,
@@ -55,7 +56,7 @@ pub enum Next {
     Ensure,
     /// Call the step towards gone.
     Delete,
-    /// Let it go without a step: nothing was ever made for it.
+    /// Let it go without a step: whatever carries its mark is another object's.
     Release,
 }
 
@@ -85,8 +86,8 @@ pub struct MachineSituation<'a> {
     pub infra_cluster: Option<&'a InfraObject>,
     /// Its bootstrap data. [`Bootstrap::Missing`] if the Machine names no Secret.
     pub bootstrap: &'a Bootstrap,
-    /// The name of another object that has the same identity, and the better claim to it.
-    pub rival: Option<&'a str>,
+    /// Another object that has the same identity, and the better claim to it.
+    pub rival: Option<&'a Rival>,
     /// What is there now in the places that the last step read.
     pub reads: Option<&'a Reads>,
     /// What is remembered.
@@ -102,8 +103,8 @@ pub struct ClusterSituation<'a> {
     pub cluster: Option<&'a Cluster>,
     /// The names of the machines that it still has.
     pub machines: &'a [String],
-    /// The name of another object that has the same identity, and the better claim to it.
-    pub rival: Option<&'a str>,
+    /// Another object that has the same identity, and the better claim to it.
+    pub rival: Option<&'a Rival>,
     /// What is there now in the places that the last step read.
     pub reads: Option<&'a Reads>,
     /// What is remembered.
@@ -121,8 +122,8 @@ impl MachineSituation<'_> {
         if object.is_paused() || self.cluster.is_some_and(|cluster| cluster.is_paused) {
             return self.next_while_paused(scope);
         }
-        if let Some(rival) = self.rival {
-            return yield_to(rival, object, scope.kinds);
+        if let Some(next) = self.rival.and_then(|rival| yield_to(rival, object, scope.kinds)) {
+            return next;
         }
         let is_anothers = is_another_programs(object, &finalizer, scope.kinds);
         if !is_anothers && is_without_identity(object, &finalizer, scope.kinds) {
@@ -310,8 +311,8 @@ impl ClusterSituation<'_> {
             }
             return say_paused(object);
         }
-        if let Some(rival) = self.rival {
-            return yield_to(rival, object, scope.kinds);
+        if let Some(next) = self.rival.and_then(|rival| yield_to(rival, object, scope.kinds)) {
+            return next;
         }
         // What another program made for a cluster is in the spec of the cluster.
         let is_anothers = is_another_programs(object, &finalizer, scope.kinds);
@@ -437,23 +438,20 @@ fn about_machines(names: &[String]) -> String {
     }
 }
 
-/// Two objects with one identity would work on one machine, so only one of them may. For one without a provider ID nothing was
-/// made.
-fn yield_to(rival: &str, object: &InfraObject, kinds: &Kinds) -> Next {
-    if object.is_deleting() && object.provider_id().is_none() {
-        return Next::Release;
+/// Two objects with one identity would work on one machine, so only one of them may. One that is being deleted asks the cloud, where nothing is
+/// touched that carries another mark than its own.
+fn yield_to(rival: &Rival, object: &InfraObject, kinds: &Kinds) -> Option<Next> {
+    if object.is_deleting() {
+        // A step would delete what the other object goes on using.
+        return rival.has_same_mark.then_some(Next::Release);
     }
     let annotation = identity_annotation(kinds);
-    let advice = if object.is_deleting() {
-        // Which of the two its provider ID is about is not known.
-        "remove the finalizer of this object by hand if it is the copy; then nothing in the cloud is touched"
-    } else {
-        "delete this object, and make it again without the annotation"
-    };
+    let rival = if rival.is_foreign { "another object".to_owned() } else { format!("{:?}", rival.key) };
     let words = format!(
-        "{rival:?} has the same identity, in the annotation {annotation}, and had it before; it was probably copied: {advice}"
+        "{rival} has the same identity, in the annotation {annotation}, and had it before; it was probably copied: delete this \
+         object, and make it again without the annotation"
     );
-    say(object, IDENTITY_IN_USE, words)
+    Some(say(object, IDENTITY_IN_USE, words))
 }
 
 fn say_paused(object: &InfraObject) -> Next {

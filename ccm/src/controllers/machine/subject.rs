@@ -70,6 +70,17 @@ impl Subject {
         Self { kind, key: key.into() }
     }
 
+    /// Its namespace.
+    pub fn namespace(&self) -> &str {
+        self.key.split_once('/').map_or("", |(namespace, _)| namespace)
+    }
+
+    /// The namespace in a name in the queue.
+    pub(super) fn namespace_in(name: &str) -> &str {
+        let key = name.split_once(' ').map_or(name, |(_, key)| key);
+        key.split_once('/').map_or("", |(namespace, _)| namespace)
+    }
+
     /// The object with this name in the queue.
     pub(super) fn of_name(name: &str) -> Option<Self> {
         let (word, key) = name.split_once(' ')?;
@@ -93,6 +104,10 @@ mod tests {
     fn names_in_the_queue_are_read_as_they_are_written() {
         for kind in SubjectKind::ALL {
             let subject = Subject::new(kind, "default/one");
+            assert_eq!(
+                (subject.namespace(), Subject::namespace_in(&subject.to_string())),
+                ("default", "default")
+            );
             assert_eq!(Subject::of_name(&subject.to_string()), Some(subject));
         }
         assert_eq!(Subject::of_name("node default/one"), None);

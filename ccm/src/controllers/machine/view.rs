@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{
     dependents::CompanionKey,
     further::{Further, Reads},
-    index::Index,
+    index::{Index, Rival},
     names::finalizer,
     object::InfraObject,
     plan::{ClusterSituation, Inputs, MachineSituation, Memory, Next, Scope},
@@ -36,7 +36,7 @@ pub struct View {
     infra_cluster: Option<Arc<InfraObject>>,
     /// The names of the machines that a cluster still has.
     machines_left: Vec<String>,
-    rival: Option<String>,
+    rival: Option<Rival>,
     /// What is there now in the places that the last step read.
     reads: Reads,
     /// The objects of the further kinds.
@@ -105,6 +105,11 @@ impl View {
         Some(view)
     }
 
+    /// The object that has the better claim to its identity, for the log.
+    pub(super) fn rival(&self) -> Option<&str> {
+        self.rival.as_ref().map(|rival| rival.key.as_str())
+    }
+
     /// With what may be companions of the object.
     #[must_use]
     pub(super) fn with_companions(mut self, companions: BTreeSet<CompanionKey>) -> Self {
@@ -171,7 +176,7 @@ impl View {
             cluster: self.cluster_of(object),
             infra_cluster: self.infra_cluster.as_deref(),
             bootstrap,
-            rival: self.rival.as_deref(),
+            rival: self.rival.as_ref(),
             reads: Some(&self.reads),
             memory: self.memory.as_ref(),
         }
@@ -182,7 +187,7 @@ impl View {
             object,
             cluster: self.cluster_of(object),
             machines: &self.machines_left,
-            rival: self.rival.as_deref(),
+            rival: self.rival.as_ref(),
             reads: Some(&self.reads),
             memory: self.memory.as_ref(),
         }

@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     conditions::{is_news, not_paused, paused, with_twin},
     metrics::ControllerMachineMetrics,
+    names::IDENTITY_IN_USE,
     object::InfraObject,
     outcome::{Happening, adoption, release, unblock},
     plan::{Due, Memory, Next, Scope, Untold},
@@ -197,10 +198,15 @@ impl Work<'_> {
                     Ok(()) => return self.end(None, Then::WhenChanged),
                     Err(error) => Err(error),
                 },
-                Next::Say(ready) => match self.say(&[ready, not_paused()]).await {
-                    Ok(()) => return self.rest(&bootstrap),
-                    Err(error) => Err(error),
-                },
+                Next::Say(ready) => {
+                    if let Some(rival) = self.view.rival().filter(|_| ready.reason == IDENTITY_IN_USE) {
+                        tracing::warn!(object = %self.view.subject, other = rival, "another object has its identity");
+                    }
+                    match self.say(&[ready, not_paused()]).await {
+                        Ok(()) => return self.rest(&bootstrap),
+                        Err(error) => Err(error),
+                    }
+                }
                 Next::Identify => match self.identify(&bootstrap).await {
                     Identified::Written(written) => written,
                     Identified::Ended(then, memory) => return self.end(memory.map(|memory| *memory), then),

@@ -22,8 +22,8 @@ impl MachineController {
     pub(super) fn finish(&mut self, subject: &Subject, ended: Ended) {
         let name = subject.to_string();
         self.queue.done(&name);
-        for identity in self.lost.remove(subject).unwrap_or_default() {
-            self.lost(subject, identity);
+        for uid in self.lost.remove(subject).unwrap_or_default() {
+            self.lost(subject, uid);
         }
         let Ended { version, memory, then } = ended;
         if let Some(version) = version {
@@ -36,6 +36,15 @@ impl MachineController {
                 // What fails and is pushed by its own step would be tried without a pause.
                 _ if is_woken && memory.failures == 0 => Due::Now,
                 Due::WhenChanged => Due::At(Instant::now() + self.resync_after()),
+                due => due,
+            };
+            let (namespace, has_failed) = (subject.namespace(), memory.failures > 0);
+            let before = self.memories.get(subject).is_some_and(|memory| memory.failures > 0);
+            self.failing.note(namespace, before, has_failed);
+            let due = match due {
+                Due::At(at) if has_failed => {
+                    Due::At(at.max(Instant::now() + self.failing.least_pause(namespace)))
+                }
                 due => due,
             };
             self.dependents.read(subject, memory.inputs.reads());

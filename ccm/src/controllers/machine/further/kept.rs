@@ -78,7 +78,7 @@ impl From<WireFurther> for Kept {
     fn from(wire: WireFurther) -> Self {
         let WireFurther { metadata, spec, status, .. } = wire;
         let InfraObject { mut metadata, .. } =
-            InfraObject { metadata, spec: Value::Null, status: Map::new() }.lean();
+            InfraObject { metadata, spec: Value::Null, status: Map::new() }.without_history();
         let mut object = FurtherObject::new(metadata.name.clone().unwrap_or_default())
             .with_uid(metadata.uid.clone().unwrap_or_default())
             // There they are once.

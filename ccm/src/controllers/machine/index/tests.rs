@@ -43,11 +43,11 @@ fn what_depends_on_what() {
     let mut index = index(&[("a", 0, None), ("b", 0, Some("b"))]);
     assert_eq!(index.of_owner("default/m-a"), [machine("a")]);
     assert_eq!(index.of_cluster("default/prod"), [machine("a"), machine("b")]);
-    assert_eq!(index.of_identity("a"), [machine("a")]);
-    assert_eq!(index.of_identity("b"), [machine("b")]);
+    assert_eq!(index.of_uid("a"), [machine("a")]);
+    assert_eq!(index.of_uid("b"), [machine("b")]);
     assert!(index.of_owner("other/m-a").is_empty() && index.of_cluster("default/test").is_empty());
     index.update(&machine("a"), None, &KINDS);
-    assert!(index.of_owner("default/m-a").is_empty() && index.of_identity("a").is_empty());
+    assert!(index.of_owner("default/m-a").is_empty() && index.of_uid("a").is_empty());
     assert_eq!(index.of_cluster("default/prod"), [machine("b")]);
     // The Machine takes it over.
     let mut moved = object("b", 0, Some("b"));
@@ -60,7 +60,15 @@ fn what_depends_on_what() {
 fn of_several_with_one_identity_one_has_the_best_claim() {
     let rivals = |objects: &[(&str, u32, Option<&str>)]| {
         let index = index(objects);
-        objects.iter().map(|(name, ..)| index.rival(&machine(name))).collect::<Vec<_>>()
+        objects
+            .iter()
+            .map(|(name, ..)| {
+                index.rival(&machine(name)).map(|rival| {
+                    assert!(!rival.is_foreign && !rival.has_same_mark);
+                    rival.key
+                })
+            })
+            .collect::<Vec<_>>()
     };
     let of = |name: &str| Some(format!("default/{name}"));
     for (what, objects, expected) in [
@@ -90,11 +98,85 @@ fn a_change_tells_those_for_which_it_makes_a_difference() {
     assert_eq!(index.update(&cluster, Some(&infrastructure), &KINDS), set(&[&machine("a")]));
     assert_eq!(index.update(&cluster, Some(&infrastructure), &KINDS), set(&[&machine("a")]), "its spec");
     let copy = object("b", 1, Some("a"));
-    assert_eq!(index.update(&machine("b"), Some(&copy), &KINDS), set(&[&machine("a"), &cluster]));
+    assert_eq!(
+        index.update(&machine("b"), Some(&copy), &KINDS),
+        set(&[&cluster]),
+        "it changes nothing for a"
+    );
     assert_eq!(index.update(&machine("b"), Some(&copy), &KINDS), set(&[]), "the same");
     assert_eq!(index.machines_of(&cluster).len(), 2);
     assert_eq!(index.infrastructure_of("default/prod"), Some(&cluster));
-    assert_eq!(index.update(&machine("b"), None, &KINDS), set(&[&machine("a"), &cluster]));
+    assert_eq!(index.update(&machine("a"), None, &KINDS), set(&[&machine("b"), &cluster]), "b has it now");
+    let original = object("a", 0, Some("a"));
+    assert_eq!(
+        index.update(&machine("a"), Some(&original), &KINDS),
+        set(&[&machine("b"), &cluster]),
+        "and a again"
+    );
+    assert_eq!(index.update(&machine("b"), None, &KINDS), set(&[&cluster]));
+}
+
+/// An object of this namespace that was made at this second.
+fn of_namespace(namespace: &str, name: &str, second: u32, identity: Option<&str>) -> (Subject, InfraObject) {
+    let mut object = object(name, second, identity);
+    object.metadata.namespace = Some(namespace.to_owned());
+    (Subject::new(SubjectKind::Machine, format!("{namespace}/{name}")), object)
+}
+
+#[test]
+fn what_a_namespace_claims_stops_nothing_of_another_one() {
+    let mut index = Index::default();
+    // All machines of team-b have moved here. The attacker's object is older.
+    let victim = of_namespace("team-b", "victim", 9, Some("x"));
+    let attacker = of_namespace("team-a", "attacker", 1, Some("x"));
+    assert!(index.update(&victim.0, Some(&victim.1), &KINDS).is_empty());
+    assert!(index.update(&attacker.0, Some(&attacker.1), &KINDS).is_empty(), "nobody is woken");
+    assert_eq!((index.rival(&victim.0), index.rival(&attacker.0)), (None, None));
+    // The cloud says that something about this UID has changed, and knows no namespace.
+    assert_eq!(index.of_uid("x"), [attacker.0.clone(), victim.0.clone()]);
+    assert!(index.update(&attacker.0, None, &KINDS).is_empty());
+    assert_eq!(index.of_uid("x"), [victim.0]);
+}
+
+#[test]
+fn an_object_that_has_the_uid_itself_is_right_against_those_that_claim_it() {
+    let mut index = Index::default();
+    let attacker = of_namespace("team-a", "attacker", 1, Some("x"));
+    let original = of_namespace("team-b", "x", 9, None);
+    index.update(&attacker.0, Some(&attacker.1), &KINDS);
+    assert_eq!(index.rival(&attacker.0), None);
+    let woken = index.update(&original.0, Some(&original.1), &KINDS);
+    assert_eq!(woken, BTreeSet::from([attacker.0.clone()]));
+    let rival = index.rival(&attacker.0).expect("a rival");
+    assert_eq!(rival, Rival { key: "team-b/x".into(), is_foreign: true, has_same_mark: false });
+    assert_eq!(index.rival(&original.0), None);
+    assert_eq!(index.update(&original.0, None, &KINDS), BTreeSet::from([attacker.0.clone()]));
+    assert_eq!(index.rival(&attacker.0), None);
+}
+
+#[test]
+fn copies_of_a_cluster_have_the_same_mark() {
+    let of = |name: &str, made_for: &str| {
+        let object = read(json!({"metadata": {
+            "name": name, "namespace": "default", "uid": name,
+            "annotations": {
+                "infrastructure.cluster.x-k8s.io/uid": "a",
+                "infrastructure.cluster.x-k8s.io/cluster-name": made_for,
+            },
+        }}));
+        (Subject::new(SubjectKind::Cluster, format!("default/{name}")), object)
+    };
+    let mut index = Index::default();
+    for (subject, object) in [of("a", "prod"), of("b", "prod"), of("c", "test")] {
+        index.update(&subject, Some(&object), &KINDS);
+    }
+    for (name, has_same_mark) in [("b", true), ("c", false)] {
+        let rival = index.rival(&Subject::new(SubjectKind::Cluster, format!("default/{name}")));
+        assert_eq!(
+            rival.map(|rival| (rival.key, rival.has_same_mark)),
+            Some(("default/a".into(), has_same_mark))
+        );
+    }
 }
 
 #[test]

@@ -90,7 +90,7 @@ struct World {
     cluster: Option<Cluster>,
     infra_cluster: Option<InfraObject>,
     bootstrap: Bootstrap,
-    rival: Option<&'static str>,
+    rival: Option<Rival>,
     memory: Option<Memory>,
     watch_filter: Option<&'static str>,
     kinds: Kinds,
@@ -126,7 +126,7 @@ impl World {
             cluster: self.cluster.as_ref(),
             infra_cluster: self.infra_cluster.as_ref(),
             bootstrap: &self.bootstrap,
-            rival: self.rival,
+            rival: self.rival.as_ref(),
             reads: None,
             memory: self.memory.as_ref(),
         }
@@ -378,28 +378,41 @@ async fn what_others_look_after_is_left_alone() {
 
 #[tokio::test]
 async fn of_two_objects_with_one_identity_one_is_told_and_left_alone() {
-    let copy =
-        |change: Value| World::new(machine_object(change)).with(|world| world.rival = Some("default/two"));
-    let Next::Say(told) = copy(json!({})).next() else { panic!("it is not told") };
+    let near = Rival { key: "default/two".into(), is_foreign: false, has_same_mark: false };
+    let copy = |rival: &Rival, change: Value| {
+        World::new(machine_object(change)).with(|world| world.rival = Some(rival.clone()))
+    };
+    let Next::Say(told) = copy(&near, json!({})).next() else { panic!("it is not told") };
     assert_eq!((&*told.reason, told.status), ("IdentityInUse", ConditionStatus::False));
     assert!(told.message.contains("\"default/two\" has the same identity"), "{}", told.message);
-    assert_eq!(copy(deleting()).next(), Next::Release);
-    // Something was made for it, before somebody gave it the identity of another one.
+    // Whatever was made for it, before or after somebody gave it the identity of another one.
     let made = json!({"metadata": deleting()["metadata"], "spec": {"providerID": "my:///1"}});
-    let Next::Say(told) = copy(made).next() else { panic!("it is not told") };
+    assert_eq!(copy(&near, deleting()).next(), Next::Delete);
+    assert_eq!(copy(&near, made).next(), Next::Delete);
+
+    let far = Rival { key: "team-b/secret".into(), is_foreign: true, ..near };
+    let Next::Say(told) = copy(&far, json!({})).next() else { panic!("it is not told") };
     assert_eq!(told.reason, IDENTITY_IN_USE);
-    assert!(told.message.ends_with(
-        "remove the finalizer of this object by hand if it is the copy; then nothing in the cloud is touched"
-    ));
-    let object = cluster_object(deleting());
-    let situation = ClusterSituation {
-        object: &object,
-        cluster: None,
-        machines: &[],
-        rival: Some("default/b"),
-        reads: None,
-        memory: None,
-    };
-    let scope = Scope { kinds: &KINDS, watch_filter: None, provider: 1, now: Instant::now() };
-    assert_eq!(situation.next(&scope), Next::Release);
+    assert!(told.message.starts_with("another object has the same identity"), "{}", told.message);
+    assert!(!told.message.contains("team-b") && !told.message.contains("secret"), "{}", told.message);
+    assert_eq!(copy(&far, deleting()).next(), Next::Delete, "the cloud is asked");
+}
+
+/// The mark of a cluster does not have the name of the object: a step for the copy would delete what the other one has.
+#[tokio::test]
+async fn a_copy_of_a_cluster_is_let_go() {
+    for (has_same_mark, expected) in [(true, Next::Release), (false, Next::Delete)] {
+        let rival = Rival { key: "default/b".into(), is_foreign: false, has_same_mark };
+        let object = cluster_object(deleting());
+        let situation = ClusterSituation {
+            object: &object,
+            cluster: None,
+            machines: &[],
+            rival: Some(&rival),
+            reads: None,
+            memory: None,
+        };
+        let scope = Scope { kinds: &KINDS, watch_filter: None, provider: 1, now: Instant::now() };
+        assert_eq!(situation.next(&scope), expected);
+    }
 }
