@@ -1,17 +1,10 @@
 //! Kubelets that renew their Leases, whatever else the machine and the test do.
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    thread,
-    time::Duration,
-};
+use std::{thread, time::Duration};
 
 use kube::Client;
 use sandbox::kubelet;
-use tokio::{
-    task::JoinHandle,
-    time::{Instant, sleep},
-};
+use tokio::{task::JoinHandle, time::sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -23,44 +16,31 @@ use crate::{
 /// that they do not queue behind the test and its daemon.
 pub(crate) struct Beating {
     stop: CancellationToken,
-    last: Arc<Mutex<Instant>>,
     task: Option<JoinHandle<()>>,
     thread: Option<thread::JoinHandle<()>>,
 }
 
 impl Beating {
     pub(crate) fn start(api: &Api, names: &[&str], period: Duration) -> Self {
-        let kubeconfig =
-            api.control_plane.as_ref().map(|control_plane| control_plane.kubeconfig().to_owned());
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let stop = CancellationToken::new();
-        let last = Arc::new(Mutex::new(Instant::now()));
-        let (mut task, mut thread) = (None, None);
-        match kubeconfig {
-            None => {
-                task = Some(tokio::spawn(beat(
-                    api.client.clone(),
-                    names,
-                    period,
-                    stop.clone(),
-                    Arc::clone(&last),
-                )))
-            }
-            Some(kubeconfig) => {
-                let (stop, last) = (stop.clone(), Arc::clone(&last));
-                thread = Some(thread::spawn(move || {
-                    runtime(false).expect("a runtime").block_on(async {
-                        let client = api::client(&kubeconfig).await.expect("a client");
-                        beat(client, names, period, stop, last).await;
-                    });
-                }));
-            }
-        }
-        Self { stop, last, task, thread }
+        let stopped = stop.clone();
+        let Some(control_plane) = &api.control_plane else {
+            let task = tokio::spawn(beat(api.client.clone(), names, period, stopped));
+            return Self { stop, task: Some(task), thread: None };
+        };
+        let kubeconfig = control_plane.kubeconfig().to_owned();
+        let thread = thread::spawn(move || {
+            runtime(false).expect("a runtime").block_on(async {
+                let client = api::client(&kubeconfig).await.expect("a client");
+                beat(client, names, period, stopped).await;
+            });
+        });
+        Self { stop, task: None, thread: Some(thread) }
     }
 
-    /// Ends the kubelets, and returns the time before which the last renewal did not begin.
-    pub(crate) async fn end(mut self) -> Instant {
+    /// Ends the kubelets. None renews after that.
+    pub(crate) async fn end(mut self) {
         self.stop.cancel();
         if let Some(task) = self.task.take() {
             let _ = task.await;
@@ -68,7 +48,6 @@ impl Beating {
         if let Some(thread) = self.thread.take() {
             let _ = tokio::task::spawn_blocking(|| thread.join()).await;
         }
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -78,15 +57,8 @@ impl Drop for Beating {
     }
 }
 
-async fn beat(
-    client: Client,
-    names: Vec<String>,
-    period: Duration,
-    stop: CancellationToken,
-    last: Arc<Mutex<Instant>>,
-) {
+async fn beat(client: Client, names: Vec<String>, period: Duration, stop: CancellationToken) {
     while !stop.is_cancelled() {
-        *last.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         for name in &names {
             let _ = kubelet::renew_lease(&client, name).await;
         }

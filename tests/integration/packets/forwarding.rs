@@ -108,6 +108,8 @@ async fn forwards(lan: &Lan, cluster: &Cluster) -> anyhow::Result<()> {
 
 /// No request fails while a backend leaves, and none reaches it afterwards.
 async fn drains(lan: &Lan, cluster: &Cluster) -> anyhow::Result<()> {
+    /// As long as kube-proxy has the old rules, one of three requests reaches the backend.
+    const MANY: usize = 40;
     let leaving = &lan.nodes[2].name;
     let is_leaving = |knock: &Knock| knock.outcome.as_ref() == Ok(leaving);
     let mut knocking = Vec::new();
@@ -120,8 +122,7 @@ async fn drains(lan: &Lan, cluster: &Cluster) -> anyhow::Result<()> {
     };
     eventually(SOON, "the backend answers before it leaves", all_answer).await?;
     cluster.set_endpoints(SERVICE, &[&lan.nodes[0], &lan.nodes[1]]).await?;
-    // kube-proxy needs a moment. As long as it has the old rules, one of three requests reaches the backend.
-    const MANY: usize = 40;
+    // kube-proxy needs a moment.
     let none_reaches_it = async || {
         let each = knocking.iter().map(Knocking::so_far).collect::<anyhow::Result<Vec<_>>>()?;
         let is_drained = |knocks: &Vec<Knock>| knocks.iter().rev().take(MANY).all(|knock| !is_leaving(knock));
