@@ -83,6 +83,8 @@ pub(crate) struct Controller<'a> {
     pub(crate) errors: Vec<String>,
     /// How long an object is tried.
     pub(crate) limit: Duration,
+    /// Whether it looks again at what it is told nothing of.
+    looks_again: bool,
 }
 
 /// How soon a step that failed is tried again.
@@ -93,7 +95,20 @@ impl<'a> Controller<'a> {
         let part = running.provider.machines().expect("machines");
         let of_instances = running.provider.instances().and_then(cloudprovider::Instances::changes);
         let stream = of_instances.or_else(|| part.changes()).expect("a stream");
-        Self { part, stream, written: None, step_limit: LIMIT, errors: Vec::new(), limit: LIMIT }
+        Self {
+            part,
+            stream,
+            written: None,
+            step_limit: LIMIT,
+            errors: Vec::new(),
+            limit: LIMIT,
+            looks_again: true,
+        }
+    }
+
+    /// The same, which takes a step only when it is told.
+    pub(crate) fn only_told(self) -> Self {
+        Self { looks_again: false, ..self }
     }
 
     /// Writes what each step leaves here.
@@ -104,7 +119,8 @@ impl<'a> Controller<'a> {
 
     /// Waits until the object is told, or its time has come.
     pub(crate) async fn wait(&mut self, object: &Object, wait: Option<&Wait>) {
-        let deadline = wait.and_then(|wait| wait.look_again_after).unwrap_or(LIMIT);
+        let look_again = wait.and_then(|wait| wait.look_again_after).filter(|_| self.looks_again);
+        let deadline = look_again.unwrap_or(LIMIT);
         let deadline = tokio::time::Instant::now() + deadline;
         loop {
             match tokio::time::timeout_at(deadline, self.stream.next()).await {
