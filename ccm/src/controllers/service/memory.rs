@@ -43,6 +43,15 @@ pub(super) enum Standing {
 pub(super) struct Retry {
     pub(super) action: Action,
     pub(super) at: Instant,
+    /// Whether the cloud asked for this time.
+    pub(super) is_asked: bool,
+}
+
+/// When the cloud is told again of back ends of which it was told in vain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Untold {
+    pub(super) at: Instant,
+    failures: u32,
 }
 
 /// The wait that a provider asks for, within bounds.
@@ -63,6 +72,8 @@ pub(super) struct Memory {
     /// Whether the API server has said in this term that the Service wants a load balancer and has the finalizer. What the
     /// watch shows may be older than what another leader has done.
     pub(super) confirmed: bool,
+    /// Whether the finalizer was put there in this term, so that no other component of another class has.
+    pub(super) has_our_finalizer: bool,
     pub(super) standing: Standing,
     /// Which provider was told: how many had taken over until then.
     pub(super) provider: u64,
@@ -70,8 +81,10 @@ pub(super) struct Memory {
     pub(super) retries: u64,
     /// Whether the load balancer that was ensured last lacks something that the provider may have later.
     pub(super) waits_for_more: bool,
-    /// The back ends that the cloud was told of last.
+    /// The back ends that the cloud was told of last, also in vain.
     pub(super) nodes: Option<Arc<BackendKeys>>,
+    /// Set while the cloud was told of back ends in vain, and nothing has worked since.
+    pub(super) untold: Option<Untold>,
     /// The version of our last write.
     pub(super) written: Option<WrittenVersion>,
     /// When finalizer or status were last brought back.
@@ -92,11 +105,13 @@ impl Memory {
             may_exist: false,
             was_ensured: service.has_finalizer(),
             confirmed: false,
+            has_our_finalizer: false,
             standing: Standing::Due,
             provider,
             retries: 0,
             waits_for_more: false,
             nodes: None,
+            untold: None,
             written: None,
             repaired: None,
             failures: 0,
@@ -138,8 +153,17 @@ impl Memory {
                 BACKOFF.nominal(self.failures)
             }
         };
-        self.retry = Some(Retry { action, at: now + wait });
+        self.retry = Some(Retry { action, at: now + wait, is_asked: retry_after.is_some() });
         self.last_error = Some(why);
+    }
+
+    /// Notes that the cloud was told of back ends in vain. `true`: for the first time.
+    pub(super) fn tell_again(&mut self, retry_after: Option<Duration>, now: Instant) -> bool {
+        let before = self.untold.map_or(0, |untold| untold.failures);
+        let failures = before.saturating_add(1);
+        let wait = retry_after.map_or_else(|| BACKOFF.nominal(failures), asked_wait);
+        self.untold = Some(Untold { at: now + wait, failures });
+        before == 0
     }
 
     /// For `/debug/state`.

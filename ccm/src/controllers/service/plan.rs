@@ -112,13 +112,20 @@ pub(super) fn next(service: Option<&Service>, memory: Option<&Memory>, world: &W
         }
         // Without a retry it is ensured at once, and the back ends come with that.
         Standing::Due => match memory.retry_of(Action::Ensure) {
-            Some(at) if at > world.now && !is_told && memory.may_exist => Next::Now(Action::UpdateNodes),
+            Some(at) if at > world.now && memory.may_exist && !is_told => Next::Now(Action::UpdateNodes),
+            Some(at) if at > world.now && memory.may_exist => match memory.untold {
+                Some(untold) if untold.at < at => world.due(Some(untold.at), Action::UpdateNodes),
+                _ => Next::At(at, Action::Ensure),
+            },
             at => world.due(at, Action::Ensure),
         },
         Standing::Ensured(_) | Standing::Rehearsed if !is_told => Next::Now(Action::UpdateNodes),
         // Whatever the Service asks for now, the load balancer that there was must not send anything to Nodes that leave.
-        Standing::Elsewhere | Standing::Unsupported if !is_told && memory.was_ensured => {
-            world.due(memory.retry_of(Action::UpdateNodes), Action::UpdateNodes)
+        Standing::Elsewhere | Standing::Unsupported
+            if memory.was_ensured && (!is_told || memory.untold.is_some()) =>
+        {
+            let untold = memory.untold.filter(|_| is_told).map(|untold| untold.at);
+            world.due(memory.retry_of(Action::UpdateNodes).or(untold), Action::UpdateNodes)
         }
         Standing::Elsewhere
         | Standing::Unsupported

@@ -18,6 +18,7 @@ use super::{
     nodes::Backends,
     outcome::{Failure, Outcome},
     patch,
+    plan::LOOK_INTERVAL,
     status::same_status,
 };
 use crate::{
@@ -127,10 +128,15 @@ impl Shared {
             return Ok(Outcome::Repaired { version: None });
         };
         let status = Some(status).filter(|status| !same_status(status, &service.content.status));
-        let Some(body) = patch::repair(!service.has_finalizer(), status) else {
+        let Some(body) = patch::repair(service, status) else {
             return Ok(Outcome::Repaired { version: None });
         };
         match self.writer.patch_status(service, body).await {
+            // What the watch shows next decides. It is behind, and not looked at all the time.
+            Err(error @ WriteError::Stale(_)) => {
+                let failure = Failure::of_write("the service has changed meanwhile", &error);
+                Err(Outcome::Failed(Failure { retry_after: Some(LOOK_INTERVAL), ..failure }))
+            }
             Ok(version) => {
                 tracing::info!(service = %service.key(), "brought back what somebody changed of its load balancer");
                 Ok(Outcome::Repaired { version: Some(version) })

@@ -39,8 +39,35 @@ impl ServiceLbControllerFlags {
         usize::try_from(self.concurrent_service_syncs).unwrap_or(1).max(1)
     }
 
+    /// What is to be said at the start.
+    pub(in crate::flags) fn warning(&self) -> Option<String> {
+        let number = self.concurrent_service_syncs;
+        (number < 1).then(|| {
+            format!(
+                "--concurrent-service-syncs={number}: one Service is synced at a time, where upstream syncs none; \
+                 --controllers=*,-service-lb-controller switches the controller off"
+            )
+        })
+    }
+
     /// How often a load balancer is verified; `None`: never.
     pub fn verification_period(&self) -> Option<Duration> {
         Some(self.service_verification_period).filter(|period| !period.is_zero())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_syncs_at_all_are_one_and_a_warning() {
+        for (number, syncs, warns) in [(0, 1, true), (-1, 1, true), (1, 1, false), (64, 64, false)] {
+            let flags = ServiceLbControllerFlags {
+                concurrent_service_syncs: number,
+                service_verification_period: Duration::ZERO,
+            };
+            assert_eq!((flags.syncs(), flags.warning().is_some()), (syncs, warns), "{number}");
+        }
     }
 }

@@ -57,6 +57,7 @@ impl ServiceController {
         }
         match outcome {
             Outcome::Ensured { status, waits_for_more, .. } => {
+                memory.untold = None;
                 memory.succeed(Standing::Ensured(status));
                 memory.waits_for_more = waits_for_more;
                 (memory.was_ensured, memory.confirmed) = (true, true);
@@ -80,10 +81,11 @@ impl ServiceController {
                 memory.waits_for_more = waits_for_more;
             }
             Outcome::Rehearsed { .. } => memory.succeed(Standing::Rehearsed),
+            Outcome::Updated => memory.untold = None,
             Outcome::NothingToUpdate
                 if matches!(memory.standing, Standing::Elsewhere | Standing::Unsupported) =>
             {
-                memory.was_ensured = false;
+                (memory.was_ensured, memory.untold) = (false, None);
             }
             Outcome::NothingToUpdate | Outcome::Differs => ensure_again(memory, now),
             Outcome::Repaired { .. } => {
@@ -97,6 +99,7 @@ impl ServiceController {
             Outcome::CleanedUp { .. } => {
                 memory.succeed(Standing::CleanedUp);
                 (memory.may_exist, memory.was_ensured, memory.confirmed) = (false, false, false);
+                (memory.has_our_finalizer, memory.untold) = (false, None);
             }
             Outcome::OldDeleted => self.forget(key),
             Outcome::Gone => {
@@ -106,7 +109,7 @@ impl ServiceController {
             }
             // The back ends were noted before the call.
             Outcome::Stopped if action == Action::UpdateNodes => memory.nodes.clone_from(&before.nodes),
-            Outcome::Outdated { .. } | Outcome::Updated | Outcome::Stopped => {}
+            Outcome::Outdated { .. } | Outcome::Stopped => {}
             Outcome::Failed(failure) => {
                 note_failure(memory, action, before, failure, now);
                 return true;
@@ -124,29 +127,39 @@ impl ServiceController {
 
 /// Notes that the load balancer is to be ensured: at once, or when a failed try is due again.
 fn ensure_again(memory: &mut Memory, now: Instant) {
-    (memory.standing, memory.confirmed) = (Standing::Due, false);
+    (memory.standing, memory.confirmed, memory.untold) = (Standing::Due, false, None);
     memory.retry = memory.retry.filter(|retry| retry.action == Action::Ensure && retry.at > now);
 }
 
 fn note_failure(memory: &mut Memory, action: Action, before: &Memory, failure: Failure, now: Instant) {
     let Failure { why, retry_after, unsupported, cloud_called, .. } = failure;
-    if action == Action::Ensure && !cloud_called {
-        memory.may_exist = before.may_exist;
+    if action == Action::Ensure {
+        if !cloud_called {
+            memory.may_exist = before.may_exist;
+            // The write that failed may have had its effect.
+            memory.has_our_finalizer |= !memory.told.has_finalizer();
+        }
+        // The load balancer that there was may still have the back ends of before.
+        if before.nodes.is_some() {
+            memory.nodes.clone_from(&before.nodes);
+        }
     }
     match action {
         Action::UpdateNodes if matches!(memory.standing, Standing::Elsewhere | Standing::Unsupported) => {
             memory.nodes.clone_from(&before.nodes);
             memory.fail(action, why, retry_after, now);
         }
-        // A load balancer that could not be told of its Nodes is ensured, at once unless the cloud says when.
+        // A load balancer that could not be told of its Nodes is ensured, at once unless the cloud says when, and also while it
+        // waits after a failure. If that fails too, it is told again: a Node that left must not stay a back end.
         Action::UpdateNodes => {
-            let is_waiting = memory.retry_of(Action::Ensure).is_some_and(|at| at > now);
+            let is_first = memory.tell_again(retry_after, now);
             memory.standing = Standing::Due;
             if let Some(after) = retry_after {
                 memory.fail(Action::Ensure, why, Some(after), now);
             } else {
                 memory.last_error = Some(why);
-                if !is_waiting {
+                let waits_as_asked = memory.retry.is_some_and(|retry| retry.is_asked && retry.at > now);
+                if is_first && !waits_as_asked {
                     memory.retry = None;
                 }
             }

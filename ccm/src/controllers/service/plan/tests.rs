@@ -69,7 +69,7 @@ impl Case {
 
     /// This action failed and is tried again after this time.
     fn retrying(mut self, action: Action, after: Duration) -> Self {
-        self.memory.retry = Some(Retry { action, at: self.world.now + after });
+        self.memory.retry = Some(Retry { action, at: self.world.now + after, is_asked: false });
         self
     }
 

@@ -32,7 +32,7 @@ impl Shared {
                 return Err(self.failed(&service, Failure::of_cloud(tried, &error)));
             }
         };
-        if !exists && !memory.may_exist && !service.needs_cleanup() {
+        if !exists && !memory.may_exist && !memory.has_our_finalizer && !service.needs_cleanup() {
             return Ok(Outcome::NotOurs);
         }
         let mut version = None;
@@ -48,7 +48,9 @@ impl Shared {
         }
         let service = Arc::clone(told);
         // Who announces the addresses may have written the status once more. With the finalizer this costs nothing.
-        let clears_status = service.has_finalizer() || !service.content.status.ingress.is_empty();
+        let is_ours = exists || memory.may_exist || service.needs_cleanup();
+        let clears_status =
+            is_ours && (service.has_finalizer() || !service.content.status.ingress.is_empty());
         if let Some(body) = patch::clean_up(service.has_finalizer(), clears_status) {
             match self.writer.patch_status(&service, body).await {
                 Ok(written) => version = Some(written),

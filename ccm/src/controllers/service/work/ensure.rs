@@ -78,10 +78,31 @@ impl Shared {
     }
 
     /// Adds the finalizer before any call of the cloud, so that the Service cannot vanish while it has a load balancer. The
-    /// answer is the Service as it is now: what the watch shows may be older.
+    /// answer is the Service as it is now: what the watch shows may be older. Where it is, the Service is read again, and gets
+    /// the finalizer only if it still wants a load balancer.
     async fn confirm(&self, progress: &mut Progress<'_>) -> Result<(), Early> {
+        for tries_left in (0..MAX_READS_AGAIN).rev() {
+            let body = patch::add_finalizer(progress.told);
+            let written = self.writer.patch_status_and_read(progress.told, body).await;
+            if !(matches!(written, Err(WriteError::Stale(_))) && tries_left > 0) {
+                return self.go_on_after(progress, written);
+            }
+            self.read_again(progress).await?;
+        }
+        Ok(())
+    }
+
+    async fn read_again(&self, progress: &mut Progress<'_>) -> Result<(), Early> {
+        let read = self.writer.patch_status_and_read(progress.told, patch::nothing()).await;
+        self.go_on_after(progress, read)
+    }
+
+    fn go_on_after(
+        &self,
+        progress: &mut Progress<'_>,
+        written: Result<Service, WriteError>,
+    ) -> Result<(), Early> {
         let service = Arc::clone(progress.told);
-        let written = self.writer.patch_status_and_read(&service, patch::add_finalizer()).await;
         let tried = "failed to add load balancer cleanup finalizer";
         match written.map_err(|error| self.not_written(&service, tried, &error)) {
             Ok(now) => progress.go_on_with(now),
@@ -119,7 +140,10 @@ impl Shared {
             };
             if changes.is_outdated && reads < MAX_READS_AGAIN {
                 reads += 1;
-                self.confirm(progress).await?;
+                self.read_again(progress).await?;
+                if !progress.told.has_finalizer() {
+                    self.confirm(progress).await?;
+                }
                 continue;
             }
             let version = progress.version.clone();

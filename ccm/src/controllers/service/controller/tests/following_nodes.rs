@@ -133,3 +133,82 @@ async fn who_chooses_the_nodes_elsewhere_is_asked_once_for_each_set_and_gets_no_
     assert_eq!(working.metrics.load_balancer_syncs.get(), 6);
     assert_eq!(working.metrics.node_sync_errors.get(), 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_node_leaves_while_the_load_balancer_cannot_be_ensured() {
+    let working = Working::start().await;
+    working.create("web").await;
+    tokio::time::sleep(SOON).await;
+    working.fake.fail(Operation::EnsureLoadBalancer, Fault::from(quota()));
+    working.patch("web", json!({"metadata": {"annotations": {"a": "b"}}})).await;
+    tokio::time::sleep(SOON).await;
+    working.fake.fail_next(Operation::UpdateLoadBalancer, quota());
+    working.patch_node("n1", json!({"metadata": {"labels": {EXCLUDED: ""}}})).await;
+    tokio::time::sleep(SOON).await;
+    assert_eq!(working.back_ends(), ["n1", "n2"], "the update failed");
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(working.back_ends(), ["n2"]);
+    // Nothing is told again that is known.
+    working.fake.forget_calls();
+    let calls = working.calls_after(Duration::from_secs(600)).await;
+    assert!(!calls.contains(&Operation::UpdateLoadBalancer), "{calls:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_leaves_with_a_change_that_cannot_be_ensured() {
+    let working = Working::start().await;
+    working.create("web").await;
+    tokio::time::sleep(SOON).await;
+    // The first call hangs, so that the Node leaves before the next one begins, which fails.
+    working.fake.fail(Operation::EnsureLoadBalancer, Fault::from(quota()));
+    working.fake.set_latency(Duration::from_secs(1));
+    working.patch("web", json!({"metadata": {"annotations": {"a": "b"}}})).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    working.patch("web", json!({"metadata": {"annotations": {"a": "c"}}})).await;
+    working.patch_node("n1", json!({"metadata": {"labels": {EXCLUDED: ""}}})).await;
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(working.back_ends(), ["n2"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cloud_that_fails_all_the_time_is_not_called_all_the_time() {
+    let working = Working::start().await;
+    working.create("web").await;
+    tokio::time::sleep(SOON).await;
+    for operation in [Operation::EnsureLoadBalancer, Operation::UpdateLoadBalancer] {
+        working.fake.fail(operation, Fault::from(quota()));
+    }
+    working.fake.forget_calls();
+    working.patch_node("n1", json!({"metadata": {"labels": {EXCLUDED: ""}}})).await;
+    let calls = working.calls_after(Duration::from_secs(3600)).await;
+    let count = |operation| calls.iter().filter(|call| **call == operation).count();
+    // Waits of 5 s to 5 minutes.
+    for operation in [Operation::EnsureLoadBalancer, Operation::UpdateLoadBalancer] {
+        assert!((15..22).contains(&count(operation)), "{operation:?}: {}", count(operation));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_update_that_fails_ensures_at_once_also_while_an_ensure_waits() {
+    let working = Working::start().await;
+    working.create("web").await;
+    tokio::time::sleep(SOON).await;
+    let (ensure, update, get) =
+        (Operation::EnsureLoadBalancer, Operation::UpdateLoadBalancer, Operation::GetLoadBalancer);
+    working.fake.fail_next(ensure, quota());
+    working.patch("web", json!({"metadata": {"annotations": {"a": "b"}}})).await;
+    tokio::time::sleep(SOON).await;
+    working.fake.forget_calls();
+    working.fake.fail_next(update, quota());
+    working.patch_node("n1", json!({"metadata": {"labels": {EXCLUDED: ""}}})).await;
+    assert_eq!(working.calls_after(SOON).await, [update, get, ensure]);
+    assert_eq!(working.back_ends(), ["n2"]);
+    // But not before the time that the cloud asked for.
+    working.fake.fail_next(ensure, quota().with_retry_after(Duration::from_secs(40)));
+    working.patch("web", json!({"metadata": {"annotations": {"a": "c"}}})).await;
+    tokio::time::sleep(SOON).await;
+    working.fake.forget_calls();
+    working.fake.fail_next(update, quota());
+    working.patch_node("n1", json!({"metadata": {"labels": {EXCLUDED: null}}})).await;
+    assert_eq!(working.calls_after(SOON).await, [update, get]);
+}

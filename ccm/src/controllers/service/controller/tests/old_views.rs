@@ -33,3 +33,48 @@ async fn the_cloud_is_told_what_the_api_server_said_last() {
     working.sandbox.faults().clear();
     assert_eq!(working.calls_after(Duration::from_secs(60)).await, [], "it was told already");
 }
+
+impl Working {
+    async fn finalizers(&self, name: &str) -> Vec<String> {
+        self.get(name).await.finalizers().to_vec()
+    }
+
+    async fn set_class(&self, name: &str) {
+        // A class can be set together with the type only.
+        self.patch(name, json!({"spec": {"type": "ClusterIP"}})).await;
+        let of_class = json!({"spec": {"type": "LoadBalancer", "loadBalancerClass": "example.com/other"}});
+        self.patch(name, of_class).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_got_a_class_meanwhile_does_not_get_the_finalizer() {
+    let working = Working::start().await;
+    working.refuse_writes(1);
+    working.create("web").await;
+    tokio::time::sleep(SOON).await;
+    // The watch shows a Service without a class, of which the next try is due soon.
+    working.lose_watch();
+    working.set_class("web").await;
+    working
+        .patch_status("web", json!({"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.9"}]}}}))
+        .await;
+    assert_eq!(working.calls_after(Duration::from_secs(30)).await, []);
+    assert_eq!(working.finalizers("web").await, ["example.com/other"]);
+    working.sandbox.faults().clear();
+    assert_eq!(working.calls_after(Duration::from_secs(60)).await, []);
+    assert_eq!(working.finalizers("web").await, ["example.com/other"]);
+    assert_eq!(working.addresses("web").await, ["192.0.2.9"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_finalizer_comes_behind_those_of_others() {
+    let working = Working::start().await;
+    working.create("web").await;
+    tokio::time::sleep(SOON).await;
+    assert_eq!(working.finalizers("web").await, ["example.com/other", LOAD_BALANCER_CLEANUP_FINALIZER]);
+    working.patch("web", json!({"metadata": {"finalizers": ["a.example.com/1", "b.example.com/2"]}})).await;
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    let expected = ["a.example.com/1", "b.example.com/2", LOAD_BALANCER_CLEANUP_FINALIZER];
+    assert_eq!(working.finalizers("web").await, expected);
+}
