@@ -1,11 +1,10 @@
 //! Decides which addresses a Service holds. Pure: pools, claims and a request give a plan.
 
-use std::{fmt, net::IpAddr};
+use std::{cell::RefCell, fmt, net::IpAddr};
 
-use cloudprovider::{AddressClaim, AddressHolder, Error, ErrorKind};
+use cloudprovider::{AddressClaim, AddressHolder, AddressUser, Error, ErrorKind, ServiceRef};
 
 use crate::{
-    conventions::POOL,
     index::{Index, MAX_HOLDERS, is_same},
     pool::{Pool, Pools, Sharing},
     range::Family,
@@ -15,8 +14,14 @@ use crate::{
 /// The sharing key of all Services of a pool in which all share.
 pub(crate) const EVERYBODY: &str = "*";
 
+/// How many addresses that were passed over are named.
+const PASSED_OVER_NAMED: usize = 3;
+
 /// How many holders of a full pool are named.
 const HOLDERS_NAMED: usize = 3;
+
+/// How many claims of a full pool are looked at, to name some.
+const HOLDERS_LOOKED_AT: usize = 64;
 
 /// What has to be done so that a Service has what it asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,6 +38,8 @@ pub(crate) struct Plan {
     pub(crate) dhcp: bool,
     /// The families that the Service prefers and does not get, and why.
     pub(crate) left_out: Vec<(Family, Refusal)>,
+    /// Free addresses of pools that were not picked since the cluster shows them in use, and how. Some of them, if they are many.
+    pub(crate) passed_over: Vec<(IpAddr, String)>,
 }
 
 impl Plan {
@@ -63,6 +70,10 @@ pub(crate) struct Held {
     pub(crate) is_outside: bool,
     /// The address in the Service's status that it replaces although nobody asked for that, and why.
     pub(crate) replaces: Option<(IpAddr, String)>,
+    /// How else the cluster shows it in use. It is kept because the Service has it.
+    pub(crate) in_use: Option<String>,
+    /// Whether the Service shares it with others though nothing allows that: they had it in their status together.
+    pub(crate) shared_before: bool,
 }
 
 impl Held {
@@ -75,6 +86,8 @@ impl Held {
             sharing_key: None,
             is_outside: !pool.is_some_and(|pool| pool.serves(namespace)),
             replaces: None,
+            in_use: None,
+            shared_before: false,
         }
     }
 }
@@ -135,23 +148,22 @@ pub(crate) fn plan(pools: &Pools, index: &Index, request: &Request) -> Result<Pl
         plan.give_back_others(index, request);
         return Ok(plan);
     }
-    Planner { pools, index, request, automatic }.plan()
+    Planner { pools, index, request, automatic, passed_over: RefCell::default() }.plan()
 }
 
 fn wanted_pool<'a>(pools: &'a Pools, request: &Request, name: &str) -> Result<&'a Pool, Refusal> {
-    let namespace = &request.service.namespace;
+    let (namespace, key) = (&request.service.namespace, request.pool_key);
     match pools.named(name) {
         Some(pool) if pool.serves(namespace) => Ok(pool),
-        Some(pool) => Err(Refusal::Invalid(format!(
-            "the annotation {POOL} asks for the pool {name:?}, which is for the namespaces {} and not for {namespace}",
-            pool.namespaces.join(", ")
+        Some(_) => Err(Refusal::Invalid(format!(
+            "the annotation {key} asks for the pool {name:?}, which is not for the namespace {namespace}"
         ))),
         None => {
             let known = pools.pools.iter().filter(|pool| pool.serves(namespace));
             let known: Vec<_> = known.map(|pool| pool.name.as_str()).collect();
             let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
             Err(Refusal::Invalid(format!(
-                "the annotation {POOL} asks for the pool {name:?}, which does not exist; pools for the namespace {namespace}: {known}"
+                "the annotation {key} asks for the pool {name:?}, which does not exist; pools for the namespace {namespace}: {known}"
             )))
         }
     }
@@ -163,6 +175,8 @@ struct Planner<'a> {
     request: &'a Request,
     /// The pools to pick from.
     automatic: Vec<&'a Pool>,
+    /// What was not picked since the cluster shows it in use.
+    passed_over: RefCell<Vec<(IpAddr, String)>>,
 }
 
 impl Planner<'_> {
@@ -190,6 +204,7 @@ impl Planner<'_> {
                 break;
             }
         }
+        plan.passed_over = self.passed_over.take();
         if plan.held.is_empty() {
             return Err(worst(refusals.into_iter().map(|(_, refusal)| refusal).collect()));
         }
@@ -244,8 +259,7 @@ impl Planner<'_> {
     fn asked(&self, address: IpAddr) -> Result<Held, Refusal> {
         let service = &self.request.service;
         let pool = self.pools.of_address(address, &service.namespace);
-        let has_it =
-            self.request.in_status.contains(&address) || self.index.of_service(service).contains(&address);
+        let has_it = self.index.has(service, address);
         match pool {
             _ if has_it => {}
             None if self.request.may_ask_outside => {}
@@ -257,16 +271,14 @@ impl Planner<'_> {
             }
             Some(pool) if !pool.serves(&service.namespace) => {
                 return Err(Refusal::Invalid(format!(
-                    "{address} is asked for, and is in the pool {:?} for the namespaces {}, not for {}",
-                    pool.name,
-                    pool.namespaces.join(", "),
-                    service.namespace
+                    "{address} is asked for, and is in the pool {:?}, which is not for the namespace {}",
+                    pool.name, service.namespace
                 )));
             }
             Some(pool) if self.request.pool.as_ref().is_some_and(|wanted| *wanted != pool.name) => {
                 return Err(Refusal::Invalid(format!(
-                    "{address} is asked for, and is in the pool {:?}; the annotation {POOL} asks for another one",
-                    pool.name
+                    "{address} is asked for, and is in the pool {:?}; the annotation {} asks for another one",
+                    pool.name, self.request.pool_key
                 )));
             }
             Some(_) => {}
@@ -296,13 +308,13 @@ impl Planner<'_> {
             return Ok(held);
         }
         for pool in &pools {
-            let skips = |address| pool.skips(address);
+            let skips = |address| pool.skips(address) || self.passes_over(pool, address);
             let free = pool.first(family, |range| self.index.free_in(range, pool.order, skips));
             if let Some(address) = free {
                 return Ok(self.held(Some(pool), address));
             }
         }
-        Err(Refusal::Exhausted(exhausted(self.index, &pools, family)))
+        Err(Refusal::Exhausted(exhausted(self.index, &pools, family, namespace)))
     }
 
     /// An address of a pool that others share already.
@@ -349,10 +361,13 @@ impl Planner<'_> {
     fn may_hold(&self, pool: Option<&Pool>, address: IpAddr) -> Result<(), String> {
         let uid = &self.request.service.uid;
         if let Some(user) = self.index.foreign_user(address) {
-            return Err(format!("something else in the cluster uses it: {user}"));
+            return Err(user.words().to_owned());
+        }
+        if let Some(used) = self.used(pool, address).filter(|_| !self.keeps(pool, address)) {
+            return Err(used);
         }
         if let Some(other) = self.index.reserved_for_others(address, uid) {
-            return Err(format!("the Service {other} has it in its status"));
+            return Err(format!("{} has it in its status", self.other(other)));
         }
         let others = self.index.claim(address).map(|claim| claim.holders.iter()).into_iter().flatten();
         let mut others = others.filter(|holder| !is_same(&holder.service, &self.request.service)).peekable();
@@ -372,18 +387,103 @@ impl Planner<'_> {
         for other in others {
             #[cfg(test)]
             crate::testing::count_look();
-            let service = &other.service;
+            let service = self.other(&other.service);
+            if self.shared_before(other) {
+                if let Some(port) = self.same_port(other) {
+                    return Err(format!("{service} holds it with the same port {port}"));
+                }
+                continue;
+            }
             if key.is_none() || other.sharing_key.is_none() {
-                return Err(format!("the Service {service} holds it{}", self.hint(pool)));
+                return Err(format!("{service} holds it{}", self.hint(pool)));
             }
             if key != other.sharing_key {
-                return Err(format!("the Service {service} holds it with another sharing key"));
+                return Err(format!("{service} holds it with another sharing key"));
             }
-            if let Some(port) = self.request.ports.iter().find(|port| other.ports.contains(*port)) {
-                return Err(format!("the Service {service} holds it with the same port {port}"));
+            if let Some(port) = self.same_port(other) {
+                return Err(format!("{service} holds it with the same port {port}"));
             }
         }
         Ok(())
+    }
+
+    fn same_port(&self, other: &AddressHolder) -> Option<&String> {
+        self.request.ports.iter().find(|port| other.ports.contains(*port))
+    }
+
+    /// Whether the Service has shared its address with this other holder since before claims were written: both had it in their
+    /// status. Then one of the two has no key; nobody else comes to share an address without one.
+    fn shared_before(&self, other: &AddressHolder) -> bool {
+        let claims = self.index.of_service(&self.request.service).into_iter();
+        let mut claims = claims.filter_map(|address| self.index.claim(address));
+        let Some(claim) = claims.find(|claim| claim.holders.contains(other)) else { return false };
+        let mut mine = claim.holders.iter().filter(|one| is_same(&one.service, &self.request.service));
+        mine.any(|mine| mine.sharing_key.is_none() || other.sharing_key.is_none())
+    }
+
+    /// How a message names another Service: a tenant learns nothing of other namespaces.
+    fn other(&self, service: &ServiceRef) -> String {
+        if service.namespace == self.request.service.namespace {
+            format!("the Service {service}")
+        } else {
+            "a Service of another namespace".to_owned()
+        }
+    }
+
+    /// How the cluster shows the address in use, beside claims.
+    fn used(&self, pool: Option<&Pool>, address: IpAddr) -> Option<String> {
+        let users = self.request.in_use.of(address).iter();
+        users.filter(|user| self.matters(pool, user)).map(|user| self.words(user)).next()
+    }
+
+    /// Whether such a use keeps addresses of this pool from being handed out.
+    fn matters(&self, pool: Option<&Pool>, user: &AddressUser) -> bool {
+        match user {
+            // Everybody may write external IPs. They must not block the pools of others.
+            AddressUser::ExternalIp(service) => {
+                service.uid != self.request.service.uid
+                    && pool.is_none_or(|pool| pool.serves(&service.namespace))
+            }
+            AddressUser::OtherLoadBalancer(service) => service.uid != self.request.service.uid,
+            _ => true,
+        }
+    }
+
+    fn words(&self, user: &AddressUser) -> String {
+        match user {
+            AddressUser::Node(_) => "it is an address of a Node".to_owned(),
+            AddressUser::ApiServer => "it is an address of the API server".to_owned(),
+            AddressUser::ExternalIp(service) => format!("{} has it as an external IP", self.other(service)),
+            AddressUser::OtherLoadBalancer(service) => {
+                format!("{} has it from a load balancer of another class", self.other(service))
+            }
+            AddressUser::Cloud => "the cloud itself answers there".to_owned(),
+            _ => "something else uses it".to_owned(),
+        }
+    }
+
+    /// Whether the Service keeps an address that is in use. What it has claimed, clients use. What it only had in its status, it
+    /// keeps unless a host has it: that would be taken from the host.
+    fn keeps(&self, pool: Option<&Pool>, address: IpAddr) -> bool {
+        let service = &self.request.service;
+        if self.index.of_service(service).contains(&address) {
+            return true;
+        }
+        let mut users = self.request.in_use.of(address).iter().filter(|user| self.matters(pool, user));
+        let is_of_service = |user: &AddressUser| {
+            matches!(user, AddressUser::ExternalIp(_) | AddressUser::OtherLoadBalancer(_))
+        };
+        self.index.is_reserved_for(&service.uid, address) && users.all(is_of_service)
+    }
+
+    /// Whether a free address is not picked since the cluster shows it in use.
+    fn passes_over(&self, pool: &Pool, address: IpAddr) -> bool {
+        let Some(used) = self.used(Some(pool), address) else { return false };
+        let mut passed_over = self.passed_over.borrow_mut();
+        if passed_over.len() < PASSED_OVER_NAMED {
+            passed_over.push((address, used));
+        }
+        true
     }
 
     /// What keeps the Service from sharing, where it seems to want to.
@@ -401,7 +501,15 @@ impl Planner<'_> {
 
     fn held(&self, pool: Option<&Pool>, address: IpAddr) -> Held {
         let kept = Held::kept(self.pools, &self.request.service.namespace, address);
-        Held { sharing_key: self.sharing_key(pool, address), ..kept }
+        let sharing_key = self.sharing_key(pool, address);
+        let holders = self.index.claim(address).map(|claim| claim.holders.as_slice()).unwrap_or_default();
+        let reserved = self.index.reserved_for(address).iter();
+        let others = reserved.filter(|other| other.uid != self.request.service.uid).count();
+        let shared_before = others > 0
+            || holders
+                .iter()
+                .any(|other| !is_same(&other.service, &self.request.service) && self.shared_before(other));
+        Held { sharing_key, shared_before, in_use: self.used(pool, address), ..kept }
     }
 
     /// The claim to write for an address. `None`: it is stored already.
@@ -412,7 +520,13 @@ impl Planner<'_> {
             ports: self.request.ports.clone(),
         };
         let Some(stored) = self.index.claim(held.address) else {
-            return Some(AddressClaim { address: held.address, holders: vec![mine], version: String::new() });
+            // Others that had it in their status keep it too, from the same moment on. Each fills in its ports itself.
+            let sharing = self.index.reserved_for(held.address).iter();
+            let sharing = sharing.filter(|other| other.uid != mine.service.uid).take(MAX_HOLDERS - 1);
+            let others =
+                sharing.map(|other| AddressHolder { service: other.clone(), ..AddressHolder::default() });
+            let holders = others.chain([mine.clone()]).collect();
+            return Some(AddressClaim { address: held.address, holders, version: String::new() });
         };
         if stored.holders.contains(&mine) {
             return None;
@@ -431,8 +545,8 @@ fn worst(refusals: Vec<Refusal>) -> Refusal {
     first.unwrap_or_else(|| Refusal::NoPool("no address family is left to choose from".to_owned()))
 }
 
-/// Names full pools, how large they are, and who holds addresses of them.
-fn exhausted(index: &Index, pools: &[&Pool], family: Family) -> String {
+/// Names full pools, how large they are, and which Services of the namespace hold addresses of them.
+fn exhausted(index: &Index, pools: &[&Pool], family: Family, namespace: &str) -> String {
     let sizes: Vec<_> = pools
         .iter()
         .map(|pool| format!("{:?} ({} addresses)", pool.name, pool.addresses.count(family)))
@@ -440,22 +554,40 @@ fn exhausted(index: &Index, pools: &[&Pool], family: Family) -> String {
     let which = if sizes.len() == 1 { "the pool" } else { "the pools" };
     let has = if sizes.len() == 1 { "has" } else { "have" };
     let ranges = || pools.iter().flat_map(|pool| pool.addresses.of_family(family));
-    let claims = ranges().flat_map(|range| index.claims_in(range));
-    let services = claims.flat_map(|claim| claim.holders.iter().map(|holder| holder.service.to_string()));
-    let others = ranges().flat_map(|range| index.foreign_users_in(range).map(str::to_owned));
-    // No more are looked at than are named: many Services may wait for a full pool.
-    let mut holders: Vec<String> = services.chain(others).take(HOLDERS_NAMED + 1).collect();
-    let has_more = holders.len() > HOLDERS_NAMED;
-    holders.truncate(HOLDERS_NAMED);
-    let holders = if holders.is_empty() {
-        "nobody that this daemon knows of".to_owned()
-    } else {
-        format!("{}{}", holders.join(", "), if has_more { " and others" } else { "" })
+    // No more are looked at than matter: many Services may wait for a full pool.
+    let claims = ranges().flat_map(|range| index.claims_in(range)).take(HOLDERS_LOOKED_AT);
+    let services = claims.flat_map(|claim| claim.holders.iter().map(|holder| &holder.service));
+    let others = ranges().flat_map(|range| index.foreign_users_in(range)).map(|_| None);
+    let (mut named, mut has_more) = (Vec::new(), false);
+    for holder in services.map(Some).chain(others) {
+        match holder.filter(|holder| holder.namespace == namespace && named.len() < HOLDERS_NAMED) {
+            Some(own) => named.push(own.to_string()),
+            None => has_more = true,
+        }
+    }
+    let holders = match (named.is_empty(), has_more) {
+        (true, false) => "nobody that this daemon knows of".to_owned(),
+        (true, true) => "others".to_owned(),
+        (false, _) => format!("{}{}", named.join(", "), if has_more { " and others" } else { "" }),
     };
     format!(
         "{which} {} {has} no free {family} address; held by {holders}; delete a Service or add addresses",
         sizes.join(", ")
     )
+}
+
+/// Who has the addresses that a Service asks for in vain, for the log: a tenant is not told of others.
+pub(crate) fn in_the_way(index: &Index, request: &Request) -> Option<String> {
+    let mut found = Vec::new();
+    for address in &request.asked {
+        let others = index.holders(*address).into_iter().chain(index.reserved_for(*address).iter().cloned());
+        let others = others.filter(|other| other.uid != request.service.uid);
+        found.extend(others.take(HOLDERS_NAMED).map(|other| format!("{address}: Service {other}")));
+        found.extend(index.foreign_user(*address).map(|user| format!("{address}: {}", user.details())));
+        let users = request.in_use.of(*address).iter().take(HOLDERS_NAMED);
+        found.extend(users.map(|user| format!("{address}: {user:?}")));
+    }
+    (!found.is_empty()).then(|| found.join(", "))
 }
 
 #[cfg(test)]

@@ -27,6 +27,14 @@ pub trait Announce: fmt::Debug + Send + Sync {
     /// The address is not held then, unless it was before.
     async fn hold(&self, holder: &str, address: IpAddr, interface: Option<&str>) -> Result<()>;
 
+    /// Asks the network whether another host has the address, before it is held for the first time.
+    ///
+    /// # Errors
+    /// [`Conflict`](ErrorKind::Conflict): a host has it.
+    async fn probe(&self, _address: IpAddr, _interface: Option<&str>) -> Result<()> {
+        Ok(())
+    }
+
     /// Releases an address. It leaves the interface if nobody else holds it. Succeeds if it is not held.
     async fn release(&self, holder: &str, address: IpAddr) -> Result<()>;
 
@@ -340,7 +348,19 @@ impl Holds {
         outcome
     }
 
-    fn is_held(&self, uid: &str, address: IpAddr) -> bool {
+    /// Holds an address that the Service has never had. Where `probes`, the network is asked before.
+    ///
+    /// # Errors
+    /// [`Conflict`](ErrorKind::Conflict): a host has it.
+    pub(crate) async fn take(&self, term: u64, uid: &str, held: &Held, probes: bool) -> Result<()> {
+        let interface = held.interface.as_deref();
+        if probes {
+            self.announcer.probe(held.address, interface).await?;
+        }
+        self.hold_one(term, uid, held.address, interface).await
+    }
+
+    pub(crate) fn is_held(&self, uid: &str, address: IpAddr) -> bool {
         self.state().hold_mut(uid, address).is_some_and(|hold| hold.held.is_some())
     }
 
@@ -377,7 +397,7 @@ impl Holds {
                 }
                 Ok(()) if state.term != term => ended(),
                 Ok(()) if state.succeed(number, uid, address, interface) => return Ok(()),
-                Ok(()) => Error::new(ErrorKind::Conflict, format!("{address} was given back meanwhile")),
+                Ok(()) => Error::new(ErrorKind::Unavailable, format!("{address} was given back meanwhile")),
             }
         };
         self.announcer.release(&self.holder(uid), address).await?;

@@ -30,6 +30,9 @@ pub struct Config {
     pub source: Source,
     /// Who announces the addresses.
     pub announcer: Announcer,
+    /// Whether Services may ask for addresses that are in no pool, where the pools are in kube-vip's `ConfigMap` and kube-vip
+    /// announces.
+    pub allows_outside_pools: bool,
 }
 
 /// Where the pools are.
@@ -54,6 +57,7 @@ impl Config {
         let config_map = fields.take("kubeVipConfigMap");
         let announces = fields.flag("announce", false, problems);
         let announced_by = fields.text("announcedBy", problems);
+        let mut allows_outside_pools = false;
         let source = match (pools, config_map) {
             (Some(_), Some(_)) => {
                 let words = "stands beside pools; give one of the two".to_owned();
@@ -62,7 +66,11 @@ impl Config {
             }
             (Some(list), None) => own_pools(&fields.path("pools"), list, problems).map(Source::Own),
             (None, Some(value)) => {
-                config_map_name(&fields.path("kubeVipConfigMap"), &value, problems).map(Source::KubeVip)
+                let path = fields.path("kubeVipConfigMap");
+                kube_vip_config_map(&path, &value, problems).map(|(name, allows)| {
+                    allows_outside_pools = allows;
+                    Source::KubeVip(name)
+                })
             }
             (None, None) => {
                 if problems.len() == had {
@@ -98,11 +106,20 @@ impl Config {
         if problems.len() > had {
             return None;
         }
-        Some(Self { source: source?, announcer })
+        if allows_outside_pools && announcer != Announcer::KubeVip {
+            let words = "has an effect only where kube-vip announces; leave it out";
+            problems.push(ConfigProblem::new(format!("{path}.kubeVipConfigMap.allowOutsidePools"), words));
+            return None;
+        }
+        Some(Self { source: source?, announcer, allows_outside_pools })
     }
 }
 
-fn config_map_name(path: &str, value: &Value, problems: &mut Vec<ConfigProblem>) -> Option<ConfigMapName> {
+fn kube_vip_config_map(
+    path: &str,
+    value: &Value,
+    problems: &mut Vec<ConfigProblem>,
+) -> Option<(ConfigMapName, bool)> {
     let mut fields = Fields::of(path, value, problems)?;
     let namespace = fields.text("namespace", problems).unwrap_or_else(|| "kube-system".to_owned());
     let name = fields.text("name", problems).unwrap_or_else(|| "kubevip".to_owned());
@@ -112,8 +129,9 @@ fn config_map_name(path: &str, value: &Value, problems: &mut Vec<ConfigProblem>)
     if !dns::is_subdomain(&name) {
         problems.push(ConfigProblem::new(fields.path("name"), "must be the name of a ConfigMap"));
     }
+    let allows_outside_pools = fields.flag("allowOutsidePools", false, problems);
     fields.finish(problems);
-    Some(ConfigMapName { namespace, name })
+    Some((ConfigMapName { namespace, name }, allows_outside_pools))
 }
 
 fn own_pools(path: &str, list: Vec<(String, Value)>, problems: &mut Vec<ConfigProblem>) -> Option<Pools> {
@@ -168,6 +186,7 @@ fn read_pool(path: &str, value: &Value, problems: &mut Vec<ConfigProblem>) -> Op
     }
     let auto_assign = fields.flag("autoAssign", true, problems);
     let allows_sharing = fields.flag("allowSharing", false, problems);
+    let probe = fields.flag("probe", true, problems);
     fields.finish(problems);
     Some(Pool {
         name,
@@ -175,6 +194,7 @@ fn read_pool(path: &str, value: &Value, problems: &mut Vec<ConfigProblem>) -> Op
         namespaces,
         interface,
         auto_assign,
+        probe,
         sharing: if allows_sharing { Sharing::ByKey } else { Sharing::Never },
         ..Pool::default()
     })

@@ -1,8 +1,12 @@
 //! The annotations and labels of those who announce addresses.
 
+mod annotations;
+
 use std::net::IpAddr;
 
 use cloudprovider::{LoadBalancerService, ServiceChange};
+
+use self::annotations::Meaning;
 
 /// The pool that a Service wants its addresses from. Value: the name of a pool.
 pub const POOL: &str = "service.cloudprovider.kubernetes.io/address-pool";
@@ -79,24 +83,25 @@ impl Announcer {
         matches!(self, Self::KubeVip | Self::MetalLb | Self::Cilium)
     }
 
-    /// The annotations by which a Service asks it for addresses, older spellings behind. Ours is the first one.
-    pub(crate) fn address_keys(self) -> &'static [&'static str] {
-        match self {
-            Self::MetalLb => &[METALLB_IPS, "metallb.universe.tf/loadBalancerIPs", KUBE_VIP_IPS],
-            Self::Cilium => &[CILIUM_IPS, "io.cilium/lb-ipam-ips", KUBE_VIP_IPS],
-            Self::Itself | Self::KubeVip | Self::Nobody => &[KUBE_VIP_IPS],
-        }
+    /// The annotations by which a Service asks for addresses. Ours is the first one.
+    pub(crate) fn address_keys(self) -> impl Iterator<Item = &'static str> {
+        self.keys_for(Meaning::Addresses)
+    }
+
+    /// The annotations by which a Service asks for a pool. Ours is the first one.
+    pub(crate) fn pool_keys(self) -> impl Iterator<Item = &'static str> {
+        std::iter::once(POOL).chain(self.keys_for(Meaning::Pool))
     }
 
     /// The key by which a person wants the Service to share addresses. What was written here is no wish.
     pub(crate) fn wanted_sharing_key(self, service: &LoadBalancerService) -> Option<String> {
         let annotations = &service.annotations;
         let picked = annotations.get(PICKED_SHARING_KEY);
-        let wishes = self.sharing_keys().iter().filter(|key| {
-            let is_ours = self.written_sharing_key() == Some(**key) && annotations.get(**key) == picked;
-            !is_ours
-        });
-        let mut keys = wishes.filter_map(|key| annotations.get(*key).map(|text| text.trim()));
+        let is_ours =
+            |key: &str| [METALLB_SHARING, CILIUM_SHARING].contains(&key) && annotations.get(key) == picked;
+        let keys = std::iter::once(SHARING_KEY).chain(self.keys_for(Meaning::SharingKey));
+        let wishes = keys.filter(|key| !is_ours(key));
+        let mut keys = wishes.filter_map(|key| annotations.get(key).map(|text| text.trim()));
         keys.find(|key| !key.is_empty()).map(str::to_owned)
     }
 
@@ -109,12 +114,13 @@ impl Announcer {
         }
     }
 
-    /// The annotations with a sharing key.
-    fn sharing_keys(self) -> &'static [&'static str] {
+    /// The annotation that it takes addresses from, where it does.
+    fn written_addresses(self) -> Option<&'static str> {
         match self {
-            Self::MetalLb => &[SHARING_KEY, METALLB_SHARING, "metallb.universe.tf/allow-shared-ip"],
-            Self::Cilium => &[SHARING_KEY, CILIUM_SHARING, "io.cilium/lb-ipam-sharing-key"],
-            Self::Itself | Self::KubeVip | Self::Nobody => &[SHARING_KEY],
+            Self::KubeVip => Some(KUBE_VIP_IPS),
+            Self::MetalLb => Some(METALLB_IPS),
+            Self::Cilium => Some(CILIUM_IPS),
+            Self::Itself | Self::Nobody => None,
         }
     }
 
@@ -158,6 +164,9 @@ impl Announcer {
         }
         if let Some(key) = self.written_sharing_key() {
             change.sharing_key(key, outcome.sharing_key);
+        }
+        if let Some(key) = self.written_addresses() {
+            change.remove_picked_for_others(key);
         }
         change.change
     }
@@ -289,6 +298,17 @@ impl Change<'_> {
         let annotations = &self.service.annotations;
         if let Some(picked) = annotations.get(PICKED) {
             self.change.annotations.insert(PICKED.to_owned(), None);
+            if annotations.get(key) == Some(picked) {
+                self.change.annotations.insert(key.to_owned(), None);
+            }
+        }
+    }
+
+    /// Removes addresses that were picked while somebody else announced. With other addresses they would look like a wish.
+    fn remove_picked_for_others(&mut self, own: &str) {
+        let annotations = &self.service.annotations;
+        let Some(picked) = annotations.get(PICKED) else { return };
+        for key in [KUBE_VIP_IPS, METALLB_IPS, CILIUM_IPS].into_iter().filter(|key| *key != own) {
             if annotations.get(key) == Some(picked) {
                 self.change.annotations.insert(key.to_owned(), None);
             }

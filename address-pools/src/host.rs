@@ -50,11 +50,13 @@ impl Announce for HostAnnouncer {
             addresses.insert(address);
             id.clone()
         };
-        let choice =
-            interface.map_or(InterfaceChoice::Automatic, |name| InterfaceChoice::Named(name.to_owned()));
-        let held = self.announcer.hold(&holder, address, &choice).await.map_err(error)?;
+        let held = self.announcer.hold(&holder, address, &choice(interface)).await.map_err(error)?;
         tracing::debug!(%address, interface = held.interface, "address announced");
         Ok(())
+    }
+
+    async fn probe(&self, address: IpAddr, interface: Option<&str>) -> Result<()> {
+        self.announcer.probe(address, &choice(interface)).await.map_err(error)
     }
 
     async fn release(&self, holder: &str, address: IpAddr) -> Result<()> {
@@ -76,10 +78,14 @@ impl Announce for HostAnnouncer {
     }
 }
 
+fn choice(interface: Option<&str>) -> InterfaceChoice {
+    interface.map_or(InterfaceChoice::Automatic, |name| InterfaceChoice::Named(name.to_owned()))
+}
+
 fn error(error: announcing::Error) -> Error {
     use announcing::Error as Cause;
     let kind = match &error {
-        Cause::Foreign { .. } => ErrorKind::Conflict,
+        Cause::Foreign { .. } | Cause::InUse { .. } => ErrorKind::Conflict,
         Cause::NotUsable { .. } | Cause::NoInterface { .. } | Cause::NoFittingInterface { .. } => {
             ErrorKind::InvalidConfiguration
         }

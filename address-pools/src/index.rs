@@ -31,10 +31,38 @@ pub(crate) struct Index {
     reserved: HashMap<IpAddr, Vec<ServiceRef>>,
     /// The addresses that are kept so for each Service, by its UID.
     reserved_for: HashMap<String, BTreeSet<IpAddr>>,
-    /// Addresses that something else in the cluster uses, and what that is.
-    foreign: BTreeMap<IpAddr, String>,
+    /// Addresses that something else uses, and what that is.
+    foreign: BTreeMap<IpAddr, ForeignUser>,
     /// All addresses of the collections above.
     taken: Runs,
+}
+
+/// Why an address that a host has is not handed out, for a tenant.
+pub(crate) const HOST_HAS_IT: &str = "a host on the network has it";
+
+/// What uses an address and has no claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ForeignUser {
+    /// Another object of the cluster, named for the log: it may belong to another tenant.
+    Object(String),
+    /// A host on the network, or this one. Why the address cannot be announced, for the log.
+    Host(String),
+}
+
+impl ForeignUser {
+    /// What a tenant may know.
+    pub(crate) fn words(&self) -> &'static str {
+        match self {
+            Self::Object(_) => "something else in the cluster uses it",
+            Self::Host(_) => HOST_HAS_IT,
+        }
+    }
+
+    /// What an operator should know.
+    pub(crate) fn details(&self) -> &str {
+        let (Self::Object(details) | Self::Host(details)) = self;
+        details
+    }
 }
 
 /// The addresses of one sharing key.
@@ -67,6 +95,32 @@ impl Index {
             }
         }
         index
+    }
+
+    /// The addresses that are kept for Services because they had them in their status.
+    pub(crate) fn reservations(&self) -> Vec<(ServiceRef, IpAddr)> {
+        let all = self.reserved.iter();
+        all.flat_map(|(address, having)| having.iter().map(|service| (service.clone(), *address))).collect()
+    }
+
+    /// The Services for which addresses are kept.
+    pub(crate) fn having_reservations(&self) -> impl Iterator<Item = &ServiceRef> {
+        self.reserved.values().flatten()
+    }
+
+    /// The Services for which this address is kept because they have it in their status.
+    pub(crate) fn reserved_for(&self, address: IpAddr) -> &[ServiceRef] {
+        self.reserved.get(&address).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// Whether the Service has the address: it has claimed it, or had it in its status when the claims were read first.
+    pub(crate) fn has(&self, service: &ServiceRef, address: IpAddr) -> bool {
+        self.of_service(service).contains(&address) || self.is_reserved_for(&service.uid, address)
+    }
+
+    /// Whether the address is kept for the Service because it had it in its status.
+    pub(crate) fn is_reserved_for(&self, uid: &str, address: IpAddr) -> bool {
+        self.reserved_for.get(uid).is_some_and(|addresses| addresses.contains(&address))
     }
 
     /// All claims.
@@ -115,9 +169,9 @@ impl Index {
         self.claims.range(range.first()..=range.last()).map(|(_, claim)| claim)
     }
 
-    /// What else in the cluster uses addresses of a range.
-    pub(crate) fn foreign_users_in(&self, range: &AddressRange) -> impl Iterator<Item = &str> {
-        self.foreign.range(range.first()..=range.last()).map(|(_, user)| user.as_str())
+    /// What else uses addresses of a range.
+    pub(crate) fn foreign_users_in(&self, range: &AddressRange) -> impl Iterator<Item = &ForeignUser> {
+        self.foreign.range(range.first()..=range.last()).map(|(_, user)| user)
     }
 
     /// A Service that has this address in its status, which nobody has claimed, unless this one has it too.
@@ -126,9 +180,17 @@ impl Index {
         if having.iter().any(|service| service.uid == uid) { None } else { having.first() }
     }
 
-    /// What else in the cluster uses the address, where something does.
-    pub(crate) fn foreign_user(&self, address: IpAddr) -> Option<&str> {
-        self.foreign.get(&address).map(String::as_str)
+    /// What else uses the address, where something does.
+    pub(crate) fn foreign_user(&self, address: IpAddr) -> Option<&ForeignUser> {
+        self.foreign.get(&address)
+    }
+
+    /// Notes that a host has the address, so that it is passed over.
+    pub(crate) fn note_host(&mut self, address: IpAddr, details: String) {
+        if !self.claims.contains_key(&address) {
+            self.foreign.insert(address, ForeignUser::Host(details));
+            self.taken.insert(address);
+        }
     }
 
     /// Whether another Service than this one has begun to write a claim of the address.
@@ -181,7 +243,7 @@ impl Index {
         self.claims.remove(&address);
         self.foreign.remove(&address);
         if let Some(user) = user {
-            self.foreign.insert(address, user);
+            self.foreign.insert(address, ForeignUser::Object(user));
             self.taken.insert(address);
         }
         self.free_if_unused(address);
@@ -409,7 +471,8 @@ mod tests {
         index.set(claim(2, &[("a", None)]));
         assert_eq!(free(&index), Some(ip(3)));
         index.set(claim(3, &[("a", None)]));
-        assert_eq!((index.foreign_user(ip(4)), free(&index)), (Some("services a/b"), Some(ip(5))));
+        let details = |index: &Index| index.foreign_user(ip(4)).map(|user| user.details().to_owned());
+        assert_eq!((details(&index).as_deref(), free(&index)), (Some("services a/b"), Some(ip(5))));
         index.learn(ip(4), AddressUse::Free);
         assert_eq!((index.foreign_user(ip(4)), free(&index)), (None, Some(ip(4))));
     }

@@ -160,8 +160,14 @@ impl Ledger {
 
     async fn read_all(&self) -> Result<()> {
         let term = self.known().term;
+        // What a status shows counts when it is read first in a term. Later it is no more than what somebody may have written
+        // there.
+        let kept = self.known().index.as_ref().map(Index::reservations);
         // In this order: a Service that claims its address in between is found among the claims.
-        let assigned = self.services.assigned().await?;
+        let assigned = match kept {
+            Some(kept) => kept,
+            None => self.services.assigned().await?,
+        };
         let claims = self.services.claims().await?;
         tracing::debug!(claims = claims.len(), assigned = assigned.len(), "claims of addresses read");
         let index = Index::new(claims, assigned);
@@ -311,6 +317,17 @@ impl Ledger {
         self.gone(true).await
     }
 
+    /// The number of the present term.
+    pub(crate) fn term(&self) -> u64 {
+        self.known().term
+    }
+
+    /// Reads all claims, unless they were read in this term, and looks for each Service with claims that nobody has used since.
+    /// Returns those that are gone.
+    pub(crate) async fn gone_at_begin(&self) -> Result<Vec<ServiceRef>> {
+        self.gone(false).await
+    }
+
     async fn read_again(&self) -> Result<()> {
         self.known().last_sweep = Some(Instant::now());
         self.read_all().await
@@ -323,8 +340,9 @@ impl Ledger {
         let unseen = {
             let mut known = self.known();
             let holders = known.index.iter().flat_map(Index::claims).flat_map(|claim| &claim.holders);
-            let unseen =
-                holders.map(|holder| &holder.service).filter(|service| !known.seen.contains(&service.uid));
+            let having = known.index.iter().flat_map(Index::having_reservations);
+            let there = holders.map(|holder| &holder.service).chain(having);
+            let unseen = there.filter(|service| !known.seen.contains(&service.uid));
             let unseen: HashSet<ServiceRef> = unseen.cloned().collect();
             if all {
                 known.seen.clear();

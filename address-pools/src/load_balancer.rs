@@ -10,9 +10,9 @@ use std::{
 
 use announcing::LIFETIME;
 use cloudprovider::{
-    EndOfTerm, Error, ErrorKind, IpMode, LoadBalancer, LoadBalancerIngress, LoadBalancerService,
-    LoadBalancerStatus, NodeIdentity, Result, ServiceAccessNeeds, ServiceRef, StartContext, async_trait,
-    default_load_balancer_name,
+    AddressUser, EndOfTerm, Error, ErrorKind, IpMode, LoadBalancer, LoadBalancerIngress, LoadBalancerService,
+    LoadBalancerStatus, NodeIdentity, Result, ServiceAccessNeeds, ServiceRef, StartContext, UsedAddresses,
+    async_trait, default_load_balancer_name,
 };
 use tokio_util::task::TaskTracker;
 
@@ -26,7 +26,7 @@ use crate::{
     local::{KubeProxy, LocalEndpoints, LocalServices},
     range::Family,
     request::DHCP,
-    warnings::Warnings,
+    warnings::{Warnings, pools_in_use},
 };
 
 /// Load balancers that are addresses from pools.
@@ -43,6 +43,10 @@ pub struct PooledLoadBalancer {
 struct Inner {
     announcer: Announcer,
     pools: CurrentPools,
+    /// Whether Services may ask for addresses that are in no pool.
+    allows_outside_pools: bool,
+    /// Addresses of the cloud itself.
+    of_cloud: Vec<IpAddr>,
     /// Set if the daemon itself announces.
     holds: Option<Arc<Holds>>,
     /// Announced Services with `externalTrafficPolicy: Local`.
@@ -55,7 +59,13 @@ struct Inner {
 impl PooledLoadBalancer {
     /// A load balancer with this configuration. If that says so, it announces addresses on the interfaces of this host.
     pub fn new(config: Config) -> Self {
-        Self::with_parts(config, HostAnnouncer::of_process(), Box::new(KubeProxy))
+        Self::new_beside(config, Vec::new())
+    }
+
+    /// Like [`new`](Self::new), in a cloud that has these addresses itself, such as those of its hypervisors. No Service gets
+    /// one of them.
+    pub fn new_beside(config: Config, of_cloud: Vec<IpAddr>) -> Self {
+        Self::of_parts(config, of_cloud, HostAnnouncer::of_process(), Box::new(KubeProxy))
     }
 
     /// Like [`new`](Self::new), with other parts than those of this host: what announces addresses, and what knows about
@@ -65,9 +75,20 @@ impl PooledLoadBalancer {
         announce: Arc<dyn Announce>,
         endpoints: Box<dyn LocalEndpoints>,
     ) -> Self {
+        Self::of_parts(config, Vec::new(), announce, endpoints)
+    }
+
+    fn of_parts(
+        config: Config,
+        of_cloud: Vec<IpAddr>,
+        announce: Arc<dyn Announce>,
+        endpoints: Box<dyn LocalEndpoints>,
+    ) -> Self {
         let holds = (config.announcer == Announcer::Itself).then(|| Holds::new(announce));
         let inner = Inner {
             announcer: config.announcer,
+            allows_outside_pools: config.allows_outside_pools && config.announcer == Announcer::KubeVip,
+            of_cloud,
             pools: CurrentPools::new(config.source),
             holds,
             local: LocalServices::new(endpoints),
@@ -129,7 +150,13 @@ impl PooledLoadBalancer {
                 let endpoints = inner.local.check_regularly(&*services);
                 let pools = inner.pools.follow(&*services);
                 let upkeep = async {
-                    let sweeps = async { tokio::join!(inner.sweep_regularly(), inner.retry_when_freed()) };
+                    let sweeps = async {
+                        tokio::join!(
+                            inner.sweep_at_begin(),
+                            inner.sweep_regularly(),
+                            inner.retry_when_freed()
+                        )
+                    };
                     tokio::join!(sweeps, inner.announce_claims_only(), inner.watch_faults())
                 };
                 tokio::join!(pools, upkeep, endpoints);
@@ -191,6 +218,13 @@ impl LoadBalancer for PooledLoadBalancer {
 
     async fn delete(&self, _cluster_name: &str, service: &LoadBalancerService) -> Result<()> {
         self.inner.delete(service).await
+    }
+
+    async fn warnings_about(&self, in_use: &UsedAddresses) -> Vec<String> {
+        let Ok(pools) = self.inner.pools.get().await else { return Vec::new() };
+        let mut in_use = in_use.clone();
+        in_use.extend(self.inner.of_cloud.iter().map(|address| (*address, AddressUser::Cloud)));
+        pools_in_use(&pools, &in_use)
     }
 }
 

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, net::IpAddr};
 use crate::range::{AddressRange, AddressSet, Family, Order};
 
 /// Addresses that Services of certain namespaces may get.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pool {
     /// The operator's name, or the key in kube-vip's `ConfigMap`.
     pub name: String,
@@ -17,6 +17,8 @@ pub struct Pool {
     pub interface: Option<String>,
     /// Whether a Service that asks for nothing in particular may get an address of this pool.
     pub auto_assign: bool,
+    /// Whether the network is asked for an address before the daemon announces it for the first time.
+    pub probe: bool,
     /// Which Services may have one address together.
     pub sharing: Sharing,
     /// Which end is handed out first.
@@ -28,6 +30,24 @@ pub struct Pool {
     /// Why the pool cannot be used: it cannot be read, and has no addresses. Only pools of a `ConfigMap` have faults; a
     /// configuration with a fault is refused.
     pub fault: Option<String>,
+}
+
+impl Default for Pool {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            addresses: AddressSet::default(),
+            namespaces: Vec::new(),
+            interface: None,
+            auto_assign: false,
+            probe: true,
+            sharing: Sharing::default(),
+            order: Order::default(),
+            skips_0_and_255: false,
+            dhcp: false,
+            fault: None,
+        }
+    }
 }
 
 /// Which Services may share an address of a pool. In any case their ports differ and all have

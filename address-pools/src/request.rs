@@ -1,10 +1,10 @@
 //! What a Service asks for.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, sync::Arc};
 
 use cloudprovider::{
     Error, ErrorKind, ExternalTrafficPolicy, IpFamilyPolicy, LoadBalancerService, Protocol, Result,
-    ServiceRef,
+    ServiceRef, UsedAddresses,
 };
 
 use crate::{
@@ -34,12 +34,16 @@ pub(crate) struct Request {
     pub(crate) asked: Vec<IpAddr>,
     /// Whether it may ask for an address that is in no pool.
     pub(crate) may_ask_outside: bool,
+    /// What the cluster shows in use.
+    pub(crate) in_use: Arc<UsedAddresses>,
     /// Addresses that were picked for it earlier, or that it has in its status. It gets them again if they are free.
     pub(crate) preferred: Vec<IpAddr>,
     /// The addresses in its status.
     pub(crate) in_status: Vec<IpAddr>,
     /// The pool that it asks for by name.
     pub(crate) pool: Option<String>,
+    /// The annotation that names the pool.
+    pub(crate) pool_key: &'static str,
     /// Its sharing key.
     pub(crate) sharing_key: Option<String>,
     /// Its ports as `80/TCP`, sorted.
@@ -94,6 +98,7 @@ impl Request {
         let needs_more_since = (needs_more && families.len() > 1).then_some(METALLB_NEEDS_ALL);
         let need = if needs_more_since.is_some() { Need::All } else { need };
         let preferred = in_status.iter().copied().chain(picked.into_iter().flatten());
+        let (pool, pool_key) = wanted_pool(service, announcer)?;
         let mut ports: Vec<_> =
             service.ports.iter().map(|port| format!("{}/{}", port.port, word(port.protocol))).collect();
         ports.sort_unstable();
@@ -109,9 +114,11 @@ impl Request {
             needs_more_since,
             asked,
             may_ask_outside: false,
+            in_use: Arc::default(),
             preferred: preferred.collect(),
             in_status,
-            pool: text(service, POOL),
+            pool,
+            pool_key,
             sharing_key: announcer.wanted_sharing_key(service),
             ports,
             is_local: service.external_traffic_policy == ExternalTrafficPolicy::Local,
@@ -141,6 +148,21 @@ fn word(protocol: Protocol) -> &'static str {
 fn text(service: &LoadBalancerService, key: &str) -> Option<String> {
     let text = service.annotations.get(key)?.trim();
     (!text.is_empty()).then(|| text.to_owned())
+}
+
+/// The pool that a Service asks for, and the annotation by which it does so.
+fn wanted_pool(
+    service: &LoadBalancerService,
+    announcer: Announcer,
+) -> Result<(Option<String>, &'static str)> {
+    let mut wanted = announcer.pool_keys().filter_map(|key| Some((key, text(service, key)?)));
+    let Some((key, pool)) = wanted.next() else { return Ok((None, POOL)) };
+    match wanted.find(|(_, other)| *other != pool) {
+        Some((second, other)) => Err(invalid(format!(
+            "{key} asks for the pool {pool:?} and {second} for {other:?}; give one of the two"
+        ))),
+        None => Ok((Some(pool), key)),
+    }
 }
 
 fn families(service: &LoadBalancerService) -> Result<(Vec<Family>, Need)> {
@@ -189,13 +211,13 @@ impl Wishes {
     fn of(service: &LoadBalancerService, announcer: Announcer, picked: &[IpAddr]) -> Result<Self> {
         let mut wishes = Vec::new();
         for key in announcer.address_keys() {
-            let Some(text) = service.annotations.get(*key) else { continue };
+            let Some(text) = service.annotations.get(key) else { continue };
             let asked = addresses(key, text)?;
             let was_picked = !picked.is_empty()
                 && asked.len() == picked.len()
                 && asked.iter().all(|one| picked.contains(one));
             if !asked.is_empty() && !was_picked {
-                wishes.push((*key, asked));
+                wishes.push((key, asked));
             }
         }
         if let Some(text) = service.load_balancer_ip.as_deref().filter(|text| !text.trim().is_empty()) {

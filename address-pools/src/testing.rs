@@ -121,6 +121,12 @@ pub(crate) struct FakeAnnouncer {
     held: Mutex<BTreeMap<IpAddr, (String, BTreeSet<String>)>>,
     /// Addresses that cannot be held.
     pub(crate) broken: Mutex<BTreeSet<IpAddr>>,
+    /// Addresses that this host has from somebody else.
+    pub(crate) foreign: Mutex<BTreeSet<IpAddr>>,
+    /// Addresses that hosts on the network have.
+    pub(crate) on_network: Mutex<BTreeSet<IpAddr>>,
+    /// The addresses that the network was asked for, in their order.
+    pub(crate) probed: Mutex<Vec<IpAddr>>,
     /// Addresses that cannot be released.
     pub(crate) fail_release: Mutex<BTreeSet<IpAddr>>,
     /// Whether no release returns.
@@ -182,7 +188,10 @@ impl Announce for FakeAnnouncer {
 
     async fn hold(&self, holder: &str, address: IpAddr, interface: Option<&str>) -> Result<()> {
         if self.broken.lock().unwrap_or_else(PoisonError::into_inner).contains(&address) {
-            return Err(Error::new(ErrorKind::Conflict, format!("another host has {address}")));
+            return Err(Error::new(ErrorKind::Unavailable, format!("the kernel does not set {address}")));
+        }
+        if self.foreign.lock().unwrap_or_else(PoisonError::into_inner).contains(&address) {
+            return Err(Error::new(ErrorKind::Conflict, format!("{address} is an address of this host")));
         }
         {
             let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
@@ -191,6 +200,15 @@ impl Announce for FakeAnnouncer {
             entry.1.insert(holder.to_owned());
         }
         tokio::task::yield_now().await;
+        Ok(())
+    }
+
+    async fn probe(&self, address: IpAddr, _: Option<&str>) -> Result<()> {
+        self.probed.lock().unwrap_or_else(PoisonError::into_inner).push(address);
+        tokio::task::yield_now().await;
+        if self.on_network.lock().unwrap_or_else(PoisonError::into_inner).contains(&address) {
+            return Err(Error::new(ErrorKind::Conflict, format!("a host has {address}")));
+        }
         Ok(())
     }
 

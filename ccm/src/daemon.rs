@@ -228,9 +228,11 @@ impl Base {
             }
         };
         let services = ServiceStore::new();
-        let access = ClusterServices::new(clients.main.clone(), clients.informers.clone(), services.clone());
-        let access = Arc::new(access);
         let (nodes, mut support) = (NodeStore::new(), JoinSet::new());
+        let url = parts.api_server.as_ref().map(ApiServer::url);
+        let access = ClusterServices::new(clients.main.clone(), clients.informers.clone(), services.clone())
+            .with_users(nodes.clone(), url.as_deref());
+        let access = Arc::new(access);
         let surroundings = Surroundings {
             flags,
             secrets: Arc::new(ClusterSecrets::new(clients.informers.clone())),

@@ -57,6 +57,13 @@ pub fn needed_for_service_access(flags: &Flags, needs: &ServiceAccessNeeds) -> V
     let mut needed = Vec::new();
     if needs.claims {
         needed.extend(["list", "get"].map(claims));
+        let api_server = "addresses of the API server, which no Service must get";
+        needed.push(
+            Permission::new("discovery.k8s.io", "endpointslices", "get", api_server)
+                .in_namespace("default")
+                .on("kubernetes")
+                .optional(),
+        );
         needed.extend(["create", "patch", "delete"].map(|verb| claims(verb).for_account(account)));
     }
     if needs.changes {

@@ -3,6 +3,7 @@
 mod access;
 mod activity;
 mod claims;
+mod in_use;
 mod read;
 mod service;
 mod watch;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 pub use access::{AccessTerm, ClusterServices};
 pub use activity::ProviderActivity;
 pub(crate) use activity::ProviderChanges;
+pub(crate) use read::read_in_use;
 pub use read::read_service;
 pub use service::{LOAD_BALANCER_CLEANUP_FINALIZER, Service};
 pub use watch::watch_services;

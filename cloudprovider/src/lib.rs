@@ -132,8 +132,8 @@ pub use registry::{FactoryInput, Registry};
 pub use routes::{Route, Routes};
 pub use secrets::{NoSecrets, SecretData, SecretName, SecretSource, SecretStream, SecretVersion};
 pub use service_access::{
-    AddressClaim, AddressHolder, AddressUse, ConfigMapName, ConfigMapStream, EndOfTerm, NoServiceAccess,
-    ServiceAccess, ServiceAccessNeeds, ServiceChange, ServiceRef,
+    AddressClaim, AddressHolder, AddressUse, AddressUser, ConfigMapName, ConfigMapStream, EndOfTerm,
+    NoServiceAccess, ServiceAccess, ServiceAccessNeeds, ServiceChange, ServiceRef, UsedAddresses,
 };
 pub use term::Term;
 pub use unknown_word::UnknownWord;

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt};
 
 use async_trait::async_trait;
 
-use crate::{NodeIdentity, Result};
+use crate::{NodeIdentity, Result, UsedAddresses};
 
 /// Load balancers in the cloud.
 ///
@@ -60,6 +60,11 @@ pub trait LoadBalancer: fmt::Debug + Send + Sync {
     /// The controller has cleared the status, so the addresses may go to others. Another component that writes the status may
     /// have written it since, as long as it is not told to stop.
     async fn delete(&self, cluster_name: &str, service: &LoadBalancerService) -> Result<()>;
+
+    /// What an operator should know of addresses that this has to give and that the cluster shows in use. For `check`.
+    async fn warnings_about(&self, _in_use: &UsedAddresses) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// A Service of type `LoadBalancer`, as a provider sees it.

@@ -1,6 +1,12 @@
 //! The cluster's Services, for load balancers that no cloud runs.
 
-use std::{collections::BTreeMap, fmt, net::IpAddr, sync::Weak, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+    net::IpAddr,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use futures::{StreamExt as _, future, stream, stream::BoxStream};
@@ -21,6 +27,11 @@ pub trait ServiceAccess: fmt::Debug + Send + Sync {
     /// another load balancer served before have addresses without claims, which nobody else may get.
     async fn assigned(&self) -> Result<Vec<(ServiceRef, IpAddr)>> {
         Ok(Vec::new())
+    }
+
+    /// The addresses that the cluster shows in use beside claims, as a watch shows them. No Service gets one of them anew.
+    async fn in_use(&self) -> Result<Arc<UsedAddresses>> {
+        Ok(Arc::default())
     }
 
     /// Who uses this address, as the API server says now.
@@ -135,6 +146,74 @@ pub enum AddressUse {
     Claimed(AddressClaim),
     /// Something else, named for people: `services kube-system/dns` for the cluster IP of that Service.
     Elsewhere(String),
+}
+
+/// Who uses an address without a claim, as the cluster shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum AddressUser {
+    /// The Node of this name has it in `status.addresses`.
+    Node(String),
+    /// The API server answers there.
+    ApiServer,
+    /// This Service has it in `spec.externalIPs`.
+    ExternalIp(ServiceRef),
+    /// This Service has a load balancer of another class, and the address in its status.
+    OtherLoadBalancer(ServiceRef),
+    /// The cloud itself answers there, such as a hypervisor.
+    Cloud,
+}
+
+/// The addresses that the cluster shows in use beside claims.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UsedAddresses {
+    users: HashMap<IpAddr, Vec<AddressUser>>,
+}
+
+impl UsedAddresses {
+    /// Notes a user of an address.
+    pub fn insert(&mut self, address: IpAddr, user: AddressUser) {
+        let users = self.users.entry(address).or_default();
+        if !users.contains(&user) {
+            users.push(user);
+        }
+    }
+
+    /// Forgets a user of an address.
+    pub fn remove(&mut self, address: IpAddr, user: &AddressUser) {
+        if let Some(users) = self.users.get_mut(&address) {
+            users.retain(|other| other != user);
+            if users.is_empty() {
+                self.users.remove(&address);
+            }
+        }
+    }
+
+    /// Who uses this address.
+    pub fn of(&self, address: IpAddr) -> &[AddressUser] {
+        self.users.get(&address).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// All addresses with their users, in no particular order.
+    pub fn iter(&self) -> impl Iterator<Item = (IpAddr, &AddressUser)> {
+        self.users.iter().flat_map(|(address, users)| users.iter().map(move |user| (*address, user)))
+    }
+}
+
+impl Extend<(IpAddr, AddressUser)> for UsedAddresses {
+    fn extend<I: IntoIterator<Item = (IpAddr, AddressUser)>>(&mut self, users: I) {
+        for (address, user) in users {
+            self.insert(address, user);
+        }
+    }
+}
+
+impl FromIterator<(IpAddr, AddressUser)> for UsedAddresses {
+    fn from_iter<I: IntoIterator<Item = (IpAddr, AddressUser)>>(users: I) -> Self {
+        let mut used = Self::default();
+        used.extend(users);
+        used
+    }
 }
 
 /// A Service that holds an address.

@@ -4,7 +4,7 @@ use cloudprovider::{
 
 use super::*;
 use crate::{
-    conventions::{Announcer, KUBE_VIP_IPS, SHARING_KEY},
+    conventions::{Announcer, KUBE_VIP_IPS, POOL, SHARING_KEY},
     testing::{annotated, claim, dual_stack, ip, ips, pools, port, service, service_ref, shared_claim},
 };
 
@@ -118,14 +118,11 @@ fn wishes_that_cannot_be_met_are_told_with_the_reason() {
         ),
         (
             asking("b", "10.0.2.1"),
-            "10.0.2.1 is asked for, and is in the pool \"shop\" for the namespaces shop, not for default",
+            "10.0.2.1 is asked for, and is in the pool \"shop\", which is not for the namespace default",
         ),
         (asking("b", "10.0.0.1"), "10.0.0.1 is asked for, and the Service default/a holds it"),
         (asking("b", "10.0.1.2"), "10.0.1.2 is asked for, and the Service default/r has it in its status"),
-        (
-            asking("b", "10.0.1.3"),
-            "10.0.1.3 is asked for, and something else in the cluster uses it: services kube-system/dns",
-        ),
+        (asking("b", "10.0.1.3"), "10.0.1.3 is asked for, and something else in the cluster uses it"),
         (asking("b", "10.0.1.4"), "10.0.1.4 is asked for, and another Service is just getting it"),
         (
             annotated(asking("b", "10.0.0.2"), &[(POOL, "fixed")]),
@@ -133,7 +130,7 @@ fn wishes_that_cannot_be_met_are_told_with_the_reason() {
         ),
         (
             annotated(service("b"), &[(POOL, "shop")]),
-            "the annotation service.cloudprovider.kubernetes.io/address-pool asks for the pool \"shop\", which is for the namespaces shop and not for default",
+            "the annotation service.cloudprovider.kubernetes.io/address-pool asks for the pool \"shop\", which is not for the namespace default",
         ),
         (
             annotated(service("b"), &[(POOL, "none")]),
@@ -158,6 +155,36 @@ fn wishes_that_cannot_be_met_are_told_with_the_reason() {
         ),
     ] {
         assert_eq!(decide(&index, &service).expect_err("refused").to_string(), expected);
+    }
+}
+
+#[test]
+fn a_tenant_learns_nothing_of_other_namespaces() {
+    let of =
+        |namespace: &str, name: &str| ServiceRef { namespace: namespace.to_owned(), ..service_ref(name) };
+    let holder = |service: ServiceRef| AddressHolder { service, ..AddressHolder::default() };
+    let foreign = |address: &str, name: &str| AddressClaim {
+        holders: vec![holder(of("secret", name))],
+        ..claim(address, name)
+    };
+    let claims = vec![foreign("10.0.0.1", "x"), foreign("10.0.0.2", "y"), claim("10.0.0.3", "a")];
+    let index = Index::new(claims, vec![(of("secret", "r"), ip("10.0.1.2"))]);
+    for (service, expected) in [
+        (asking("b", "10.0.0.1"), "10.0.0.1 is asked for, and a Service of another namespace holds it"),
+        (
+            asking("b", "10.0.1.2"),
+            "10.0.1.2 is asked for, and a Service of another namespace has it in its status",
+        ),
+        (
+            service("b"),
+            "the pool \"main\" (3 addresses) has no free IPv4 address; held by default/a and others; \
+             delete a Service or add addresses",
+        ),
+    ] {
+        assert_eq!(decide(&index, &service).expect_err("refused").to_string(), expected);
+        let request = Request::of(&service, Announcer::Nobody).expect("a request");
+        let told = in_the_way(&index, &request);
+        assert_eq!(told.is_some_and(|told| told.contains("secret/")), !request.asked.is_empty());
     }
 }
 

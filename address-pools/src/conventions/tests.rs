@@ -207,3 +207,52 @@ fn a_sharing_key_that_a_person_wrote_for_the_announcer_stays() {
     let kept = changed(&taken_over, &Announcer::MetalLb.change(&taken_over, &shared));
     assert_eq!(kept, written);
 }
+
+#[test]
+fn annotations_of_each_announcer_are_read_whoever_announces() {
+    let announcers =
+        [Announcer::Itself, Announcer::KubeVip, Announcer::MetalLb, Announcer::Cilium, Announcer::Nobody];
+    for announcer in announcers {
+        let keys: Vec<_> = announcer.address_keys().collect();
+        assert_eq!(keys.len(), 5, "{announcer:?}: {keys:?}");
+        let first = annotations::ANNOTATIONS.iter().find(|one| one.key == keys[0]).expect("in the table");
+        assert!(first.of == announcer || !announcer.writes_status(), "{announcer:?}: {keys:?}");
+        let shared = annotated(service("a"), &[("metallb.universe.tf/allow-shared-ip", "k")]);
+        assert_eq!(announcer.wanted_sharing_key(&shared).as_deref(), Some("k"), "{announcer:?}");
+    }
+}
+
+#[test]
+fn what_only_one_announcer_does_is_not_supported_by_others() {
+    let own =
+        annotated(service("a"), &[(KUBE_VIP_INTERFACE, "eth1"), ("kube-vip.io/ignore", "true"), ("a", "b")]);
+    assert!(Announcer::KubeVip.unsupported(&own).is_empty());
+    for other in [Announcer::Itself, Announcer::MetalLb, Announcer::Cilium, Announcer::Nobody] {
+        assert_eq!(other.unsupported(&own), [KUBE_VIP_INTERFACE, "kube-vip.io/ignore"], "{other:?}");
+    }
+}
+
+#[test]
+fn what_was_picked_for_another_announcer_goes() {
+    let before = annotated(service("a"), &[(METALLB_IPS, "10.0.0.1"), (PICKED, "10.0.0.1")]);
+    let outcome = Outcome { addresses: &ips(&["10.0.0.2"]), interface: None, sharing_key: None };
+    let change = Announcer::KubeVip.change(&before, &outcome);
+    assert_eq!(change.annotations.get(METALLB_IPS), Some(&None));
+    assert_eq!(change.annotations.get(KUBE_VIP_IPS), Some(&Some("10.0.0.2".to_owned())));
+    // What a person wrote stays.
+    let before = annotated(service("a"), &[(METALLB_IPS, "10.0.0.2"), (PICKED, "10.0.0.1")]);
+    assert!(!Announcer::KubeVip.change(&before, &outcome).annotations.contains_key(METALLB_IPS));
+}
+
+#[test]
+fn the_docs_list_each_annotation() {
+    let docs = include_str!("../../../docs/address-pools.md");
+    for one in annotations::ANNOTATIONS {
+        let name = one.key.split_once('/').expect("a prefix").1;
+        assert!(
+            docs.contains(&format!("`{}`", one.key)) || docs.contains(&format!("`{name}`")),
+            "{}",
+            one.key
+        );
+    }
+}

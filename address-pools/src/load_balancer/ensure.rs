@@ -1,17 +1,21 @@
 //! One Service gets its addresses, or gives them back.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, sync::Arc};
 
-use cloudprovider::{Error, ErrorKind, LoadBalancerService, LoadBalancerStatus, Result};
+use cloudprovider::{
+    AddressUser, Error, ErrorKind, LoadBalancerService, LoadBalancerStatus, Result, ServiceAccess,
+    UsedAddresses,
+};
 
 use super::{Inner, service_ref};
 use crate::{
-    allocate::{Held, Plan, Refusal, plan},
-    conventions::{Announcer, Outcome, joined},
+    allocate::{Held, Plan, Refusal, in_the_way, plan},
+    conventions::{Announcer, Outcome, POOL, joined},
+    index::HOST_HAS_IT,
     ledger::{ATTEMPTS, Ledger, Written},
     pool::Pools,
     request::{DHCP, Request},
-    warnings::warnings_of,
+    warnings::{IN_USE, Warning, warnings_of},
 };
 
 /// What was claimed for a request.
@@ -48,12 +52,15 @@ impl Inner {
         is_held: &mut bool,
     ) -> Result<LoadBalancerStatus> {
         let mut request = Request::of(service, self.announcer)?;
-        // As with kube-vip's own allocator. Where the daemon announces, it could be the address of a router.
-        request.may_ask_outside = self.announcer == Announcer::KubeVip && self.pools.config_map().is_some();
+        request.may_ask_outside = self.allows_outside_pools;
         let pools = self.pools.get().await?;
         let ledger = self.ledger()?;
+        self.warn_of_annotations(ledger.services(), &pools, service, &mut request);
+        request.in_use = self.in_use(ledger.services()).await?;
         let mut open = ledger.open().await?;
         ledger.see(&request.service.uid);
+        ledger.settle(&request.service.uid).await?;
+        ledger.look_again(&request.asked).await?;
         let mut decided = self.claim(ledger, &pools, &request).await?;
         let needs_room = match &decided {
             Ok(plan) => !plan.lacking().is_empty(),
@@ -65,11 +72,107 @@ impl Inner {
                 self.release_gone(ledger, gone).await;
             }
             open = ledger.open().await?;
+            ledger.settle(&request.service.uid).await?;
+            ledger.look_again(&request.asked).await?;
             decided = self.claim(ledger, &pools, &request).await?;
         }
         let _open = open;
-        let claimed = Claimed { request: &request, pools: &pools, plan: decided? };
-        self.apply(ledger, service, claimed, term, is_held).await
+        for _ in 0..ATTEMPTS {
+            let plan = match decided {
+                Ok(plan) => plan,
+                Err(refusal) => {
+                    if let Some(others) = ledger.with(|index| in_the_way(index, &request))? {
+                        tracing::info!(service = %request.service, others, "a Service asks for an address in vain");
+                    }
+                    return Err(refusal.into());
+                }
+            };
+            if self.try_new(ledger, &pools, &request, &plan, term).await? {
+                let claimed = Claimed { request: &request, pools: &pools, plan };
+                return self.apply(ledger, service, claimed, term, is_held).await;
+            }
+            decided = self.claim(ledger, &pools, &request).await?;
+        }
+        Err(Error::new(
+            ErrorKind::Unavailable,
+            "hosts have all addresses that were tried; more are tried later",
+        ))
+    }
+
+    /// Says which annotations have no effect. A pool of MetalLB's that is none of ours is no wish where MetalLB does not announce;
+    /// where it does, it would refuse any address of another pool.
+    fn warn_of_annotations(
+        &self,
+        services: &dyn ServiceAccess,
+        pools: &Pools,
+        service: &LoadBalancerService,
+        request: &mut Request,
+    ) {
+        let mut ignored = self.announcer.unsupported(service);
+        let is_known = request.pool.as_ref().is_none_or(|name| pools.named(name).is_some());
+        if !is_known && request.pool_key != POOL && self.announcer != Announcer::MetalLb {
+            request.pool = None;
+            ignored.push(request.pool_key);
+        }
+        if !ignored.is_empty() {
+            let message = format!(
+                "annotations without an effect, since {} announces the addresses: {}",
+                match self.announcer {
+                    Announcer::Itself => "the daemon itself",
+                    Announcer::Nobody => "none of those who read them",
+                    other => other.as_str(),
+                },
+                ignored.join(", ")
+            );
+            let warning = Warning { reason: "LoadBalancerAnnotationIgnored", message };
+            self.warnings.give(services, &request.service, warning);
+        }
+    }
+
+    /// What the cluster shows in use, and what the cloud uses itself.
+    async fn in_use(&self, services: &dyn ServiceAccess) -> Result<Arc<UsedAddresses>> {
+        let mut used = services.in_use().await?;
+        if !self.of_cloud.is_empty() {
+            let of_cloud = self.of_cloud.iter().map(|address| (*address, AddressUser::Cloud));
+            Arc::make_mut(&mut used).extend(of_cloud);
+        }
+        Ok(used)
+    }
+
+    /// Announces addresses that the Service has never shown, and asks the network for each before. One that a host has is given
+    /// back, and noted so that it is passed over. `false`: there was such a one.
+    async fn try_new(
+        &self,
+        ledger: &Ledger,
+        pools: &Pools,
+        request: &Request,
+        plan: &Plan,
+        term: Option<u64>,
+    ) -> Result<bool> {
+        let (Some(holds), Some(term)) = (&self.holds, term) else { return Ok(true) };
+        let (service, uid) = (&request.service, &request.service.uid);
+        for held in plan.held.iter().filter(|held| !request.in_status.contains(&held.address)) {
+            let address = held.address;
+            if holds.is_held(uid, address) || ledger.with(|index| index.holders(address).len() > 1)? {
+                continue;
+            }
+            let pool = pools.of_address(address, &service.namespace);
+            let probes = pool.is_none_or(|pool| pool.probe);
+            let Err(error) = holds.take(term, uid, held, probes).await else { continue };
+            if error.kind() != ErrorKind::Conflict {
+                return Err(error);
+            }
+            holds.release_one(uid, address).await?;
+            ledger.release(service, address).await?;
+            tracing::warn!(%address, error = error.report(), "an address of a pool is passed over, since a host has it");
+            let details = error.report();
+            ledger.with(|index| index.note_host(address, details))?;
+            let message = format!("{address} is passed over: {HOST_HAS_IT}; take it out of the pool");
+            let warning = Warning { reason: IN_USE, message };
+            self.warnings.give(ledger.services(), service, warning);
+            return Ok(false);
+        }
+        Ok(true)
     }
 
     /// Announces what a Service has. What is announced already stays as it is.
@@ -93,10 +196,8 @@ impl Inner {
         request: &Request,
     ) -> Result<std::result::Result<Plan, Refusal>> {
         let uid = &request.service.uid;
-        ledger.settle(uid).await?;
         let may_share = request.sharing_key.is_some() || pools.all_share(&request.service.namespace);
         let _sharing = if may_share { Some(ledger.share().await) } else { None };
-        ledger.look_again(&request.asked).await?;
         let mut races = 0;
         while races < ATTEMPTS {
             let decided = ledger.plan(uid, |index| {

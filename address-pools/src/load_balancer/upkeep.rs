@@ -26,7 +26,35 @@ pub(super) const SWEEP_INTERVAL: Duration = Duration::from_secs(3600);
 /// How long after Services that lack an address were tried again the next try begins, however many addresses become free.
 pub(super) const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
+/// How often it is looked whether a term has begun in which no Service has asked for anything yet.
+pub(super) const BEGIN_INTERVAL: Duration = Duration::from_secs(10);
+
 impl Inner {
+    /// At the beginning of each term, gives up what Services have that are gone: nobody asks for them any more.
+    pub(super) async fn sweep_at_begin(&self) {
+        let Ok(ledger) = self.ledger() else { return };
+        let mut swept = None;
+        loop {
+            sleep(BEGIN_INTERVAL).await;
+            let term = ledger.term();
+            if swept == Some(term) || ledger.services().alone_for().is_zero() {
+                continue;
+            }
+            match ledger.gone_at_begin().await {
+                Ok(gone) => {
+                    swept = Some(term);
+                    self.release_gone(ledger, gone).await;
+                }
+                Err(error) => {
+                    tracing::debug!(
+                        error = error.report(),
+                        "cannot look for addresses of Services that are gone"
+                    );
+                }
+            }
+        }
+    }
+
     /// When an address becomes free that a Service lacks, has the Services tried again that wait.
     pub(super) async fn retry_when_freed(&self) {
         let Ok(ledger) = self.ledger() else { return };

@@ -9,7 +9,7 @@ use std::{
 
 use cloudprovider::{
     AddressClaim, AddressUse, ConfigMapName, ConfigMapStream, EndOfTerm, Error, ErrorKind, Result,
-    ServiceAccess, ServiceChange, ServiceRef, async_trait,
+    ServiceAccess, ServiceChange, ServiceRef, UsedAddresses, async_trait,
 };
 use component::{
     events::{EventObject, EventRecorder, EventType},
@@ -24,8 +24,8 @@ use kube::{
 use serde_json::{Map, Value, json};
 use tokio::time::timeout;
 
-use super::{Service, ServiceStore, activity::ProviderActivity, claims, wire::WireService};
-use crate::{api_errors::api_error, clients::TermFence, followed::follow};
+use super::{Service, ServiceStore, activity::ProviderActivity, claims, in_use::InUse, wire::WireService};
+use crate::{api_errors::api_error, clients::TermFence, followed::follow, nodes::NodeStore};
 
 /// How long what ends with a term may take. If it takes longer, the Lease is not given back.
 const END_OF_TERM_TIMEOUT: Duration = Duration::from_secs(2);
@@ -42,6 +42,7 @@ pub struct ClusterServices {
     watches: Client,
     /// The Services as a watch shows them, if there is one.
     shown: ServiceStore,
+    in_use: InUse,
     activity: ProviderActivity,
     term: Mutex<Option<Term>>,
     ends: Mutex<Vec<Weak<dyn EndOfTerm>>>,
@@ -65,7 +66,17 @@ impl ClusterServices {
     pub fn new(reads: Client, informers: Client, shown: ServiceStore) -> Self {
         let (term, ends) = (Mutex::default(), Mutex::default());
         let activity = ProviderActivity::default();
-        Self { reads, watches: watching::client(informers), shown, activity, term, ends }
+        let in_use = InUse::new(NodeStore::new(), shown.clone(), None);
+        Self { reads, watches: watching::client(informers), shown, in_use, activity, term, ends }
+    }
+
+    /// With the Nodes as a watch shows them, and the URL of the API server: their addresses are in use.
+    #[must_use]
+    pub fn with_users(self, nodes: NodeStore, api_server: Option<&str>) -> Self {
+        let url = api_server.and_then(|url| url.parse::<http::Uri>().ok());
+        let host = url.as_ref().and_then(http::Uri::host).map(|host| host.trim_matches(['[', ']']));
+        let host = host.and_then(|host| host.parse().ok());
+        Self { in_use: InUse::new(nodes, self.shown.clone(), host), ..self }
     }
 
     /// What the provider does by this access.
@@ -169,6 +180,10 @@ impl ServiceAccess for ClusterServices {
                 None => return Ok(all),
             }
         }
+    }
+
+    async fn in_use(&self) -> Result<Arc<UsedAddresses>> {
+        Ok(self.in_use.get(&self.reads).await)
     }
 
     async fn use_of(&self, address: IpAddr) -> Result<AddressUse> {

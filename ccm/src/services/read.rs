@@ -1,8 +1,26 @@
-//! A Service read once, for tools that do not watch.
+//! Services read once, for tools that do not watch.
 
+use std::sync::Arc;
+
+use cloudprovider::UsedAddresses;
 use kube::{Api, Client, api::ListParams};
 
-use super::{Service, wire::WireService};
+use super::{Service, in_use, wire::WireService};
+use crate::nodes::Node;
+
+/// The addresses that these Nodes and the Services of the cluster use.
+///
+/// # Errors
+/// The API server's.
+pub(crate) async fn read_in_use(client: Client, nodes: &[Arc<Node>]) -> kube::Result<UsedAddresses> {
+    let mut used: UsedAddresses = nodes.iter().flat_map(|node| in_use::of_node(node)).collect();
+    let services = Api::<WireService>::all(client.clone()).list(&ListParams::default()).await?;
+    used.extend(
+        services.items.into_iter().map(Service::from).flat_map(|service| in_use::of_service(&service)),
+    );
+    used.extend(in_use::of_api_server(&client).await);
+    Ok(used)
+}
 
 /// The Service of this name. It asks for a list, since the daemon has no permission to `get` Services.
 ///

@@ -15,7 +15,7 @@ const LOAD_BALANCER: &str = "LoadBalancer";
 
 /// A Service in the cache.
 ///
-/// Of a Service that neither is of type `LoadBalancer` nor has our finalizer, only name, UID, version and type are kept.
+/// Of a Service that neither is of type `LoadBalancer` nor has our finalizer, only name, UID, version, type and external IPs are kept.
 /// Most Services are such.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Service {
@@ -80,8 +80,9 @@ impl Service {
         if self.is_whole() {
             return self;
         }
-        let LoadBalancerService { namespace, name, uid, .. } = self.content;
-        let content = LoadBalancerService { namespace, name, uid, ..LoadBalancerService::default() };
+        let LoadBalancerService { namespace, name, uid, external_ips, .. } = self.content;
+        let content =
+            LoadBalancerService { namespace, name, uid, external_ips, ..LoadBalancerService::default() };
         let Self { resource_version, deleting, service_type, .. } = self;
         Self { content, resource_version, deleting, service_type, ..Self::default() }
     }

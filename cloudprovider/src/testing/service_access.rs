@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 use crate::{
     AddressClaim, AddressUse, ConfigMapName, ConfigMapStream, EndOfTerm, Error, ErrorKind, Result,
-    ServiceAccess, ServiceChange, ServiceRef,
+    ServiceAccess, ServiceChange, ServiceRef, UsedAddresses,
 };
 
 /// Who has the addresses that something else uses.
@@ -36,6 +36,7 @@ pub struct FakeServiceAccess {
 struct State {
     services: BTreeSet<ServiceRef>,
     assigned: Vec<(ServiceRef, IpAddr)>,
+    in_use: Arc<UsedAddresses>,
     claims: BTreeMap<IpAddr, AddressClaim>,
     foreign: BTreeSet<IpAddr>,
     changes: Vec<(ServiceRef, ServiceChange)>,
@@ -108,6 +109,11 @@ impl FakeServiceAccess {
     /// Sets the addresses that Services have in their status.
     pub fn set_assigned(&self, assigned: Vec<(ServiceRef, IpAddr)>) {
         self.state().assigned = assigned;
+    }
+
+    /// Sets the addresses that the cluster shows in use beside claims.
+    pub fn set_in_use(&self, used: UsedAddresses) {
+        self.state().in_use = Arc::new(used);
     }
 
     /// Makes something else use an address.
@@ -265,6 +271,10 @@ impl ServiceAccess for FakeServiceAccess {
 
     async fn assigned(&self) -> Result<Vec<(ServiceRef, IpAddr)>> {
         Ok(self.state().assigned.clone())
+    }
+
+    async fn in_use(&self) -> Result<Arc<UsedAddresses>> {
+        Ok(Arc::clone(&self.state().in_use))
     }
 
     async fn use_of(&self, address: IpAddr) -> Result<AddressUse> {

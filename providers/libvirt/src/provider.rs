@@ -30,6 +30,7 @@ use crate::{
     lane::LaneCount,
     machines::{CallsOf, Fleet, HostCalls},
     provider_id::{DomainId, FORM, parse_provider_id},
+    uri,
 };
 
 /// How long after the start look-ups wait for the first listing.
@@ -95,7 +96,9 @@ impl LibvirtProvider {
             actors.clone(),
             calls_of,
         );
-        let load_balancer = config.address_pools.clone().map(PooledLoadBalancer::new);
+        let of_hypervisors = config.hypervisors.iter().filter_map(|one| uri::address(&one.uri)).collect();
+        let load_balancer =
+            config.address_pools.clone().map(|pools| PooledLoadBalancer::new_beside(pools, of_hypervisors));
         Self {
             config,
             hypervisors,

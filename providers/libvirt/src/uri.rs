@@ -1,6 +1,6 @@
 //! Connection URIs of libvirt: checked before connecting, and redacted for messages.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, net::IpAddr};
 
 /// Drivers of libvirt.
 const DRIVERS: [&str; 17] = [
@@ -103,6 +103,13 @@ pub(crate) fn faults(uri: &str) -> Vec<String> {
     faults
 }
 
+/// The host of a URI, where it is written as an IP address.
+pub(crate) fn address(uri: &str) -> Option<IpAddr> {
+    let (_, rest) = uri.split_once("://")?;
+    let authority = rest.split(['/', '?']).next()?;
+    host_and_port(authority).0.trim_matches(['[', ']']).parse().ok()
+}
+
 /// The host of `user@host:port` or `user@[v6]:port`, and the port where there is one.
 fn host_and_port(authority: &str) -> (&str, Option<&str>) {
     let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
@@ -203,6 +210,20 @@ pub(crate) fn redacted(uri: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_address_of_a_hypervisor() {
+        for (uri, expected) in [
+            ("qemu+tls://192.0.2.1/system", Some("192.0.2.1")),
+            ("qemu+ssh://root@192.0.2.1:22/system?keyfile=/a", Some("192.0.2.1")),
+            ("qemu+tcp://[2001:db8::1]:16509/system", Some("2001:db8::1")),
+            ("qemu+tls://host.example/system", None),
+            ("qemu:///system", None),
+            ("test:///default", None),
+        ] {
+            assert_eq!(address(uri), expected.and_then(|text| text.parse().ok()), "{uri}");
+        }
+    }
 
     #[test]
     fn good_uris() {

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
+    net::IpAddr,
     path::Path,
     sync::{Arc, OnceLock},
     time::Duration,
@@ -134,6 +135,8 @@ impl VSphereProvider {
         let tag_refresh = rules.wants_tags().then_some(TAG_REFRESH);
         let categories = [&rules.labels.zone, &rules.labels.region].into_iter().flatten().cloned();
         let categories: Vec<String> = categories.collect();
+        let of_vcenters: Vec<IpAddr> =
+            config.vcenters.iter().filter_map(|one| one.endpoint.host.parse().ok()).collect();
         let asks_who_it_is = config.vcenters.len() > 1;
         // a lock applies to the account, whichever entry of the configuration caused it
         let mut accounts: HashMap<String, Arc<Accounts>> = HashMap::new();
@@ -179,7 +182,9 @@ impl VSphereProvider {
             rules,
             fleet,
             vcenters,
-            load_balancer: config.address_pools.map(PooledLoadBalancer::new),
+            load_balancer: config
+                .address_pools
+                .map(|pools| PooledLoadBalancer::new_beside(pools, of_vcenters)),
             status_changes,
             instance_changes,
             started: OnceLock::new(),

@@ -61,7 +61,11 @@ fn uid(service: &Service) -> String {
 impl Ours {
     fn start() -> anyhow::Result<Self> {
         let mut problems = Vec::new();
-        let config = Config::read("addressPools", &json!({"kubeVipConfigMap": {}}), &mut problems);
+        let config = Config::read(
+            "addressPools",
+            &json!({"kubeVipConfigMap": {"allowOutsidePools": true}}),
+            &mut problems,
+        );
         let balancer = PooledLoadBalancer::new(config.context("a configuration")?);
         let (cluster, stop) = (FakeServiceAccess::new(), CancellationToken::new());
         let context = StartContext::new(stop.clone(), "cases").with_services(Arc::new(cluster.clone()));

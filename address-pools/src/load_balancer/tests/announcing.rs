@@ -248,7 +248,7 @@ async fn an_address_that_cannot_be_held_is_an_error_and_stays_claimed() {
     let daemon = announcing(&cluster, &announcer);
     announcer.broken.lock().expect("no panic").insert(ip("10.0.0.1"));
     let error = daemon.ensure(&service("a")).await.expect_err("not held");
-    assert_eq!(error.to_string(), "another host has 10.0.0.1");
+    assert_eq!(error.to_string(), "the kernel does not set 10.0.0.1");
     announcer.broken.lock().expect("no panic").clear();
     assert_eq!(daemon.addresses(&service("a")).await, ips(&["10.0.0.1"]));
     assert_eq!(announcer.addresses(), on_eth1(&["10.0.0.1"]));

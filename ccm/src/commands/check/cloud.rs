@@ -10,8 +10,9 @@ use crate::{
     cloud::Cloud,
     commands::tools,
     controllers::route::ClusterCidrs,
-    flags::{Flags, NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER, ROUTE_CONTROLLER},
+    flags::{Flags, NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER, ROUTE_CONTROLLER, SERVICE_CONTROLLER},
     nodes::Node,
+    services::read_in_use,
 };
 
 /// Maximum number of names in a message.
@@ -51,6 +52,7 @@ pub(super) async fn check_cloud(
         Served::Nodes(nodes) => {
             check_look_ups(&name, flags, &started, nodes, report).await;
             check_routes(&name, flags, &started, report).await;
+            check_addresses(flags, &started, nodes.unwrap_or_default(), report).await;
         }
         Served::Machines if started.has_instances() => {
             check_look_ups(&name, flags, &started, Some(&[]), report).await;
@@ -73,6 +75,22 @@ async fn check_routes(name: &str, flags: &Flags, started: &Cloud, report: &mut R
     match listed {
         Ok(routes) => report.works(WHAT, format!("{name} lists {} routes of this cluster", routes.len())),
         Err(error) => report.failed(WHAT, format!("{name} does not list its routes: {}", error.report())),
+    }
+}
+
+/// Whether the provider has addresses to give that the cluster uses. Nothing is said where the API server cannot be asked, which
+/// is told elsewhere.
+async fn check_addresses(flags: &Flags, started: &Cloud, nodes: &[Arc<Node>], report: &mut Report) {
+    if !flags.enables(SERVICE_CONTROLLER) {
+        return;
+    }
+    let provider = started.provider();
+    let Some(load_balancer) = provider.load_balancer() else { return };
+    let Ok((client, _)) = tools::connect(flags).await else { return };
+    let Ok(in_use) = read_in_use(client, nodes).await else { return };
+    let asking = std::panic::AssertUnwindSafe(load_balancer.warnings_about(&in_use)).catch_unwind();
+    for warning in asking.await.unwrap_or_default() {
+        report.warning("addresses", warning);
     }
 }
 

@@ -1,0 +1,267 @@
+//! Addresses that something else uses are passed over.
+
+use cloudprovider::{AddressUser, UsedAddresses};
+
+use super::*;
+
+const NETWORKS: &str = r#"{"pools": [
+    {"name": "main", "addresses": ["10.0.0.1-10.0.0.4"]},
+    {"name": "shop", "addresses": ["10.0.1.1-10.0.1.2"], "namespaces": ["shop"]}
+]}"#;
+
+fn of(namespace: &str, name: &str) -> ServiceRef {
+    ServiceRef { namespace: namespace.to_owned(), ..service_ref(name) }
+}
+
+fn node() -> AddressUser {
+    AddressUser::Node("secret-node".to_owned())
+}
+
+fn external(namespace: &str, name: &str) -> AddressUser {
+    AddressUser::ExternalIp(of(namespace, name))
+}
+
+fn uses(cluster: &FakeServiceAccess, used: &[(&str, AddressUser)]) {
+    cluster.set_in_use(used.iter().map(|(address, user)| (ip(address), user.clone())).collect());
+}
+
+fn asking(name: &str, address: &str) -> LoadBalancerService {
+    annotated(service(name), &[(KUBE_VIP_IPS, address)])
+}
+
+async fn refusal(daemon: &Daemon, service: &LoadBalancerService) -> String {
+    daemon.ensure(service).await.expect_err("refused").to_string()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_cluster_shows_in_use_is_passed_over_and_told() {
+    let cluster = cluster(&["a", "b"]);
+    let elsewhere = AddressUser::OtherLoadBalancer(of("other", "secret-service"));
+    uses(&cluster, &[("10.0.0.1", node()), ("10.0.0.2", AddressUser::ApiServer), ("10.0.0.3", elsewhere)]);
+    let daemon = Daemon::start(&cluster, NETWORKS);
+    assert_eq!(daemon.addresses(&service("a")).await, ips(&["10.0.0.4"]));
+    let warnings = cluster.warnings();
+    let [(of, reason, message)] = &warnings[..] else { panic!("{warnings:?}") };
+    assert_eq!((of.name.as_str(), *reason), ("a", "LoadBalancerAddressInUse"));
+    assert_eq!(
+        message,
+        "addresses of the pools that are in use were passed over: 10.0.0.1 (it is an address of a Node), \
+         10.0.0.2 (it is an address of the API server), \
+         10.0.0.3 (a Service of another namespace has it from a load balancer of another class); take them out of the pools"
+    );
+    for (address, why) in [
+        ("10.0.0.1", "it is an address of a Node"),
+        ("10.0.0.2", "it is an address of the API server"),
+        ("10.0.0.3", "a Service of another namespace has it from a load balancer of another class"),
+    ] {
+        assert_eq!(
+            refusal(&daemon, &asking("b", address)).await,
+            format!("{address} is asked for, and {why}")
+        );
+    }
+    // It ends with the use.
+    uses(&cluster, &[]);
+    assert_eq!(daemon.addresses(&service("b")).await, ips(&["10.0.0.1"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn external_ips_block_the_pools_of_their_namespace_only() {
+    let cluster = cluster(&["a", "b"]);
+    let shop = LoadBalancerService { namespace: "shop".to_owned(), ..service("c") };
+    cluster.add_service(of("shop", "c"));
+    uses(
+        &cluster,
+        &[
+            // A tenant of the common pool, one of no pool but that, and the Service itself.
+            ("10.0.0.1", external("default", "x")),
+            ("10.0.1.1", external("default", "x")),
+            ("10.0.0.2", external("default", "a")),
+        ],
+    );
+    let daemon = Daemon::start(&cluster, NETWORKS);
+    assert_eq!(daemon.addresses(&service("a")).await, ips(&["10.0.0.2"]));
+    assert_eq!(daemon.addresses(&shop).await, ips(&["10.0.1.1"]));
+    let why = refusal(&daemon, &asking("b", "10.0.0.1")).await;
+    assert_eq!(why, "10.0.0.1 is asked for, and the Service default/x has it as an external IP");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_keeps_what_it_holds_though_something_else_uses_it_later() {
+    let cluster = cluster(&["a"]);
+    let daemon = Daemon::start(&cluster, NETWORKS);
+    assert_eq!(daemon.addresses(&service("a")).await, ips(&["10.0.0.1"]));
+    uses(&cluster, &[("10.0.0.1", node())]);
+    assert_eq!(daemon.addresses(&service("a")).await, ips(&["10.0.0.1"]));
+    let message =
+        "10.0.0.1 is kept, and it is an address of a Node as well; give one of the two another address";
+    let warning = (service_ref("a"), "LoadBalancerAddressInUse", message.to_owned());
+    assert_eq!(cluster.warnings(), [warning]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn addresses_of_the_cloud_are_passed_over() {
+    let cluster = cluster(&["a"]);
+    let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
+    let balancer = PooledLoadBalancer::new_beside(config(NETWORKS), ips(&["10.0.0.1"]));
+    let context = StartContext::new(stop.clone(), CLUSTER).with_services(Arc::new(cluster.clone()));
+    balancer.start(&context, &tasks).expect("started");
+    let status = balancer.ensure(CLUSTER, &service("a"), &[]).await.expect("a status");
+    assert_eq!(addresses_of(&status), ips(&["10.0.0.2"]));
+    stop.cancel();
+}
+
+/// kube-vip's pools in a `ConfigMap`, with kube-vip announcing.
+async fn with_kube_vip(cluster: &FakeServiceAccess, json: &str) -> Daemon {
+    let name = cloudprovider::ConfigMapName { namespace: "kube-system".into(), name: "kubevip".into() };
+    let data = [("range-global".to_owned(), "10.0.0.1-10.0.0.4".to_owned())];
+    cluster.set_config_map(&name, Some(data.into()));
+    Daemon::start(cluster, json)
+}
+
+#[tokio::test(start_paused = true)]
+async fn addresses_outside_of_all_pools_are_refused_unless_allowed() {
+    let used = [("192.0.2.2", node()), ("192.0.2.10", AddressUser::ApiServer)];
+    for (json, outside) in [
+        (r#"{"kubeVipConfigMap": {}}"#, false),
+        (r#"{"kubeVipConfigMap": {"allowOutsidePools": true}}"#, true),
+    ] {
+        let cluster = cluster(&["a"]);
+        uses(&cluster, &used);
+        let daemon = with_kube_vip(&cluster, json).await;
+        for address in ["192.0.2.2", "192.0.2.10"] {
+            let why = refusal(&daemon, &asking("a", address)).await;
+            assert!(why.starts_with(&format!("{address} is asked for, and i")), "{why}");
+            assert!(!why.contains("secret-node"), "{why}");
+        }
+        let error = daemon.ensure(&asking("a", "192.0.2.20")).await.expect_err("kube-vip writes the status");
+        assert_eq!(error.kind() == ErrorKind::ImplementedElsewhere, outside, "{}", error.report());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_reserves_only_when_a_term_begins() {
+    let cluster = cluster(&["a", "b"]);
+    let daemon = with_kube_vip(&cluster, r#"{"kubeVipConfigMap": {}}"#).await;
+    daemon.told_elsewhere(&service("b")).await;
+    // Somebody writes the status, and asks for what it shows.
+    let status = LoadBalancerStatus {
+        ingress: vec![LoadBalancerIngress {
+            ip: Some("192.0.2.20".to_owned()),
+            ..LoadBalancerIngress::default()
+        }],
+    };
+    let claiming = LoadBalancerService { status, ..asking("a", "192.0.2.20") };
+    cluster.set_assigned(vec![(service_ref("a"), ip("192.0.2.20")), (service_ref("a"), ip("10.0.0.2"))]);
+    daemon.sweep().await;
+    let why = refusal(&daemon, &claiming).await;
+    assert!(why.contains("is in no pool"), "{why}");
+    // Nor does it keep others from an address.
+    cluster.add_service(service_ref("c"));
+    daemon.told_elsewhere(&asking("c", "10.0.0.2")).await;
+    // The next term takes over what is there.
+    cluster.end_term().await.expect("ended");
+    let said = daemon.told_elsewhere(&claiming).await;
+    assert!(said.contains("192.0.2.20"), "{said}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_with_the_address_of_a_node_is_not_taken_over() {
+    let cluster = cluster(&["a", "b"]);
+    uses(&cluster, &[("10.0.0.2", node()), ("10.0.0.3", external("default", "x"))]);
+    cluster.set_assigned(vec![(service_ref("a"), ip("10.0.0.2")), (service_ref("b"), ip("10.0.0.3"))]);
+    let daemon = Daemon::start(&cluster, NETWORKS);
+    let shown = |name: &str, address: &str| LoadBalancerService {
+        status: LoadBalancerStatus {
+            ingress: vec![LoadBalancerIngress { ip: Some(address.into()), ..LoadBalancerIngress::default() }],
+        },
+        ..service(name)
+    };
+    assert_eq!(daemon.addresses(&shown("a", "10.0.0.2")).await, ips(&["10.0.0.1"]));
+    // Clients use this one, whatever another Service says.
+    assert_eq!(daemon.addresses(&shown("b", "10.0.0.3")).await, ips(&["10.0.0.3"]));
+}
+
+fn announced(cluster: &FakeServiceAccess, announcer: &Arc<FakeAnnouncer>, probe: &str) -> Daemon {
+    let json = format!(
+        r#"{{"announce": true, "pools": [{{"name": "main", "addresses": ["10.0.0.1-10.0.0.3"]{probe}}}]}}"#
+    );
+    Daemon::with(cluster, &json, Arc::clone(announcer), Box::new(KubeProxy))
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_network_is_asked_for_an_address_before_it_is_taken() {
+    let (cluster, announcer) = (cluster(&["a", "b"]), FakeAnnouncer::new());
+    announcer.on_network.lock().expect("no panic").insert(ip("10.0.0.1"));
+    let daemon = announced(&cluster, &announcer, "");
+    assert_eq!(daemon.addresses(&service("a")).await, ips(&["10.0.0.2"]));
+    let claims: Vec<_> = cluster.stored_claims().into_keys().collect();
+    assert_eq!(claims, ips(&["10.0.0.2"]), "what was given back");
+    let message = "10.0.0.1 is passed over: a host on the network has it; take it out of the pool";
+    let warning = (service_ref("a"), "LoadBalancerAddressInUse", message.to_owned());
+    assert_eq!(cluster.warnings(), [warning]);
+    // It is not asked for again by each Service, and what is held is not asked for at all.
+    let mut kept = service("a");
+    kept.status = daemon.ensure(&kept).await.expect("a status");
+    assert_eq!(daemon.addresses(&service("b")).await, ips(&["10.0.0.3"]));
+    assert_eq!(*announcer.probed.lock().expect("no panic"), ips(&["10.0.0.1", "10.0.0.2", "10.0.0.3"]));
+    // Who asks for it is told, and gets it when it is free.
+    daemon.delete(&service("b")).await.expect("deleted");
+    let asked = asking("b", "10.0.0.1");
+    assert_eq!(refusal(&daemon, &asked).await, "10.0.0.1 is asked for, and a host on the network has it");
+    announcer.on_network.lock().expect("no panic").clear();
+    assert_eq!(daemon.addresses(&asked).await, ips(&["10.0.0.1"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_shows_its_address_is_announced_without_a_question() {
+    let (cluster, announcer) = (cluster(&["a"]), FakeAnnouncer::new());
+    cluster.set_claims(vec![claim("10.0.0.1", "a")]);
+    announcer.on_network.lock().expect("no panic").insert(ip("10.0.0.1"));
+    let daemon = announced(&cluster, &announcer, "");
+    let mut shown = service("a");
+    shown.status.ingress =
+        vec![LoadBalancerIngress { ip: Some("10.0.0.1".into()), ..LoadBalancerIngress::default() }];
+    assert_eq!(daemon.addresses(&shown).await, ips(&["10.0.0.1"]));
+    assert!(announcer.probed.lock().expect("no panic").is_empty());
+    // One that was claimed before a crash was never shown, so it is asked for.
+    daemon.end().await;
+    let daemon = announced(&cluster, &announcer, "");
+    assert_eq!(daemon.addresses(&service("a")).await, ips(&["10.0.0.2"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn questions_can_be_switched_off() {
+    let (cluster, announcer) = (cluster(&["a"]), FakeAnnouncer::new());
+    let daemon = announced(&cluster, &announcer, r#", "probe": false"#);
+    assert_eq!(daemon.addresses(&service("a")).await, ips(&["10.0.0.1"]));
+    assert!(announcer.probed.lock().expect("no panic").is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_address_that_this_host_cannot_announce_is_not_kept() {
+    let (cluster, announcer) = (cluster(&["a"]), FakeAnnouncer::new());
+    announcer.foreign.lock().expect("no panic").insert(ip("10.0.0.1"));
+    let daemon = announced(&cluster, &announcer, r#", "probe": false"#);
+    assert_eq!(daemon.addresses(&service("a")).await, ips(&["10.0.0.2"]));
+    assert_eq!(cluster.stored_claims().into_keys().collect::<Vec<_>>(), ips(&["10.0.0.2"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pool_that_hosts_have_is_full() {
+    let (cluster, announcer) = (cluster(&["a"]), FakeAnnouncer::new());
+    announcer.on_network.lock().expect("no panic").extend(ips(&["10.0.0.1", "10.0.0.2", "10.0.0.3"]));
+    let daemon = announced(&cluster, &announcer, "");
+    let why = refusal(&daemon, &service("a")).await;
+    assert!(why.contains("has no free IPv4 address; held by others"), "{why}");
+    assert!(cluster.stored_claims().is_empty() && announcer.addresses().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_addresses_in_use_cost_one_look_each() {
+    let cluster = cluster(&["a"]);
+    let used: UsedAddresses = (1..=250).map(|last| (IpAddr::from([10, 2, 0, last]), node())).collect();
+    cluster.set_in_use(used);
+    let daemon =
+        Daemon::start(&cluster, r#"{"pools": [{"name": "main", "addresses": ["10.2.0.1-10.2.0.254"]}]}"#);
+    assert_eq!(daemon.addresses(&service("a")).await, ips(&["10.2.0.251"]));
+}
