@@ -3,10 +3,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use cloudprovider::testing::FakeServiceAccess;
 
 use super::*;
-use crate::testing::{FakeAnnouncer, ip, ips};
+use crate::{
+    pool::Pools,
+    testing::{FakeAnnouncer, ip, ips},
+};
 
 fn held(address: &str) -> Held {
-    Held { address: ip(address), interface: None, sharing_key: None, is_outside: false, replaces: None }
+    Held { is_outside: false, ..Held::kept(&Pools::default(), "default", ip(address)) }
 }
 
 fn holds(announcer: &Arc<FakeAnnouncer>) -> Arc<Holds> {
