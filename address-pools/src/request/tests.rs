@@ -47,9 +47,9 @@ fn addresses_are_asked_for_in_several_places() {
         let service = annotated(both(), &[(key, " 10.0.0.7 ,fd00::7")]);
         assert_eq!(asked(&service, announcer), ips(&["10.0.0.7", "fd00::7"]), "{key}");
     }
-    // The annotations of another one say nothing.
+    // Those of another one stay when the announcer is replaced.
     let foreign = annotated(both(), &[("metallb.io/loadBalancerIPs", "10.0.0.7")]);
-    assert_eq!(asked(&foreign, Announcer::Cilium), ips(&[]));
+    assert_eq!(asked(&foreign, Announcer::Cilium), ips(&["10.0.0.7"]));
     let field = LoadBalancerService { load_balancer_ip: Some("10.0.0.8".to_owned()), ..both() };
     assert_eq!(asked(&field, Announcer::Itself), ips(&["10.0.0.8"]));
     let agreeing = annotated(field, &[(KUBE_VIP_IPS, "fd00::7,10.0.0.8")]);
@@ -59,6 +59,21 @@ fn addresses_are_asked_for_in_several_places() {
         ..annotated(both(), &[(KUBE_VIP_IPS, "")])
     };
     assert_eq!(asked(&empty, Announcer::Itself), ips(&[]));
+}
+
+#[test]
+fn a_pool_of_metallb_is_a_wish_too() {
+    let pool = |annotations: &[(&str, &str)]| {
+        Request::of(&annotated(service("a"), annotations), Announcer::MetalLb)
+            .map(|request| request.pool)
+            .map_err(|error| error.to_string())
+    };
+    for key in ["metallb.io/address-pool", "metallb.universe.tf/address-pool"] {
+        assert_eq!(pool(&[(key, "gold")]), Ok(Some("gold".to_owned())), "{key}");
+        assert_eq!(pool(&[(key, "gold"), (POOL, "gold")]), Ok(Some("gold".to_owned())), "{key}");
+        let words = format!("{POOL} asks for the pool \"tin\" and {key} for \"gold\"; give one of the two");
+        assert_eq!(pool(&[(key, "gold"), (POOL, "tin")]), Err(words));
+    }
 }
 
 #[test]
@@ -128,7 +143,7 @@ fn everything_else_is_read() {
     assert_eq!((request.in_status, request.is_local), (ips(&["10.0.0.1"]), true));
     assert_eq!((request.pool.as_deref(), request.sharing_key.as_deref()), (Some("public"), Some("web")));
     let key = |service, announcer| Request::of(&service, announcer).expect("a request").sharing_key;
-    assert_eq!(key(service.clone(), Announcer::Itself), None);
+    assert_eq!(key(service.clone(), Announcer::Itself).as_deref(), Some("web"));
     let both = annotated(service, &[("service.cloudprovider.kubernetes.io/sharing-key", "mine")]);
     assert_eq!(key(both, Announcer::MetalLb).as_deref(), Some("mine"));
     let dhcp =
