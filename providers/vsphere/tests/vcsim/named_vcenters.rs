@@ -53,7 +53,7 @@ fn lacks_ipv6(machine: &PresentMachine) -> bool {
 async fn families_of_addresses_are_those_of_the_configuration() {
     let Some(vcsim) = simulator(&factory_options()) else { return };
     for (family, is_complete) in [("ipv6", false), ("ipv4", true)] {
-        let text = format!("global: {{ipFamily: [{family}]}}\nvcenter: {{}}\n");
+        let text = format!("global: {{ipFamily: [{family}]}}\n{}", without_vcenter());
         let running = Running::start_with(&text, secrets(&vcsim)).await;
         let mut controller = Controller::new(&running);
         let mut object = object(&vcsim, 1);
