@@ -178,7 +178,7 @@ async fn an_entry_and_the_defaults_of_the_datacenter_are_enough() {
             "spec.network.devices[0].networkName: ",
         ),
         (
-            json!({"network": {"devices": [{"networkName": "/DC0/network/DC0_DVPG0"}]}}),
+            json!({"network": {"devices": [{"networkName": "/DC0/network/DC0_DVPG0", "dhcp4": true}]}}),
             "spec.network.devices[0].networkName: ",
         ),
         (json!({"storagePolicyName": "gold"}), "spec.storagePolicyName: "),

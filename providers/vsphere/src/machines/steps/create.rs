@@ -79,7 +79,7 @@ impl Fleet {
         turn.slot.known().unshown_since = None;
         let places = (folder, pool, datacenter, template);
         let report =
-            self.clone_template(site, turn, request, record, (&name, bootstrap), places, &allowed).await?;
+            self.clone_template(site, turn, request, record, (&name, bootstrap, &allowed), places).await?;
         turn.slot.known().guest = edit.shape();
         Ok(report)
     }
@@ -90,9 +90,8 @@ impl Fleet {
         turn: &Turn,
         request: &Request,
         record: &mut MachineRecord,
-        (name, bootstrap): (&str, &BootstrapData),
+        (name, bootstrap, allowed): (&str, &BootstrapData, &Allowed<'_>),
         (folder, pool, datacenter, template): (MoRef, MoRef, MoRef, MoRef),
-        allowed: &Allowed<'_>,
     ) -> Result<MachineReport> {
         let spec = &request.spec.clone;
         let catalog = self.catalog(site, &datacenter).await?;
