@@ -82,10 +82,12 @@ impl Hypervisors {
         let started = (0..HYPERVISORS).map(|number| Hypervisor::start(&folder, number));
         let hypervisors = started.collect::<Result<Vec<_>>>()?;
         // 3 GiB of memory is what the test driver says that it has.
-        let pools: Vec<_> = (0..POOLS).map(|pool| format!("{{pool: pool-{pool}}}")).collect();
+        let pools: Vec<_> = (0..POOLS).map(|pool| format!("pool-{pool}")).collect();
+        let volumes: Vec<_> = pools.iter().map(|pool| format!("{{pool: {pool}}}")).collect();
         let mut text = format!(
             "machines: {{cpuOvercommit: 100, memoryOvercommit: 10, reservedMemoryMiB: 0, \
-             allow: [{{imageVolumes: [{}]}}]}}\n",
+             allow: [{{imageVolumes: [{}], pools: [{}]}}]}}\n",
+            volumes.join(", "),
             pools.join(", ")
         );
         text += "hypervisors:\n";

@@ -225,7 +225,8 @@ async fn whole(tool: &Tool, management: &Management) -> anyhow::Result<()> {
     let objects = Objects::new(api::client(control_plane.kubeconfig()).await?, "default");
     let hypervisor = tempfile::NamedTempFile::new()?;
     fs::write(hypervisor.path(), HYPERVISOR)?;
-    let allow = "machines: {allow: [{namespaces: [default], imageVolumes: [{pool: default}]}]}\n";
+    let allow =
+        "machines: {allow: [{namespaces: [default], imageVolumes: [{pool: default}], bridges: [br0]}]}\n";
     let config =
         format!("hypervisors: [{{name: kvm1, uri: 'test://{}'}}]\n{allow}", hypervisor.path().display());
     let provider: std::sync::Arc<dyn CloudProvider> =

@@ -48,6 +48,26 @@ impl Places {
     }
 }
 
+impl Places {
+    /// What the entry opens, for people, with the names of its keys.
+    pub(super) fn open(&self) -> impl Iterator<Item = String> {
+        let list =
+            |key: &str, names: &[String]| (!names.is_empty()).then(|| format!("{key} {}", names.join(", ")));
+        let flag = |key: &str, is_set: bool| is_set.then(|| key.to_owned());
+        [
+            list("networks", &self.networks),
+            list("bridges", &self.bridges),
+            list("macvtapDevices", &self.macvtap_devices),
+            flag("macvtapPassthrough", self.has_macvtap_passthrough),
+            list("pools", &self.pools),
+            flag("macAddresses", self.has_mac_addresses),
+            list("hypervisors", self.hypervisors.as_deref().unwrap_or_default()),
+        ]
+        .into_iter()
+        .flatten()
+    }
+}
+
 impl Allowed<'_> {
     fn has(&self, names: fn(&Places) -> &[String], name: &str) -> bool {
         self.entries.iter().any(|entry| names(&entry.places).iter().any(|one| one == name))

@@ -7,7 +7,8 @@ impl Allow {
     pub(crate) fn lines(&self) -> Vec<String> {
         if self.entries.is_empty() {
             return vec![
-                "machines.allow is empty: image.url reaches public addresses, nothing else is open"
+                "machines.allow is empty: image.url reaches public addresses, and of a hypervisor the network and \
+                 the pool \"default\" are open, nothing else"
                     .to_owned(),
             ];
         }
@@ -39,7 +40,8 @@ impl Entry {
             ("imageHosts", self.image_hosts.to_string()),
         ];
         let lists = lists.into_iter().filter(|(_, list)| !list.is_empty());
-        let lists: Vec<_> = lists.map(|(key, list)| format!("{key} {list}")).collect();
+        let lists = lists.map(|(key, list)| format!("{key} {list}"));
+        let lists: Vec<_> = lists.chain(self.places.open()).collect();
         if lists.is_empty() { format!("{whose}: nothing") } else { format!("{whose}: {}", lists.join("; ")) }
     }
 }

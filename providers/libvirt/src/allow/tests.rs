@@ -264,6 +264,15 @@ fn what_is_open_is_shown() {
             "machines.allow[2]: namespace team-a: imageFolders /a",
         ]
     );
+    let places = "machines: {allow: [{networks: [lan], bridges: [br0], macvtapDevices: [eth1], pools: [fast, slow], \
+                  macAddresses: true, macvtapPassthrough: true, hypervisors: [a]}]}";
+    assert_eq!(
+        config(places).expect("valid").allow.lines(),
+        [
+            "machines.allow[0]: every namespace: networks lan; bridges br0; macvtapDevices eth1; macvtapPassthrough; \
+          pools fast, slow; macAddresses; hypervisors a"
+        ]
+    );
     assert_eq!(
         config("machines: {allow: [{}]}").expect("valid").allow.lines(),
         ["machines.allow[0]: every namespace: nothing"]

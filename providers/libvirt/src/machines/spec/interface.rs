@@ -14,22 +14,22 @@ use serde::{Deserialize, Serialize};
     {"rule": "!has(self.reservation) || !has(self.mac)", "message": "reservation is not possible together with mac"},
 ]))]
 pub(crate) struct InterfaceSpec {
-    /// A libvirt network. Its DHCP server tells the machine's addresses.
+    /// A libvirt network: `default`, or one that the provider's configuration allows. Its DHCP server tells the machine's addresses.
     #[serde(default)]
     #[schemars(length(min = 1, max = 253), regex(pattern = r"^[^/]+$"))]
     pub(crate) network: Option<String>,
-    /// A bridge of the hypervisor. Only the guest agent tells the machine's addresses.
+    /// A bridge of the hypervisor, which the provider's configuration has to allow. Only the guest agent tells the machine's addresses.
     #[serde(default)]
     #[schemars(length(min = 1, max = 15), regex(pattern = r"^[^/\s]+$"))]
     pub(crate) bridge: Option<String>,
-    /// A device of the hypervisor, shared by macvtap. Only the guest agent tells the machine's addresses.
+    /// A device of the hypervisor, shared by macvtap, which the provider's configuration has to allow. Only the guest agent tells the machine's addresses.
     #[serde(default)]
     pub(crate) macvtap: Option<MacvtapSpec>,
     /// The device that the guest sees. Default: `virtio`.
     #[serde(default)]
     pub(crate) model: InterfaceModel,
-    /// The MAC address. Not for templates, whose machines would all have the same one. Default: one made from
-    /// the UID of the object.
+    /// The MAC address, if the provider's configuration lets the namespace choose one. Not for templates, whose machines would
+    /// all have the same one. Default: one made from the object's identity.
     #[serde(default)]
     #[schemars(length(min = 17, max = 17), regex(pattern = r"^([0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}$"))]
     pub(crate) mac: Option<String>,

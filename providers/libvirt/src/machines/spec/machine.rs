@@ -161,7 +161,7 @@ pub(crate) struct DiskSpec {
     #[serde(rename = "sizeGiB")]
     #[schemars(range(min = 1, max = 65_536))]
     pub(crate) size_gib: u64,
-    /// The storage pool. Default: `default`.
+    /// The storage pool: `default`, or one that the provider's configuration allows. Default: `default`.
     #[serde(default)]
     #[schemars(length(min = 1, max = 253), regex(pattern = r"^[^/]+$"))]
     pub(crate) pool: Option<String>,

@@ -19,7 +19,7 @@ use crate::{
     allow::{Allow, Allowed},
     machines::{
         domain_xml::{DomainPlan, PlannedDisk},
-        fleet::{Fleet, Host},
+        fleet::{Fleet, Host, not_known},
         identity::Identity,
         names::{self, VolumeNames},
         placement::{Placement, Wanted, gather},
@@ -82,18 +82,19 @@ impl Fleet {
         let names = VolumeNames::new(&request.mark);
         let candidates = self.candidates(request);
         self.confirm_absent(&candidates, uid).await?;
+        let is_any = candidates.len() > 1;
         let mut found: Option<&Host> = None;
         for host in candidates {
             let (storage, pool) = (&host.storage, request.spec.pool());
             let has_parts = match request.spec.root_disk_mode {
                 RootDiskMode::Overlay => {
                     let root = request.spec.named_disks().next().map(|(name, _)| names.disk(&name));
-                    has_volume(storage, pool, &root.unwrap_or_default()).await?
+                    has_volume(storage, pool, &root.unwrap_or_default()).await
                 }
                 // The names of copies are not known.
-                RootDiskMode::Copy => has_any_volume(storage, pool, &|volume| names.has(volume)).await?,
+                RootDiskMode::Copy => has_any_volume(storage, pool, &|volume| names.has(volume)).await,
             };
-            if !has_parts {
+            if !has_parts.map_err(|error| if is_any { not_known(uid, &error) } else { error })? {
                 continue;
             }
             if let Some(other) = found.replace(host) {
