@@ -7,8 +7,11 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{
-    UNINITIALIZED_TAINT, addresses::wanted_addresses, initialize::initialize, labels::label_changes,
-    repair::repair,
+    UNINITIALIZED_TAINT,
+    addresses::wanted_addresses,
+    initialize::initialize,
+    labels::label_changes,
+    repair::{repair, untold},
 };
 use crate::nodes::Node;
 
@@ -62,6 +65,8 @@ pub fn plan(node: &Node, answer: &InstanceLookup, provider: &str, now: Timestamp
                 plan.next.push("leave addresses and labels as they are until the cloud can tell".to_owned());
             }
         }
+        let said = untold(node, answer).map(|untold| format!("say in an event: {}", untold.message));
+        plan.next.extend(said);
         return plan;
     }
     match initialize(node, answer, provider, now) {

@@ -1,6 +1,6 @@
 //! Decides what to write to keep an initialised Node up to date. Pure functions.
 
-use cloudprovider::{InstanceMetadata, ProvidedNodeIpError};
+use cloudprovider::{ErrorKind, InstanceLookup, InstanceMetadata, ProvidedNodeIpError};
 use jiff::Timestamp;
 use serde_json::json;
 
@@ -9,7 +9,7 @@ use super::{
     labels::label_changes,
 };
 use crate::{
-    conditions::{INITIALIZED, WantedCondition},
+    conditions::{INITIALIZED, WantedCondition, reason_word},
     nodes::{Node, NodePatch},
 };
 
@@ -75,6 +75,31 @@ pub(super) fn no_longer_waiting(node: &Node) -> Option<WantedCondition> {
     })
 }
 
+/// What is said in an event about an initialised Node that is not followed: a reason and words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Untold {
+    pub reason: &'static str,
+    pub message: String,
+}
+
+/// What is to be said about an initialised Node that has no instance in the cloud, or one of several. A Node without a provider ID is never
+/// deleted, so nothing else would say that it has none.
+pub(super) fn untold(node: &Node, answer: &InstanceLookup) -> Option<Untold> {
+    match answer {
+        InstanceLookup::Absent if node.identity.provider_id.is_none() => Some(Untold {
+            reason: reason_word(ErrorKind::NotFound),
+            message: "the cloud provider has no instance for this node. Since the node has no provider ID, it is never deleted: delete \
+                      it if its machine is gone"
+                .to_owned(),
+        }),
+        InstanceLookup::Unknown(error) if error.kind() == ErrorKind::Ambiguous => Some(Untold {
+            reason: reason_word(error.kind()),
+            message: format!("addresses and labels are not followed: {}", error.report()),
+        }),
+        InstanceLookup::Present(_) | InstanceLookup::Absent | InstanceLookup::Unknown(_) => None,
+    }
+}
+
 fn no_match(error: &ProvidedNodeIpError) -> String {
     format!("addresses are left as they are: annotation {}: {error}", super::PROVIDED_NODE_IP)
 }
@@ -91,6 +116,26 @@ mod tests {
             "metadata": {"name": "n", "uid": "u", "labels": labels},
             "status": {"addresses": addresses},
         }))
+    }
+
+    #[test]
+    fn what_nothing_else_says_of_a_node() {
+        let node = |id: Value| {
+            Node::from_json(json!({"metadata": {"name": "n", "uid": "u"}, "spec": {"providerID": id}}))
+        };
+        let (with, without) = (node(json!("x://1")), node(Value::Null));
+        let ambiguous = InstanceLookup::from(cloudprovider::Error::new(ErrorKind::Ambiguous, "a and b"));
+        let away = InstanceLookup::from(cloudprovider::Error::new(ErrorKind::Unavailable, "away"));
+        for (node, answer, expected) in [
+            (&without, &InstanceLookup::Absent, Some("InstanceNotFound")),
+            (&with, &InstanceLookup::Absent, None),
+            (&with, &ambiguous, Some("InstanceAmbiguous")),
+            (&without, &ambiguous, Some("InstanceAmbiguous")),
+            (&without, &away, None),
+        ] {
+            assert_eq!(untold(node, answer).map(|untold| untold.reason), expected, "{answer:?}");
+        }
+        assert!(untold(&with, &ambiguous).is_some_and(|untold| untold.message.contains("a and b")));
     }
 
     fn patches(node: &Node, metadata: &InstanceMetadata) -> Vec<NodePatch> {

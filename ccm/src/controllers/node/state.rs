@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::initialize::NotInitialized;
+use super::{initialize::NotInitialized, repair::Untold};
 use crate::{
     conditions::{INITIALIZED, WantedCondition},
     nodes::Node,
@@ -45,6 +45,8 @@ pub(super) struct NodeState {
     pub metadata: Option<InstanceMetadata>,
     /// When drift was last repaired.
     pub repaired: Option<Instant>,
+    /// What was said of a Node that is not followed, so that it is said once.
+    pub untold: Option<Untold>,
     /// The last warnings, so that each is logged once.
     warned: Vec<String>,
 }
@@ -95,6 +97,7 @@ impl NodeState {
         self.reported = None;
         self.waiting_for = None;
         self.tried = None;
+        self.untold = None;
     }
 
     /// For `/debug/state`.

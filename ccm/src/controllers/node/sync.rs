@@ -10,7 +10,7 @@ use super::{
     UNINITIALIZED_TAINT,
     initialize::{Initialization, NotInitialized, initialize},
     metrics::NodeMetrics,
-    repair::{Repair, no_longer_waiting, repair},
+    repair::{Repair, Untold, no_longer_waiting, repair, untold},
     state::age_seconds,
 };
 use crate::{
@@ -53,8 +53,8 @@ pub(super) enum Outcome {
     Repaired { node: Arc<Node>, version: WrittenVersion, metadata: InstanceMetadata, warnings: Vec<String> },
     /// The Node could not be initialised. `node` is the version that this was decided on.
     NotInitialized { node: Arc<Node>, fault: NotInitialized, status_was_written: bool },
-    /// The Node is initialised, and the cloud has no answer for it.
-    NoAnswer { node: Arc<Node> },
+    /// The Node is initialised, and the cloud has no answer for it. `untold` is what nothing else says of it.
+    NoAnswer { node: Arc<Node>, untold: Option<Untold> },
     /// The Node is initialised, and could not be written.
     NotRepaired { why: String },
 }
@@ -76,6 +76,7 @@ impl Shared {
                 Err(fault) => Outcome::NotInitialized { node, fault, status_was_written: false },
             };
         }
+        let untold = untold(&node, &answer);
         if let InstanceLookup::Present(instance) = answer {
             let plan = repair(&node, &instance.metadata, Timestamp::now());
             return self.repair(node, plan, instance.metadata).await;
@@ -89,7 +90,7 @@ impl Shared {
                 error => Outcome::NotRepaired { why: error.to_string() },
             };
         }
-        Outcome::NoAnswer { node }
+        Outcome::NoAnswer { node, untold }
     }
 
     async fn initialize(

@@ -84,13 +84,26 @@ impl NodeController {
                 );
                 retry_in = Some(wait);
             }
-            Outcome::NoAnswer { node } => {
+            Outcome::NoAnswer { node, untold } => {
                 if state.tried.is_none() {
                     tracing::debug!(node = name, "the cloud has no answer: the node is left as it is");
                 }
                 // What follows from an absence is the node-lifecycle controller's task. Here the next period, or a pushed
                 // change, looks at the Node again.
+                if let Some(untold) = &untold
+                    && state.untold.as_ref() != Some(untold)
+                {
+                    tracing::warn!(
+                        node = name,
+                        reason = untold.reason,
+                        why = untold.message,
+                        "node not followed"
+                    );
+                    let message = untold.message.clone();
+                    self.events.record(node.event_object(), EventType::Warning, untold.reason, message);
+                }
                 state.succeed();
+                state.untold = untold;
                 state.tried = Some(node);
             }
             Outcome::NotRepaired { why } => {
