@@ -42,8 +42,8 @@ pub trait Instances: fmt::Debug + Send + Sync {
     /// - The answer is [`Absent`](InstanceLookup::Absent) only if the cloud itself confirmed that there is no
     ///   such instance. In any other difficulty the answer is [`Unknown`](InstanceLookup::Unknown), for the
     ///   nodes concerned and for no others.
-    /// - If two instances match one node, the answer is `Unknown` with
-    ///   [`ErrorKind::Ambiguous`](crate::ErrorKind::Ambiguous) and a message that names both instances.
+    /// - If two instances match one node, and nothing that is known tells which one is meant ([`ties`](crate::ties)), the answer is
+    ///   `Unknown` with [`ErrorKind::Ambiguous`](crate::ErrorKind::Ambiguous) and a message that names both instances.
     ///
     /// If a call panics, takes longer than 60 s or returns a wrong number of answers, the caller repeats it
     /// with each half of `nodes`, until it knows for which nodes the call fails. The answers for these nodes

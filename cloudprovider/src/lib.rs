@@ -90,6 +90,7 @@ mod service_access;
 mod term;
 #[cfg(feature = "testing")]
 pub mod testing;
+pub mod ties;
 mod unknown_word;
 #[cfg(feature = "uuid")]
 pub mod uuids;

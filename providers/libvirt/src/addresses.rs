@@ -62,6 +62,11 @@ impl Default for AddressRules {
 }
 
 impl AddressRules {
+    /// The rules for machines of any cluster: each address that others could reach counts.
+    pub(crate) fn for_machines(&self) -> Self {
+        Self { external: self.external.clone(), ..Self::default() }
+    }
+
     fn classify(&self, ip: IpAddr) -> Option<NodeAddress> {
         let within = |networks: &[IpNet]| networks.iter().any(|network| network.contains(&ip));
         if within(&self.exclude) {
@@ -286,6 +291,20 @@ mod tests {
         let agent = agent(&[(1, &["10.0.0.1", "10.9.0.1", "192.0.2.1", "172.16.0.1"])]);
         let got = select(&[nic(1)], &Leases::new(), &agent, &rules, NOW);
         assert_eq!(texts(&got), ["InternalIP 10.0.0.1", "ExternalIP 192.0.2.1"]);
+    }
+
+    #[test]
+    fn a_machine_of_any_cluster_has_each_address() {
+        let net = |text: &str| vec![text.parse::<IpNet>().expect("valid")];
+        let rules = AddressRules {
+            internal: net("10.0.0.0/8"),
+            external: net("192.0.2.0/24"),
+            exclude: net("172.16.0.0/12"),
+            families: vec![Family::Ipv4],
+        };
+        let agent = agent(&[(1, &["172.16.0.1", "192.0.2.1", "fd00::1", "fe80::1"])]);
+        let got = select(&[nic(1)], &Leases::new(), &agent, &rules.for_machines(), NOW);
+        assert_eq!(texts(&got), ["InternalIP 172.16.0.1", "ExternalIP 192.0.2.1", "InternalIP fd00::1"]);
     }
 
     #[test]

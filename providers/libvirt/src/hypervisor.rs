@@ -275,6 +275,12 @@ impl Hypervisor {
         *self.silent.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
+    /// Its trouble while it has not finished its first listing.
+    pub(crate) fn starting(&self) -> Option<Error> {
+        let status = self.state().status.clone();
+        matches!(status, Status::Starting).then(|| self.trouble(&status)).flatten()
+    }
+
     /// Why the hypervisor's domains are not known; `None` while it is live.
     pub(crate) fn trouble(&self, status: &Status) -> Option<Error> {
         match status {

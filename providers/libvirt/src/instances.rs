@@ -9,6 +9,7 @@ use std::{
 use cloudprovider::{
     Error, ErrorKind, Instance, InstanceLookup, InstanceMetadata, NodeAddress, NodeAddressType, NodeIdentity,
     PowerState, label_key_fault, label_value_fault,
+    ties::{Activity, Contender, Evidence, LastSeen, Meant, NameFound, the_meant_one},
     uuids::{identifying_uuid, swapped},
 };
 use jiff::Timestamp;
@@ -26,10 +27,14 @@ use crate::{
 /// When to look up a domain without an address again.
 const ADDRESS_RETRY: Duration = Duration::from_secs(1);
 
+/// The names of the hypervisors on which the domains of Nodes were found last.
+pub(crate) type Seen = LastSeen<Box<str>>;
+
 /// A snapshot of all hypervisors.
 pub(crate) struct View<'a> {
     hosts: Vec<Host<'a>>,
     rules: &'a AddressRules,
+    seen: &'a Seen,
     now: i64,
 }
 
@@ -76,10 +81,10 @@ pub(crate) enum Answer {
 }
 
 impl<'a> View<'a> {
-    pub(crate) fn new(hypervisors: &'a [Arc<Hypervisor>], rules: &'a AddressRules) -> Self {
+    pub(crate) fn new(hypervisors: &'a [Arc<Hypervisor>], rules: &'a AddressRules, seen: &'a Seen) -> Self {
         let hosts =
             hypervisors.iter().map(|hypervisor| Host { hypervisor, state: hypervisor.state() }).collect();
-        Self { hosts, rules, now: Timestamp::now().as_second() }
+        Self { hosts, rules, seen, now: Timestamp::now().as_second() }
     }
 
     pub(crate) fn hosts(&self) -> &[Host<'a>] {
@@ -94,7 +99,10 @@ impl<'a> View<'a> {
             // The only effect of "off" is the shutdown taint, which is removed again.
             Ok(Some(found)) => match self.starting().filter(|_| !found.domain.is_running()) {
                 Some(error) => Answer::Starting(error),
-                None => Answer::Settled(self.instance(found, node)),
+                None => {
+                    self.note(node, found);
+                    Answer::Settled(instance(found, node, self.rules, self.now))
+                }
             },
             Ok(None) => match self.all_trouble() {
                 None => Answer::Nowhere,
@@ -147,7 +155,7 @@ impl<'a> View<'a> {
     fn find(&self, node: &NodeIdentity) -> Result<Option<Candidate<'_>>, Error> {
         if let Some(id) = node.provider_id.as_deref().filter(|id| !id.is_empty()) {
             return match parse_provider_id(id)? {
-                DomainId::Uuid(uuid) => Self::choose(self.with_uuid(uuid)),
+                DomainId::Uuid(uuid) => self.choose(node, &self.with_uuid(uuid)),
                 DomainId::Name(name) => self.find_by_name_in_id(&name, node),
             };
         }
@@ -160,10 +168,10 @@ impl<'a> View<'a> {
         if swapped(system_uuid) != system_uuid {
             candidates.extend(self.with_uuid(swapped(system_uuid)));
         }
-        if let Some(found) = Self::choose(candidates)? {
+        if let Some(found) = self.choose(node, &candidates)? {
             return Ok(Some(found));
         }
-        let Some(found) = Self::choose(self.with_name(&node.name))? else { return Ok(None) };
+        let Some(found) = self.choose(node, &self.with_name(&node.name))? else { return Ok(None) };
         if let Some(error) = self.unlisted() {
             // that hypervisor may have a domain with this name or UUID
             return Err(error);
@@ -194,7 +202,7 @@ impl<'a> View<'a> {
                 .into_iter()
                 .filter(|one| !seen.contains(&(one.host.hypervisor.name(), one.domain.uuid))),
         );
-        let Some(found) = Self::choose(candidates)? else { return Ok(None) };
+        let Some(found) = self.choose(node, &candidates)? else { return Ok(None) };
         if let Some(error) = self.unlisted() {
             return Err(error);
         }
@@ -210,7 +218,7 @@ impl<'a> View<'a> {
 
     /// The domain of a node whose provider ID contains a name, as other components write it.
     fn find_by_name_in_id(&self, name: &str, node: &NodeIdentity) -> Result<Option<Candidate<'_>>, Error> {
-        let Some(found) = Self::choose(self.with_name(name))? else { return Ok(None) };
+        let Some(found) = self.choose(node, &self.with_name(name))? else { return Ok(None) };
         if let Some(error) = self.unlisted() {
             return Err(error);
         }
@@ -258,119 +266,166 @@ impl<'a> View<'a> {
 
     /// The domain that is meant by these candidates.
     ///
-    /// The same UUID on two hypervisors is a domain that is being migrated, or that left its definition
-    /// behind: the running one is meant. Any other duplicate is an error, which a person has to resolve.
-    fn choose(candidates: Vec<Candidate<'_>>) -> Result<Option<Candidate<'_>>, Error> {
-        let Some(first) = candidates.first().copied() else { return Ok(None) };
-        let ambiguous = || {
-            let names: Vec<_> = candidates.iter().map(Candidate::describe).collect();
-            Err(Error::new(
-                ErrorKind::Ambiguous,
-                format!("more than one domain matches the node: {}", names.join(" and ")),
-            ))
-        };
+    /// The same UUID on two hypervisors is a domain that is being migrated, one that left its definition behind, or a copy. What is
+    /// known of them decides. Domains with different UUIDs are an error, which a person has to resolve.
+    fn choose<'s>(
+        &self,
+        node: &NodeIdentity,
+        candidates: &[Candidate<'s>],
+    ) -> Result<Option<Candidate<'s>>, Error> {
+        let Some(first) = candidates.first() else { return Ok(None) };
         if candidates.iter().any(|candidate| candidate.domain.uuid != first.domain.uuid) {
-            return ambiguous();
+            return Err(ambiguous(candidates));
         }
-        let only = |wanted: &dyn Fn(&Candidate<'_>) -> bool| {
-            let mut matching = candidates.iter().filter(|candidate| wanted(candidate));
-            matching.next().copied().filter(|_| matching.next().is_none())
+        let contender = |one: &Candidate<'s>| Contender {
+            instance: *one,
+            evidence: self.evidence(node, *one),
+            is_read: one.host.trouble().is_none(),
         };
-        if let Some(running) = only(&|one| one.host.state.is_live() && one.domain.is_running())
-            && candidates.iter().filter(|one| one.domain.is_running()).count() == 1
-        {
-            return Ok(Some(running));
-        }
-        let lost = candidates.iter().find_map(|one| Some((one, one.host.trouble()?)));
-        if let Some((lost, trouble)) = lost {
-            return Err(retrying_like(
-                Error::new(
-                    trouble.kind(),
-                    format!("domain {:?} was last seen there: {trouble}", lost.domain.name),
-                ),
-                &trouble,
-            ));
-        }
-        let is_up = |one: &Candidate<'_>| one.domain.power().is_some_and(|power| !power.is_shutdown());
-        match (candidates.len(), only(&is_up)) {
-            (1, _) => Ok(Some(first)),
-            (_, Some(up)) => Ok(Some(up)),
-            _ => ambiguous(),
+        let meant = match candidates {
+            [only] if only.host.trouble().is_none() => Meant::One(*only),
+            [only] => Meant::Unread(*only),
+            _ => the_meant_one(&candidates.iter().map(contender).collect::<Vec<_>>()),
+        };
+        match meant {
+            Meant::None => Ok(None),
+            Meant::One(one) => Ok(Some(one)),
+            Meant::Tie => Err(ambiguous(candidates)),
+            Meant::Unread(lost) => match lost.host.trouble() {
+                None => Ok(Some(lost)),
+                Some(trouble) => {
+                    let words = format!("domain {:?} was last seen there: {trouble}", lost.domain.name);
+                    Err(retrying_like(Error::new(trouble.kind(), words), &trouble))
+                }
+            },
         }
     }
 
-    fn instance(&self, found: Candidate<'_>, node: &NodeIdentity) -> InstanceLookup {
-        let Candidate { host, domain } = found;
-        let power = match &domain.state {
-            Ok(state) => state.power,
-            Err(words) => {
-                return Error::new(
-                    ErrorKind::Unavailable,
-                    format!("libvirt cannot tell the state of domain {}: {words}", found.describe()),
-                )
-                .into();
-            }
+    /// What is known of a domain that may be the one of a node.
+    fn evidence(&self, node: &NodeIdentity, Candidate { host, domain }: Candidate<'_>) -> Evidence {
+        let has_address = !node.addresses.is_empty() && {
+            let own = host.state.inventory.addresses(domain, &AddressRules::default(), self.now);
+            own.iter().any(|own| node.addresses.iter().any(|address| address.address == own.address))
         };
-        let mut addresses = host.state.inventory.addresses(domain, self.rules, self.now);
-        let incomplete = addresses.is_empty().then(|| Self::missing_address(found, node, power)).flatten();
-        if !addresses.is_empty() {
-            addresses.push(NodeAddress::hostname(&node.name));
-        }
-        let metadata = InstanceMetadata {
-            instance_type: Some(domain.instance_type()).filter(|text| is_label_value(text)),
-            addresses,
-            zone: host.hypervisor.config.zone.clone(),
-            region: host.hypervisor.config.region.clone(),
-            additional_labels: labels(domain),
-        };
-        let instance = Instance::new(format_provider_id(domain.uuid), power)
-            .with_metadata(metadata)
-            .with_matched_by(matched_by(domain.uuid, node));
-        match incomplete {
-            Some(why) => instance.with_incomplete(why).into(),
-            None => instance.into(),
+        Evidence {
+            has_address,
+            was_last_seen: self.seen.is(&node.name, |name| **name == *host.hypervisor.name()),
+            ..evidence(domain, &node.name)
         }
     }
 
-    /// Why a domain without an address is incomplete; `None` if no source can ever know its address, or if
-    /// the node has an internal address already.
-    fn missing_address(found: Candidate<'_>, node: &NodeIdentity, power: PowerState) -> Option<Error> {
-        let has_its_own =
-            node.addresses.iter().any(|address| address.address_type == NodeAddressType::InternalIp);
-        if has_its_own || !found.domain.has_address_source() {
-            return None;
+    fn note(&self, node: &NodeIdentity, Candidate { host, .. }: Candidate<'_>) {
+        let hypervisor = host.hypervisor.name();
+        if !self.seen.is(&node.name, |name| **name == *hypervisor) {
+            self.seen.note(&node.name, hypervisor.into());
         }
-        if power != PowerState::Running {
-            let words = format!("domain {} has no address yet: it is {power}", found.describe());
-            return Some(Error::in_progress(ADDRESS_RETRY, words));
-        }
-        if found.host.state.inventory.awaits_agent(found.domain.uuid) {
-            // There may be leases, but they are not reported before the agent has answered.
-            let words = format!("domain {} has no address yet: guest agent being asked", found.describe());
-            return Some(Error::in_progress(ADDRESS_RETRY, words));
-        }
-        let macs: Vec<_> = found
-            .domain
-            .nics
-            .iter()
-            .filter(|nic| nic.network().is_some())
-            .map(|nic: &Nic| nic.mac.to_string())
-            .collect();
-        let lease = if macs.is_empty() {
-            "no NIC on a network of libvirt's".to_owned()
-        } else {
-            format!("no DHCP lease for {}", macs.join(", "))
-        };
-        let agent = match found.domain.agent {
-            AgentChannel::None => "no channel for a guest agent",
-            AgentChannel::Disconnected => "guest agent not connected",
-            AgentChannel::Connected => "guest agent knows none",
-        };
-        Some(Error::in_progress(
-            ADDRESS_RETRY,
-            format!("domain {} has no address yet: {lease}, {agent}", found.describe()),
-        ))
     }
+}
+
+/// What a domain itself shows of whether it is the one of a Node or machine with this name.
+pub(crate) fn evidence(domain: &Domain, name: &str) -> Evidence {
+    Evidence {
+        is_connected: domain.state.is_ok(),
+        activity: domain.power().map(Activity::from).unwrap_or_default(),
+        name: if domain.name == name { NameFound::InCloud } else { NameFound::Nowhere },
+        ..Evidence::default()
+    }
+}
+
+/// The error about candidates that nothing tells apart.
+fn ambiguous(candidates: &[Candidate<'_>]) -> Error {
+    let names: Vec<_> = candidates.iter().map(Candidate::describe).collect();
+    let words = format!("more than one domain matches the node: {}", names.join(" and "));
+    Error::new(ErrorKind::Ambiguous, words)
+}
+
+/// What is said of the domain with this UUID on this hypervisor.
+pub(crate) fn instance_on(
+    hypervisor: &Hypervisor,
+    uuid: Uuid,
+    node: &NodeIdentity,
+    rules: &AddressRules,
+) -> InstanceLookup {
+    let host = Host { hypervisor, state: hypervisor.state() };
+    match host.state.inventory.by_uuid(uuid) {
+        Some(domain) => {
+            instance(Candidate { host: &host, domain }, node, rules, Timestamp::now().as_second())
+        }
+        None => InstanceLookup::Absent,
+    }
+}
+
+fn instance(found: Candidate<'_>, node: &NodeIdentity, rules: &AddressRules, now: i64) -> InstanceLookup {
+    let Candidate { host, domain } = found;
+    let power = match &domain.state {
+        Ok(state) => state.power,
+        Err(words) => {
+            return Error::new(
+                ErrorKind::Unavailable,
+                format!("libvirt cannot tell the state of domain {}: {words}", found.describe()),
+            )
+            .into();
+        }
+    };
+    let mut addresses = host.state.inventory.addresses(domain, rules, now);
+    let incomplete = addresses.is_empty().then(|| missing_address(found, node, power)).flatten();
+    if !addresses.is_empty() {
+        addresses.push(NodeAddress::hostname(&node.name));
+    }
+    let metadata = InstanceMetadata {
+        instance_type: Some(domain.instance_type()).filter(|text| is_label_value(text)),
+        addresses,
+        zone: host.hypervisor.config.zone.clone(),
+        region: host.hypervisor.config.region.clone(),
+        additional_labels: labels(domain),
+    };
+    let instance = Instance::new(format_provider_id(domain.uuid), power)
+        .with_metadata(metadata)
+        .with_matched_by(matched_by(domain.uuid, node));
+    match incomplete {
+        Some(why) => instance.with_incomplete(why).into(),
+        None => instance.into(),
+    }
+}
+
+/// Why a domain without an address is incomplete; `None` if no source can ever know its address, or if
+/// the node has an internal address already.
+fn missing_address(found: Candidate<'_>, node: &NodeIdentity, power: PowerState) -> Option<Error> {
+    let has_its_own =
+        node.addresses.iter().any(|address| address.address_type == NodeAddressType::InternalIp);
+    if has_its_own || !found.domain.has_address_source() {
+        return None;
+    }
+    if power != PowerState::Running {
+        let words = format!("domain {} has no address yet: it is {power}", found.describe());
+        return Some(Error::in_progress(ADDRESS_RETRY, words));
+    }
+    if found.host.state.inventory.awaits_agent(found.domain.uuid) {
+        // There may be leases, but they are not reported before the agent has answered.
+        let words = format!("domain {} has no address yet: guest agent being asked", found.describe());
+        return Some(Error::in_progress(ADDRESS_RETRY, words));
+    }
+    let macs: Vec<_> = found
+        .domain
+        .nics
+        .iter()
+        .filter(|nic| nic.network().is_some())
+        .map(|nic: &Nic| nic.mac.to_string())
+        .collect();
+    let lease = if macs.is_empty() {
+        "no NIC on a network of libvirt's".to_owned()
+    } else {
+        format!("no DHCP lease for {}", macs.join(", "))
+    };
+    let agent = match found.domain.agent {
+        AgentChannel::None => "no channel for a guest agent",
+        AgentChannel::Disconnected => "guest agent not connected",
+        AgentChannel::Connected => "guest agent knows none",
+    };
+    Some(Error::in_progress(
+        ADDRESS_RETRY,
+        format!("domain {} has no address yet: {lease}, {agent}", found.describe()),
+    ))
 }
 
 impl Host<'_> {

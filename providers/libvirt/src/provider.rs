@@ -25,7 +25,7 @@ use crate::{
     config::Config,
     connection,
     hypervisor::{Command, Hypervisor, HypervisorHandle, Shared},
-    instances::{Answer, View, keys},
+    instances::{Answer, Seen, View, keys},
     kernel_routes::KernelRoutes,
     lane::LaneCount,
     machines::{CallsOf, Fleet, HostCalls},
@@ -58,6 +58,8 @@ pub struct LibvirtProvider {
     stopped: CancellationToken,
     kernel_routes: KernelRoutes,
     fleet: Arc<Fleet>,
+    /// Where the domains of Nodes were found last.
+    seen: Seen,
 }
 
 /// Makes a provider from a configuration text and the files that it names. Checks everything and opens no
@@ -112,6 +114,7 @@ impl LibvirtProvider {
             stopped,
             kernel_routes: KernelRoutes::default(),
             fleet: Arc::new(fleet),
+            seen: Seen::default(),
         }
     }
 
@@ -155,7 +158,7 @@ impl LibvirtProvider {
     }
 
     pub(crate) fn view(&self) -> View<'_> {
-        View::new(&self.hypervisors, &self.config.addresses)
+        View::new(&self.hypervisors, &self.config.addresses, &self.seen)
     }
 
     /// Looks up these nodes. Waits for the first listings if that may change an answer, up to [`START_GRACE`]

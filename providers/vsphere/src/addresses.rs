@@ -130,6 +130,25 @@ pub(crate) fn select(
     Ok(addresses)
 }
 
+/// The addresses of a machine of any cluster: the guest's host name, then each address that others could reach, as internal and as
+/// external. The rules of the configuration are those for the Nodes of the own cluster.
+///
+/// # Errors
+/// Why there is none.
+pub(crate) fn of_machine(vm: &VirtualMachine) -> Result<Vec<NodeAddress>, NoAddress> {
+    let candidates = candidates(vm, &AddressRules::default(), &[])?;
+    let of_family = |family: Family| {
+        let of_family = candidates.iter().map(|candidate| candidate.ip).filter(move |ip| family.has(*ip));
+        of_family.take(MOST_ADDRESSES)
+    };
+    let ips: Vec<_> = of_family(Family::Ipv4).chain(of_family(Family::Ipv6)).collect();
+    let mut addresses: Vec<_> =
+        vm.guest_host_name.as_deref().map(NodeAddress::hostname).into_iter().collect();
+    append_missing_addresses(&mut addresses, ips.iter().copied().map(NodeAddress::internal_ip));
+    append_missing_addresses(&mut addresses, ips.iter().copied().map(NodeAddress::external_ip));
+    Ok(addresses)
+}
+
 /// The IP addresses in a Node's annotation, in its order. Entries that are not IP addresses are ignored.
 pub(crate) fn provided_node_ips(annotations: &std::collections::BTreeMap<String, String>) -> Vec<IpAddr> {
     let value = annotations.get(PROVIDED_NODE_IP).map_or("", String::as_str);
@@ -252,7 +271,7 @@ fn is_same(one: &str, other: &str) -> bool {
 }
 
 /// Whether other machines can reach the address: it is a unicast address, and not loopback or link-local.
-fn is_reachable(ip: IpAddr) -> bool {
+pub(crate) fn is_reachable(ip: IpAddr) -> bool {
     let is_link_local = match ip {
         IpAddr::V4(ip) => ip.is_link_local() || ip.is_broadcast(),
         IpAddr::V6(ip) => ip.is_unicast_link_local(),

@@ -1,9 +1,10 @@
 //! Looks up the machines of Nodes in a snapshot of the inventories of all vCenters.
 
-use std::time::Duration;
+use std::{net::IpAddr, time::Duration};
 
 use cloudprovider::{
     Error, ErrorKind, Instance, InstanceLookup, InstanceMetadata, NodeIdentity, PowerState,
+    ties::{Activity, Contender, Evidence, LastSeen, Meant, NameFound, the_meant_one},
     uuids::{identifying_uuid, swapped},
 };
 use uuid::Uuid;
@@ -12,9 +13,10 @@ use crate::{
     addresses::{self, AddressRules, Family, NoAddress},
     config::ZoneLabels,
     instance_type::instance_type,
+    moref::MoRef,
     provider_id::{byte_orders, format_provider_id, parse_provider_id},
     vcenter::{State, VCenter},
-    vm::VirtualMachine,
+    vm::{VirtualMachine, VmPower},
     zones,
 };
 
@@ -62,22 +64,28 @@ pub(crate) enum Answer {
     Misnamed(Uuid, Error),
 }
 
+/// The machines that were last found for Nodes: the names of their vCenters and their references.
+pub(crate) type Seen = LastSeen<(Box<str>, MoRef)>;
+
 /// A snapshot of all vCenters.
 pub(crate) struct View<'a> {
     sites: Vec<Site<'a>>,
     rules: &'a Rules,
+    seen: &'a Seen,
 }
 
 #[derive(Clone, Copy)]
 struct Candidate<'a> {
     site: &'a Site<'a>,
     vm: &'a VirtualMachine,
+    /// Another one could be meant as well, and vCenter cannot tell whether that runs.
+    may_run_elsewhere: bool,
 }
 
 impl<'a> View<'a> {
     /// A view of these vCenters.
-    pub(crate) fn new(sites: Vec<Site<'a>>, rules: &'a Rules) -> Self {
-        Self { sites, rules }
+    pub(crate) fn new(sites: Vec<Site<'a>>, rules: &'a Rules, seen: &'a Seen) -> Self {
+        Self { sites, rules, seen }
     }
 
     /// Looks up the machine of a node.
@@ -87,7 +95,10 @@ impl<'a> View<'a> {
                 Some(trouble) => self.starting_or_settled(trouble),
                 None => match contradicted(node, found) {
                     Some((uuid, error)) => Answer::Misnamed(uuid, error),
-                    None => Answer::Settled(self.instance(found, node)),
+                    None => {
+                        self.note(node, found);
+                        Answer::Settled(self.instance(found, node))
+                    }
                 },
             },
             Ok(None) => self.nowhere(node),
@@ -127,22 +138,22 @@ impl<'a> View<'a> {
 
     fn find(&self, node: &NodeIdentity) -> Result<Option<Candidate<'_>>, Error> {
         if let Some(id) = node.provider_id.as_deref().filter(|id| !id.is_empty()) {
-            return self.find_by_uuid(parse_provider_id(id)?, false);
+            return self.find_by_uuid(node, parse_provider_id(id)?, false);
         }
         if let Some(uuid) = node.system_uuid.as_deref().and_then(identifying_uuid)
-            && let Some(found) = self.find_by_uuid(uuid, true)?
+            && let Some(found) = self.find_by_uuid(node, uuid, true)?
         {
             return Ok(Some(found));
         }
         let named = self.candidates(|state| state.inventory.with_guest_host_name(&node.name).collect());
-        let mut found = choose(named, "has the node's name as the host name of its guest")?;
+        let mut found = self.choose(node, named, "has the node's name as the host name of its guest")?;
         if found.is_none() {
             // A machine whose guest reports nothing cannot become a Node yet, but an error can name it.
             let silent = self.candidates(|state| {
                 let called = state.inventory.with_name(&node.name);
                 called.filter(|vm| vm.guest_host_name.is_none() && !vm.has_guest_nics).collect()
             });
-            found = choose(silent, "has the node's name, and a guest that tells none")?;
+            found = self.choose(node, silent, "has the node's name, and a guest that tells none")?;
         }
         let Some(found) = found else { return Ok(None) };
         // The node's own machine may be in a vCenter that cannot be read now. Another machine that merely has
@@ -155,22 +166,94 @@ impl<'a> View<'a> {
 
     /// The machine with this UUID. A UUID that a guest showed may be in either byte order, and so may a
     /// provider ID that was made from it. For a provider ID, the order as written is preferred.
-    fn find_by_uuid(&self, uuid: Uuid, by_guest: bool) -> Result<Option<Candidate<'_>>, Error> {
+    fn find_by_uuid(
+        &self,
+        node: &NodeIdentity,
+        uuid: Uuid,
+        by_guest: bool,
+    ) -> Result<Option<Candidate<'_>>, Error> {
         let what = format!("has the UUID {uuid}");
         let with = |uuid| self.candidates(|state| state.inventory.with_bios_uuid(uuid).collect());
         if !by_guest {
             let as_it_stands = with(uuid);
             let found = if as_it_stands.is_empty() { with(swapped(uuid)) } else { as_it_stands };
             if !found.is_empty() {
-                return choose(found, &what);
+                return self.choose(node, found, &what);
             }
             // Provider IDs by other tools may hold the instance UUID, which identifies a machine as well.
             let found = self.candidates(|state| state.inventory.with_instance_uuid(uuid).collect());
-            return choose(found, &format!("has the instance UUID {uuid}"));
+            return self.choose(node, found, &format!("has the instance UUID {uuid}"));
         }
         let mut orders = byte_orders(uuid).to_vec();
         orders.dedup();
-        choose(orders.into_iter().flat_map(with).collect(), &what)
+        self.choose(node, orders.into_iter().flat_map(with).collect(), &what)
+    }
+
+    /// The candidate that a node means.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Ambiguous`], with all of them, if nothing that is known tells them apart.
+    fn choose<'s>(
+        &self,
+        node: &NodeIdentity,
+        candidates: Vec<Candidate<'s>>,
+        what: &str,
+    ) -> Result<Option<Candidate<'s>>, Error> {
+        if let [only] = candidates[..] {
+            // if its vCenter cannot be read, that is told
+            return Ok(Some(only));
+        }
+        let contender = |one: &Candidate<'s>| Contender {
+            instance: *one,
+            evidence: self.evidence(node, *one),
+            is_read: one.site.vcenter.trouble(&one.site.state).is_none(),
+        };
+        match the_meant_one(&candidates.iter().map(contender).collect::<Vec<_>>()) {
+            Meant::None => Ok(None),
+            // the trouble of its vCenter is told
+            Meant::Unread(one) => Ok(Some(one)),
+            Meant::One(one) => {
+                let may_run_elsewhere = candidates.iter().any(|other| !other.vm.is_connected());
+                Ok(Some(Candidate { may_run_elsewhere, ..one }))
+            }
+            Meant::Tie => Err(ambiguous(&candidates, what)),
+        }
+    }
+
+    /// What is known of a machine that may be the one of a node.
+    fn evidence(&self, node: &NodeIdentity, Candidate { site, vm, .. }: Candidate<'_>) -> Evidence {
+        let is_name = |name: &str| is_same_host(name, &node.name);
+        let has = |text: &str| {
+            let ip = text.parse().ok().map(|ip: IpAddr| ip.to_canonical());
+            ip.is_some_and(|ip| vm.addresses().any(|address| address.ip.to_canonical() == ip))
+        };
+        Evidence {
+            is_marked: false,
+            is_connected: vm.is_connected(),
+            activity: match vm.power {
+                VmPower::On => Activity::Running,
+                VmPower::Suspended => Activity::Held,
+                VmPower::Off => Activity::Off,
+            },
+            name: match vm.guest_host_name.as_deref() {
+                Some(name) if is_name(name) => NameFound::InGuest,
+                _ if is_name(&vm.name) => NameFound::InCloud,
+                _ => NameFound::Nowhere,
+            },
+            has_address: node.addresses.iter().any(|address| has(&address.address))
+                || addresses::provided_node_ips(&node.annotations).iter().any(|ip| has(&ip.to_string())),
+            was_last_seen: self
+                .seen
+                .is(&node.name, |(vcenter, moref)| **vcenter == *site.vcenter.name() && *moref == vm.moref),
+        }
+    }
+
+    fn note(&self, node: &NodeIdentity, Candidate { site, vm, .. }: Candidate<'_>) {
+        let is_known =
+            |(vcenter, moref): &(Box<str>, MoRef)| **vcenter == *site.vcenter.name() && *moref == vm.moref;
+        if !self.seen.is(&node.name, is_known) {
+            self.seen.note(&node.name, (site.vcenter.name().into(), vm.moref.clone()));
+        }
     }
 
     fn candidates<'s>(&'s self, get: impl Fn(&'s State) -> Vec<&'s VirtualMachine>) -> Vec<Candidate<'s>> {
@@ -178,7 +261,7 @@ impl<'a> View<'a> {
         for site in &self.sites {
             for vm in get(&site.state) {
                 if site.vcenter.counts(&site.state, vm) && !found.iter().any(|one| one.is_same(site, vm)) {
-                    found.push(Candidate { site, vm });
+                    found.push(Candidate { site, vm, may_run_elsewhere: false });
                 }
             }
         }
@@ -186,7 +269,7 @@ impl<'a> View<'a> {
     }
 
     fn instance(&self, at: Candidate<'_>, node: &NodeIdentity) -> InstanceLookup {
-        let Candidate { site, vm } = at;
+        let Candidate { site, vm, may_run_elsewhere } = at;
         let Some(uuid) = vm.bios_uuid else {
             let words = format!("vCenter does not tell the UUID of {}", at.describe());
             return Error::new(ErrorKind::Unavailable, words).into();
@@ -224,7 +307,9 @@ impl<'a> View<'a> {
                 }
             }
         }
-        let instance = Instance::new(format_provider_id(uuid), power_state(vm)).with_metadata(metadata);
+        // Its Node must not be marked as shut down while the other one may run.
+        let power = if may_run_elsewhere { PowerState::Running } else { vm.power_state() };
+        let instance = Instance::new(format_provider_id(uuid), power).with_metadata(metadata);
         match incomplete {
             Some(why) => instance.with_incomplete(why).into(),
             None => instance.into(),
@@ -232,12 +317,43 @@ impl<'a> View<'a> {
     }
 }
 
-fn power_state(vm: &VirtualMachine) -> PowerState {
-    vm.power_state()
-}
-
 fn missing_address(found: Candidate<'_>, why: &NoAddress) -> Error {
     Error::in_progress(ADDRESS_RETRY, format!("{} has no address yet: {why}", found.describe()))
+}
+
+/// Whether two names are those of one host, in any letter case. Either may be without its domain.
+fn is_same_host(one: &str, other: &str) -> bool {
+    let (one, other) = (one.to_lowercase(), other.to_lowercase());
+    let is_within = |short: &str, long: &str| {
+        !short.contains('.') && long.strip_prefix(short).is_some_and(|rest| rest.starts_with('.'))
+    };
+    one == other || is_within(&one, &other) || is_within(&other, &one)
+}
+
+/// What is said of a machine of any cluster, for the object that asks for it. The rules for Nodes are those of the own cluster.
+///
+/// # Errors
+/// [`ErrorKind::Unavailable`] if vCenter does not tell its UUID.
+pub(crate) fn instance_of(vcenter: &VCenter, vm: &VirtualMachine) -> Result<Instance, Error> {
+    let place = format!("{:?} ({} in vCenter {:?})", vm.name, vm.moref.id(), vcenter.name());
+    let Some(uuid) = vm.bios_uuid else {
+        let words = format!("vCenter does not tell the UUID of {place}");
+        return Err(Error::new(ErrorKind::Unavailable, words));
+    };
+    let (addresses, incomplete) = match addresses::of_machine(vm) {
+        Ok(addresses) => (addresses, None),
+        Err(why) => {
+            let words = format!("{place} has no address yet: {why}");
+            (Vec::new(), Some(Error::in_progress(ADDRESS_RETRY, words)))
+        }
+    };
+    let metadata =
+        InstanceMetadata { instance_type: instance_type(vm), addresses, ..InstanceMetadata::default() };
+    let instance = Instance::new(format_provider_id(uuid), vm.power_state()).with_metadata(metadata);
+    Ok(match incomplete {
+        Some(why) => instance.with_incomplete(why),
+        None => instance,
+    })
 }
 
 /// If a new node's firmware shows another UUID than the machine with the node's name has: that UUID and an
@@ -263,17 +379,16 @@ pub(crate) fn uuid_of(node: &NodeIdentity) -> Option<Uuid> {
     }
 }
 
-/// The only candidate. More than one is an error.
-fn choose<'a>(candidates: Vec<Candidate<'a>>, what: &str) -> Result<Option<Candidate<'a>>, Error> {
-    if let [first, _, ..] = &candidates[..] {
-        let names: Vec<_> = candidates.iter().map(Candidate::describe).collect();
-        let words = format!("more than one virtual machine {what}: {}", names.join(" and "));
-        return Err(Error::new(ErrorKind::Ambiguous, words).with_operation(format!(
-            "look up a virtual machine in vCenter {:?}",
-            first.site.vcenter.name()
-        )));
+/// The error about candidates that nothing tells apart.
+fn ambiguous(candidates: &[Candidate<'_>], what: &str) -> Error {
+    let names: Vec<_> = candidates.iter().map(Candidate::describe).collect();
+    let words = format!("more than one virtual machine {what}: {}", names.join(" and "));
+    let error = Error::new(ErrorKind::Ambiguous, words);
+    match candidates.first() {
+        Some(first) => error
+            .with_operation(format!("look up a virtual machine in vCenter {:?}", first.site.vcenter.name())),
+        None => error,
     }
-    Ok(candidates.first().copied())
 }
 
 impl<'a> Candidate<'a> {

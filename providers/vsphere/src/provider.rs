@@ -28,7 +28,7 @@ use crate::{
     addresses::Family,
     config::{Config, Environment},
     follow,
-    instances::{Answer, Rules, Site, View},
+    instances::{Answer, Rules, Seen, Site, View},
     machines::{self, Fleet, OpenSites, Outside},
     provider_id::is_ours,
     secrets::CredentialStore,
@@ -53,7 +53,8 @@ const PROBES: usize = 4;
 /// vSphere as a cloud: one or more vCenters.
 #[derive(Debug)]
 pub struct VSphereProvider {
-    rules: Arc<Rules>,
+    rules: Rules,
+    seen: Seen,
     fleet: Fleet,
     vcenters: Vec<Followed>,
     /// Set if the configuration has address pools.
@@ -127,11 +128,11 @@ impl VSphereProvider {
     pub fn new(config: Config) -> Self {
         let (status_changes, _) = watch::channel(0);
         let (instance_changes, _) = broadcast::channel(CHANGES_KEPT);
-        let rules = Arc::new(Rules {
+        let rules = Rules {
             addresses: config.addresses,
             labels: config.labels,
             skip_node_deletion: config.skip_node_deletion,
-        });
+        };
         let tag_refresh = rules.wants_tags().then_some(TAG_REFRESH);
         let categories = [&rules.labels.zone, &rules.labels.region].into_iter().flatten().cloned();
         let categories: Vec<String> = categories.collect();
@@ -164,22 +165,21 @@ impl VSphereProvider {
             instance_changes: instance_changes.clone(),
             status_changes: status_changes.clone(),
             accounts,
-            families: config.families,
             tasks: tasks.clone(),
             stop: stopped.clone(),
         }));
         let site = |followed: &Followed| machines::Site {
             vcenter: Arc::clone(&followed.vcenter),
-            families: followed.families.clone(),
             stop: stopped.clone(),
             is_configured: true,
             number: open.number(),
             removed: machines::Removed::default(),
         };
         let sites = vcenters.iter().map(site).collect();
-        let fleet = Fleet::new(Arc::clone(&rules), config.machines, sites, open, tasks.clone());
+        let fleet = Fleet::new(config.machines, sites, open, tasks.clone());
         Self {
             rules,
+            seen: Seen::default(),
             fleet,
             vcenters,
             load_balancer: config
@@ -208,7 +208,7 @@ impl VSphereProvider {
             families: &followed.families,
             state: followed.vcenter.state(),
         });
-        View::new(sites.collect(), &self.rules)
+        View::new(sites.collect(), &self.rules, &self.seen)
     }
 
     /// Looks up these nodes. Waits for the first listings if that may change an answer, up to [`START_GRACE`]

@@ -42,7 +42,8 @@ pub(crate) struct VirtualMachine {
     /// Whether `guest.net` has any interface at all.
     pub(crate) has_guest_nics: bool,
     /// `guest.net`, in vCenter's order, without interfaces that the guest made itself, such as `docker0` and
-    /// those of pods: no rule uses them, there may be very many, and they change often.
+    /// those of pods: no rule uses them, there may be very many, and they change often. One that has the MAC address and the
+    /// addresses of a device counts as the device.
     pub(crate) guest_nics: Box<[GuestNic]>,
     /// The addresses that `guestinfo.metadata` configures, in its order: see
     /// `guestinfo::static_addresses`. The text itself is not kept.
@@ -265,8 +266,17 @@ impl VirtualMachine {
     /// report that the machine is off is not used: the machine may still run on a host or storage that is cut
     /// off, and its Node must not be marked as shut down.
     pub(crate) fn power_state(&self) -> PowerState {
-        let is_read = matches!(self.connection, Connection::Connected | Connection::Disconnected);
-        if is_read && self.power != VmPower::On { PowerState::Off } else { PowerState::Running }
+        if self.is_connected() && self.power != VmPower::On { PowerState::Off } else { PowerState::Running }
+    }
+
+    /// Whether what vCenter says of it is true, or was when its host was last heard.
+    pub(crate) fn is_connected(&self) -> bool {
+        matches!(self.connection, Connection::Connected | Connection::Disconnected)
+    }
+
+    /// The addresses that its guest reports.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = &GuestAddress> {
+        self.guest_nics.iter().flat_map(|nic| &nic.addresses)
     }
 }
 

@@ -78,7 +78,7 @@ fn ask(hosts: &[(Status, &[Spec<'_>])], node: &NodeIdentity) -> String {
 
 fn ask_cloud(hypervisors: &[Arc<Hypervisor>], node: &NodeIdentity) -> String {
     let rules = AddressRules::default();
-    match View::new(hypervisors, &rules).look_up(node) {
+    match View::new(hypervisors, &rules, &Seen::default()).look_up(node) {
         Answer::Settled(InstanceLookup::Present(instance)) => {
             format!("{} {}", instance.provider_id.as_ref().expect("an ID"), instance.power_state)
         }
@@ -153,6 +153,34 @@ fn one_uuid_on_two_hypervisors() {
     assert_eq!(pair(Running, Off, down()), present(1, Running));
     assert!(pair(Off, Running, down()).starts_with("unavailable"));
     assert!(pair(Running, Running, down()).starts_with("unavailable"));
+}
+
+#[test]
+fn of_copies_the_one_is_meant_that_is_the_nodes_by_what_is_known() {
+    let pair = |a: Spec<'static>, b: Spec<'static>| cloud(&[(Status::Live, &[a]), (Status::Live, &[b])]);
+    // a copy under another name, while neither runs
+    let hypervisors = pair((1, "node_replica", Off), (1, "node", Off));
+    let seen = Seen::default();
+    let rules = AddressRules::default();
+    let look =
+        |hypervisors: &[Arc<Hypervisor>]| match View::new(hypervisors, &rules, &seen).look_up(&by_id(1)) {
+            Answer::Settled(InstanceLookup::Present(instance)) => Ok(instance.metadata.zone),
+            Answer::Settled(InstanceLookup::Unknown(error)) => Err(error.to_string()),
+            _ => panic!("settled"),
+        };
+    assert!(look(&hypervisors).is_ok());
+    // it was on h1, and is still meant where nothing else tells the two apart
+    let hypervisors = pair((1, "a", Running), (1, "a", Running));
+    assert!(look(&hypervisors).is_ok());
+    let text = ask_cloud(&hypervisors, &by_id(1));
+    assert!(text.starts_with("ambiguous") && text.contains("\"h0\"") && text.contains("\"h1\""), "{text}");
+    // libvirt cannot tell the state of one
+    hypervisors[0].update(|state| {
+        let broken = Domain { state: Err("monitor hangs".to_owned()), ..domain((1, "a", Off)) };
+        state.inventory.update(uuid(1), Some(broken));
+        Vec::new()
+    });
+    assert_eq!(ask_cloud(&hypervisors, &by_id(1)), present(1, Running));
 }
 
 #[test]
@@ -246,7 +274,8 @@ fn both_byte_orders_matching_different_domains_are_ambiguous() {
         Vec::new()
     });
     let rules = AddressRules::default();
-    let view = View::new(&hypervisors, &rules);
+    let seen = Seen::default();
+    let view = View::new(&hypervisors, &rules, &seen);
     let Answer::Settled(InstanceLookup::Unknown(error)) = view.look_up(&by_name("x", Some(uuid(1)))) else {
         panic!("ambiguous")
     };
@@ -265,7 +294,7 @@ fn a_domain_whose_state_libvirt_cannot_tell_is_unknown() {
         Vec::new()
     });
     let rules = AddressRules::default();
-    let answer = View::new(&hypervisors, &rules).look_up(&by_id(1));
+    let answer = View::new(&hypervisors, &rules, &Seen::default()).look_up(&by_id(1));
     assert!(matches!(answer, Answer::Settled(InstanceLookup::Unknown(_))));
 }
 
@@ -276,7 +305,8 @@ fn while_the_guest_agent_is_asked_nothing_is_said_about_leases() {
         let asked = Domain { agent: AgentChannel::Connected, ..domain((1, "a", Running)) };
         state.inventory.update(uuid(1), Some(asked)).into_iter().collect()
     });
-    let why = || match View::new(&hypervisors, &AddressRules::default()).look_up(&by_id(1)) {
+    let why = || match View::new(&hypervisors, &AddressRules::default(), &Seen::default()).look_up(&by_id(1))
+    {
         Answer::Settled(InstanceLookup::Present(instance)) => instance.incomplete.map(|why| why.to_string()),
         _ => panic!("present"),
     };

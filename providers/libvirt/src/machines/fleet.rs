@@ -9,6 +9,7 @@ use std::{
 use cloudprovider::{
     Error, ErrorKind, FairPermits, InstanceChange, InstanceLookup, InstanceRef, NodeIdentity, Result,
     machines::Mark,
+    ties::{Contender, Meant, the_meant_one},
 };
 use futures::future::join_all;
 use tokio::sync::broadcast;
@@ -27,7 +28,7 @@ use crate::{
     config::Config,
     domain::Domain,
     hypervisor::Hypervisor,
-    instances::{Answer, View},
+    instances::{evidence, instance_on},
     key::Key,
     provider_id::format_provider_id,
     workers::{HELD, Turn, Workers, in_turn_of},
@@ -187,35 +188,45 @@ impl Fleet {
         answer
     }
 
-    /// The domain with this UUID, as far as it is known, and its hypervisor. Of several, that of the mark.
+    /// The domain with this UUID that the object with this mark means, as far as it is known, and its hypervisor. One that carries the
+    /// mark comes before all others.
     ///
     /// # Errors
-    /// [`ErrorKind::Ambiguous`] if it is on two hypervisors.
+    /// [`ErrorKind::Ambiguous`] if it is on two hypervisors, and nothing that is known tells the two apart.
     pub(crate) fn find(&self, uuid: Uuid, mark: &Mark) -> Result<Option<(&Host, Domain)>> {
         let known = |host: &Host| host.hypervisor.state().inventory.by_uuid(uuid).cloned();
         let found = self.hosts.iter().filter_map(|host| Some((host, known(host)?)));
         let (ours, foreign): (Vec<_>, Vec<_>) = found.partition(|(_, domain)| mark.owns(domain.mark()));
-        let mut found = ours.into_iter();
-        match (found.next(), found.next()) {
-            (None, _) => Ok(foreign.into_iter().next()),
-            (Some((first, _)), Some((second, _))) => {
-                let words =
-                    format!("domain {uuid} is on the hypervisors {:?} and {:?}", first.name(), second.name());
-                Err(Error::new(ErrorKind::Ambiguous, words))
+        let contender = |(place, (host, domain)): (usize, &(&Host, Domain))| Contender {
+            instance: place,
+            evidence: evidence(domain, mark.name()),
+            is_read: host.check_live().is_ok(),
+        };
+        let contenders: Vec<_> = ours.iter().enumerate().map(contender).collect();
+        let meant = match the_meant_one(&contenders) {
+            Meant::None => return Ok(foreign.into_iter().next()),
+            // whoever works on it sees that it cannot be read
+            Meant::One(place) | Meant::Unread(place) => place,
+            Meant::Tie => {
+                let names: Vec<_> = ours.iter().map(|(host, _)| format!("{:?}", host.name())).collect();
+                let words = format!("domain {uuid} is on the hypervisors {}", names.join(" and "));
+                return Err(Error::new(ErrorKind::Ambiguous, words));
             }
-            (first, _) => Ok(first),
-        }
+        };
+        Ok(ours.into_iter().nth(meant))
     }
 
-    /// What look-ups of the machine's Node say of it.
-    pub(crate) fn look_up(&self, uuid: Uuid, mark: &Mark) -> Result<InstanceLookup> {
+    /// What is said of the machine's domain on this hypervisor. It may be of any cluster, so the rules for the addresses of Nodes
+    /// decide no more than which of its addresses are external.
+    pub(crate) fn look_up(&self, host: &Host, uuid: Uuid, mark: &Mark) -> InstanceLookup {
+        let is_running = host.hypervisor.state().inventory.by_uuid(uuid).is_some_and(Domain::is_running);
+        if !is_running && let Some(error) = self.hypervisors.iter().find_map(|one| one.starting()) {
+            // It may run there, and be left from a migration here.
+            return error.into();
+        }
         let provider_id = Some(format_provider_id(uuid).as_str().to_owned());
         let node = NodeIdentity { name: mark.name().to_owned(), provider_id, ..NodeIdentity::default() };
-        match View::new(&self.hypervisors, &self.config.addresses).look_up(&node) {
-            Answer::Settled(lookup) => Ok(lookup),
-            Answer::Starting(error) => Err(error),
-            Answer::Nowhere => Ok(InstanceLookup::Absent),
-        }
+        instance_on(&host.hypervisor, uuid, &node, &self.config.addresses.for_machines())
     }
 
     /// Succeeds if all of these hypervisors confirm that they have no domain with this UUID.

@@ -86,6 +86,28 @@ fn without_rules_the_first_of_each_family_is_both() {
     assert_eq!(selected(&vm, &none, &turned), ["I fd00::1", "E fd00::1", "I 10.0.0.1", "E 10.0.0.1"]);
 }
 
+/// Whatever the rules for the Nodes of the own cluster say.
+#[test]
+fn a_machine_of_any_cluster_has_each_address_that_others_could_reach() {
+    let found = |ips: &[&str]| of_machine(&vm(vec![nic("a", ips)]));
+    let both = |ips: &[&str]| {
+        let mut all = vec![NodeAddress::hostname("node-1")];
+        let ips: Vec<IpAddr> = ips.iter().map(|ip| ip.parse().expect("an IP address")).collect();
+        all.extend(ips.iter().map(|ip| NodeAddress::internal_ip(*ip)));
+        all.extend(ips.iter().map(|ip| NodeAddress::external_ip(*ip)));
+        Ok(all)
+    };
+    assert_eq!(found(&["10.0.0.1"]), both(&["10.0.0.1"]));
+    assert_eq!(found(&["fe80::1", "fd00::1"]), both(&["fd00::1"]));
+    assert_eq!(
+        found(&["fd00::1", "169.254.1.1", "10.0.0.2", "10.0.0.1"]),
+        both(&["10.0.0.2", "10.0.0.1", "fd00::1"])
+    );
+    assert_eq!(found(&["fe80::1", "169.254.1.1"]), Err(NoAddress::OnlyLocal));
+    assert_eq!(found(&[]), Err(NoAddress::OnlyLocal));
+    assert_eq!(of_machine(&vm(Vec::new())), Err(NoAddress::NoNics));
+}
+
 #[test]
 fn networks_match_in_their_own_order_and_before_names() {
     let vm = vm(vec![nic("a", &["10.0.0.1", "192.168.0.1"]), nic("b", &["172.16.0.1"])]);

@@ -38,7 +38,8 @@ struct Builder<'a> {
 impl Builder<'_> {
     fn build(mut self, environment: &Environment) -> Config {
         let vcenters = self.vcenters();
-        let families = self.families("");
+        // What no vCenter inherits is checked too.
+        self.families("");
         let labels = self.labels();
         let addresses = self.addresses();
         let machines = self.machines(&vcenters);
@@ -46,7 +47,6 @@ impl Builder<'_> {
         let address_pools = self.address_pools();
         Config {
             vcenters,
-            families,
             labels,
             addresses,
             machines,

@@ -25,8 +25,6 @@ use crate::{
 pub struct Config {
     /// The vCenters, by their references. None where clusters name their credentials.
     pub(crate) vcenters: Vec<VCenterConfig>,
-    /// Address families of a vCenter that is not among them, in this order; never empty.
-    pub(crate) families: Vec<Family>,
     /// Where zones and regions come from.
     pub(crate) labels: ZoneLabels,
     /// Which addresses of a machine become addresses of its Node.

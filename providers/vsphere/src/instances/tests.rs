@@ -96,9 +96,14 @@ fn node(name: &str, provider_id: Option<&str>, system_uuid: Option<&str>) -> Nod
 }
 
 fn ask(vcenters: &[&VCenter], rules: &Rules, node: &NodeIdentity) -> Answer {
+    ask_again(vcenters, rules, node, &Seen::default())
+}
+
+/// With what was found before.
+fn ask_again(vcenters: &[&VCenter], rules: &Rules, node: &NodeIdentity, seen: &Seen) -> Answer {
     let sites =
         vcenters.iter().map(|&vcenter| Site { vcenter, families: &[Family::Ipv4], state: vcenter.state() });
-    View::new(sites.collect(), rules).look_up(node)
+    View::new(sites.collect(), rules, seen).look_up(node)
 }
 
 #[track_caller]
@@ -221,17 +226,109 @@ fn a_machine_whose_guest_says_nothing_is_named() {
 }
 
 #[test]
-fn copies_are_an_error_that_names_both() {
+fn copies_that_nothing_tells_apart_are_an_error_that_names_both() {
     let (one, two) = (live(vcenter("one", "a", &[])), live(vcenter("two", "b", &[])));
     machine(&one, "vm-1", UUID, "a");
-    machine(&two, "vm-1", UUID, "b");
-    let error = unknown(ask(&[&one, &two], &rules(), &node("a", None, Some(UUID))));
-    assert_eq!(error.kind(), ErrorKind::Ambiguous);
-    let words = error.to_string();
-    assert!(
-        words.contains("vm-1 in vCenter \"one\"") && words.contains("vm-1 in vCenter \"two\""),
-        "{words}"
+    machine(&two, "vm-1", UUID, "a");
+    for wanted in [node("a", None, Some(UUID)), node("a", Some(&format!("vsphere://{UUID}")), None)] {
+        let error = unknown(ask(&[&one, &two], &rules(), &wanted));
+        assert_eq!(error.kind(), ErrorKind::Ambiguous);
+        let words = error.to_string();
+        assert!(
+            words.contains("vm-1 in vCenter \"one\"") && words.contains("vm-1 in vCenter \"two\""),
+            "{words}"
+        );
+    }
+}
+
+/// A replica of a backup tool, an entry that vCenter has kept, a copy in another vCenter.
+#[test]
+fn of_copies_the_one_is_meant_that_is_the_nodes_by_what_is_known() {
+    let other_address = || {
+        let children = vec![text("ipAddress", "10.0.0.9"), text("deviceConfigId", "4000")];
+        element("val", vec![element("GuestNicInfo", children)])
+    };
+    let power = |word: &str| vec![("runtime.powerState", text("val", word))];
+    let connection = |word: &str| vec![("runtime.connectionState", text("val", word))];
+    for (what, is_elsewhere, copy) in [
+        ("off", false, power("poweredOff")),
+        ("off", true, power("poweredOff")),
+        ("suspended", false, power("suspended")),
+        ("orphaned", false, connection("orphaned")),
+        ("inaccessible", true, connection("inaccessible")),
+        ("invalid", false, connection("invalid")),
+        ("another guest", false, vec![("guest.hostName", text("val", "b"))]),
+        ("another guest", true, vec![("guest.hostName", text("val", "b"))]),
+        ("another address", true, vec![("guest.net", other_address())]),
+    ] {
+        let (one, two) = (live(vcenter("one", "a", &[])), live(vcenter("two", "b", &[])));
+        machine(&one, "vm-1", UUID, "node-a.example.org");
+        let at = if is_elsewhere { &two } else { &one };
+        machine(at, "vm-2", UUID, "node-a");
+        put(at, "VirtualMachine", "vm-2", &copy);
+        for (id, uuid) in
+            [(None, Some(UUID)), (None, Some(SWAPPED)), (Some(format!("vsphere://{UUID}")), None)]
+        {
+            let mut wanted = node("node-a", id.as_deref(), uuid);
+            wanted.addresses = vec![NodeAddress::internal_ip("10.0.0.1")];
+            let found = present(ask(&[&one, &two], &rules(), &wanted));
+            assert_eq!(found.power_state, PowerState::Running, "{what}");
+            assert!(
+                found.metadata.addresses.contains(&NodeAddress::hostname("node-a.example.org")),
+                "{what}: {found:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn of_copies_the_one_is_meant_that_was_seen_before() {
+    let (one, two) = (live(vcenter("one", "a", &[])), live(vcenter("two", "b", &[])));
+    machine(&one, "vm-1", UUID, "a");
+    let (seen, wanted) = (Seen::default(), node("a", Some(&format!("vsphere://{UUID}")), None));
+    present(ask_again(&[&one, &two], &rules(), &wanted, &seen));
+    // a test of the copy
+    machine(&two, "vm-1", UUID, "a");
+    put(&two, "VirtualMachine", "vm-1", &[("config.hardware.numCPU", text("val", "7"))]);
+    let found = present(ask_again(&[&one, &two], &rules(), &wanted, &seen));
+    assert!(!found.metadata.instance_type.unwrap_or_default().contains("cpu-7"));
+    // a failover to it
+    put(&one, "VirtualMachine", "vm-1", &[("runtime.powerState", text("val", "poweredOff"))]);
+    for _ in 0..2 {
+        let found = present(ask_again(&[&one, &two], &rules(), &wanted, &seen));
+        assert!(found.metadata.instance_type.unwrap_or_default().contains("cpu-7"));
+        put(&one, "VirtualMachine", "vm-1", &[("runtime.powerState", text("val", "poweredOn"))]);
+    }
+}
+
+#[test]
+fn a_node_is_not_off_while_a_copy_may_run() {
+    let (one, two) = (live(vcenter("one", "a", &[])), live(vcenter("two", "b", &[])));
+    machine(&one, "vm-1", UUID, "a");
+    machine(&two, "vm-2", UUID, "a");
+    let (off, lost) = (text("val", "poweredOff"), text("val", "inaccessible"));
+    put(&one, "VirtualMachine", "vm-1", &[("runtime.powerState", off.clone())]);
+    put(&two, "VirtualMachine", "vm-2", &[("runtime.connectionState", lost)]);
+    let wanted = node("a", Some(&format!("vsphere://{UUID}")), None);
+    assert_eq!(present(ask(&[&one, &two], &rules(), &wanted)).power_state, PowerState::Running);
+    put(
+        &two,
+        "VirtualMachine",
+        "vm-2",
+        &[
+            ("runtime.connectionState", text("val", "connected")),
+            ("runtime.powerState", off),
+            ("guest.hostName", text("val", "b")),
+        ],
     );
+    assert_eq!(present(ask(&[&one, &two], &rules(), &wanted)).power_state, PowerState::Off);
+    // by the last word of a vCenter that cannot be read it is off
+    two.update(|state| {
+        (state.is_listed, state.is_live) = (false, false);
+        Changes::default()
+    });
+    let answer = ask(&[&one, &two], &rules(), &wanted);
+    assert!(matches!(answer, Answer::Starting(_)), "{answer:?}");
 }
 
 #[test]

@@ -6,6 +6,7 @@ use cloudprovider::uuids::parse_uuid;
 
 use super::metadata::Metadata;
 use crate::{
+    addresses::is_reachable,
     glob::unescaped,
     guestinfo,
     mark::{self, MARK_PATH},
@@ -49,6 +50,9 @@ const OPTIONAL_MACHINE_PATHS: [&str; 3] = [METADATA, METADATA_ENCODING, MARK_PAT
 
 const METADATA: &str = "config.extraConfig[\"guestinfo.metadata\"]";
 const METADATA_ENCODING: &str = "config.extraConfig[\"guestinfo.metadata.encoding\"]";
+
+/// How the MAC addresses begin that VMware gives to devices.
+const VMWARE: [[u8; 3]; 4] = [[0x00, 0x50, 0x56], [0x00, 0x0c, 0x29], [0x00, 0x05, 0x69], [0x00, 0x1c, 0x14]];
 
 /// Metadata larger than this is not read.
 const LARGEST_METADATA: usize = 64 << 10;
@@ -107,9 +111,9 @@ pub(super) fn apply(vm: &mut VirtualMachine, metadata: &mut Metadata, properties
         vm.guest_host_name = value.map(|value| value.text.clone());
     }
     if let Some((_, value)) = find("guest.net") {
-        let mut nics = value.iter().flat_map(|value| value.all("GuestNicInfo")).peekable();
-        vm.has_guest_nics = nics.peek().is_some();
-        vm.guest_nics = nics.filter(|nic| is_of_device(nic)).map(guest_nic).collect();
+        let nics: Vec<_> = value.iter().flat_map(|value| value.all("GuestNicInfo")).collect();
+        vm.has_guest_nics = !nics.is_empty();
+        vm.guest_nics = guest_nics(&nics);
     }
     if let Some((_, value)) = find("guest.guestStateChangeSupported") {
         vm.can_shut_down = value.is_some_and(Element::is_true);
@@ -183,6 +187,40 @@ fn static_addresses(metadata: &Metadata) -> Box<[IpAddr]> {
 /// those of pods) have -1.
 fn is_of_device(nic: &Element) -> bool {
     nic.child("deviceConfigId").and_then(Element::parse::<i32>) != Some(-1)
+}
+
+/// The interfaces of virtual devices.
+///
+/// A virtual switch or a bridge of the guest takes the address of the device below it: Windows with containers has it on
+/// `vEthernet (...)`, which the guest made itself and which has the device's MAC address. So where a device has no address that others
+/// could reach, those of such an interface are the device's.
+fn guest_nics(nics: &[&Element]) -> Box<[GuestNic]> {
+    let (of_devices, own): (Vec<&Element>, Vec<&Element>) =
+        nics.iter().copied().partition(|nic| is_of_device(nic));
+    let mut of_devices: Vec<_> = of_devices.into_iter().map(guest_nic).collect();
+    let macs: Vec<_> = of_devices.iter().map(|nic| nic.mac).collect();
+    let is_without: Vec<_> = of_devices
+        .iter()
+        .map(|nic| !nic.addresses.iter().any(|address| is_reachable(address.ip.to_canonical())))
+        .collect();
+    // Of the many that pods have, no more than the MAC address is read.
+    for nic in own {
+        let Some(mac) = nic.text_of("macAddress").and_then(parse_mac) else { continue };
+        match macs.iter().position(|known| *known == Some(mac)) {
+            Some(place) if is_without[place] => {
+                let (device, nic) = (&mut of_devices[place], guest_nic(nic));
+                device.connected |= nic.connected;
+                device.addresses = device.addresses.iter().chain(&nic.addresses).copied().collect();
+            }
+            Some(_) => {}
+            // The device itself may not be reported. No interface of a pod has such an address.
+            None if VMWARE.iter().any(|prefix| mac.starts_with(prefix)) => {
+                of_devices.push(guest_nic(nic));
+            }
+            None => {}
+        }
+    }
+    of_devices.into()
 }
 
 fn guest_nic(nic: &Element) -> GuestNic {

@@ -225,6 +225,44 @@ fn interfaces_of_the_guest_itself_are_not_kept_and_change_nothing() {
     assert_eq!(ips(&inventory), (Vec::new(), false));
 }
 
+/// Windows with containers: the device is in a switch of the guest, which has its address.
+#[test]
+fn a_switch_of_the_guest_with_a_devices_mac_address_is_the_device() {
+    let nic = |network: &str, device: &str, mac: &str, ips: &[&str]| {
+        let mut children =
+            vec![text("network", network), text("macAddress", mac), text("deviceConfigId", device)];
+        children.extend(ips.iter().map(|ip| text("ipAddress", ip)));
+        node("GuestNicInfo", children)
+    };
+    const MAC: &str = "00:50:56:aa:bb:01";
+    let device = |ips: &[&str]| nic("VM Network", "4000", MAC, ips);
+    let switch =
+        |ips: &[&str]| nic("vEthernet (Ethernet0)", "-1", &MAC.to_uppercase().replace(':', "-"), ips);
+    let pod = || nic("vEthernet (nat)", "-1", "00:15:5d:01:02:03", &["172.20.0.1"]);
+    for (nics, expected) in [
+        (
+            vec![device(&[]), switch(&["10.0.0.1", "fd00::1"]), pod()],
+            vec![("VM Network", "10.0.0.1"), ("VM Network", "fd00::1")],
+        ),
+        (
+            vec![pod(), switch(&["10.0.0.1"]), device(&["fe80::1"])],
+            vec![("VM Network", "fe80::1"), ("VM Network", "10.0.0.1")],
+        ),
+        // a device with an address of its own is no part of a switch
+        (vec![device(&["10.0.0.1"]), switch(&["10.0.0.2"])], vec![("VM Network", "10.0.0.1")]),
+        // the device itself may not be reported
+        (vec![switch(&["10.0.0.1"]), pod()], vec![("vEthernet (Ethernet0)", "10.0.0.1")]),
+        (vec![pod()], vec![]),
+    ] {
+        let inventory = with_machine(&[("guest.net", node("val", nics))]);
+        let machine = inventory.machine(&vm("vm-1")).expect("there");
+        let found = machine.guest_nics.iter();
+        let found = found.flat_map(|nic| nic.addresses.iter().map(|one| (&*nic.network, one.ip.to_string())));
+        let expected: Vec<_> = expected.into_iter().map(|(network, ip)| (network, ip.to_owned())).collect();
+        assert_eq!(found.collect::<Vec<_>>(), expected);
+    }
+}
+
 #[test]
 fn the_mark_of_a_machine_that_cannot_be_read_is_kept() {
     let mark = Mark::machine("4d3c2b1a-0000-4000-8000-000000000001", "default", "prod", "worker-1");

@@ -72,11 +72,10 @@ pub(crate) fn cpus(spec: &VirtualMachineCloneSpec) -> u32 {
     spec.num_cpus.and_then(|cpus| u32::try_from(cpus).ok()).unwrap_or_default().max(MIN_CPUS)
 }
 
-/// How many cores each socket has. All are in one, unless the spec says otherwise: with the number of the template, vCenter
+/// How many cores each socket has. 0 leaves that to vCenter. It is sent, since otherwise the number of the template stays, and vCenter
 /// refuses a number of CPUs that is no multiple of it.
 fn cores_per_socket(spec: &VirtualMachineCloneSpec) -> u32 {
-    let wanted = spec.num_cores_per_socket.and_then(|cores| u32::try_from(cores).ok());
-    wanted.filter(|cores| *cores != 0).unwrap_or_else(|| cpus(spec))
+    spec.num_cores_per_socket.and_then(|cores| u32::try_from(cores).ok()).unwrap_or_default()
 }
 
 /// How much memory a machine has, in MiB.

@@ -7,9 +7,7 @@ use std::{
     time::Duration,
 };
 
-use cloudprovider::{
-    Error, ErrorKind, InstanceLookup, NodeIdentity, Result, StartContext, Term, machines::Mark,
-};
+use cloudprovider::{Error, ErrorKind, Result, StartContext, Term, machines::Mark};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
@@ -32,9 +30,7 @@ use super::{
 use crate::{
     cluster_modules::Known as KnownModules,
     config::MachineOptions,
-    instances::{Answer, Rules, Site as NodeSite, View},
     moref::MoRef,
-    provider_id::format_provider_id,
     tasks::{TASK, Task},
     vim::{Call, CallError},
 };
@@ -94,6 +90,7 @@ impl Slots {
 #[derive(Clone, Debug)]
 pub(crate) struct Turn {
     pub(crate) uid: Uuid,
+    pub(crate) mark: Arc<Mark>,
     pub(crate) slot: Arc<Slot>,
     /// Held by the step and by its calls.
     _gate: Arc<tokio::sync::OwnedMutexGuard<()>>,
@@ -110,7 +107,6 @@ impl Turn {
 /// All of it.
 #[derive(Debug)]
 pub(crate) struct Fleet {
-    pub(crate) rules: Arc<Rules>,
     /// The vCenters of the configuration.
     pub(super) configured: Vec<Arc<Site>>,
     /// Those with credentials that clusters name.
@@ -143,14 +139,12 @@ pub(crate) struct Fleet {
 impl Fleet {
     /// Nothing runs yet. `tasks` has its tasks.
     pub(crate) fn new(
-        rules: Arc<Rules>,
         options: MachineOptions,
         sites: Vec<Site>,
         open: Arc<OpenSites>,
         tasks: TaskTracker,
     ) -> Self {
         Self {
-            rules,
             configured: sites.into_iter().map(Arc::new).collect(),
             open,
             tasks,
@@ -247,7 +241,7 @@ impl Fleet {
             let words = "an earlier call of this machine to vCenter has not ended yet";
             return Err(Error::new(ErrorKind::Timeout, words));
         };
-        let turn = Turn { uid, slot: Arc::clone(&slot), _gate: Arc::new(gate) };
+        let turn = Turn { uid, mark: Arc::new(mark.clone()), slot: Arc::clone(&slot), _gate: Arc::new(gate) };
         let answer = step(turn).await;
         drop(slot);
         lock(&self.slots).forget_unused(&owner);
@@ -300,31 +294,27 @@ impl Fleet {
         })
     }
 
-    /// What look-ups of the Node say of a machine, which has this name.
-    pub(crate) fn look_up(&self, site: &Site, bios_uuid: Uuid, name: &str) -> Result<InstanceLookup> {
-        let provider_id = Some(format_provider_id(bios_uuid).as_str().to_owned());
-        let node = NodeIdentity { name: name.to_owned(), provider_id, ..NodeIdentity::default() };
-        let (vcenter, families) = (&site.vcenter, &site.families);
-        let site = NodeSite { vcenter, families, state: vcenter.state() };
-        match View::new(vec![site], &self.rules).look_up(&node) {
-            Answer::Settled(lookup) => Ok(lookup),
-            Answer::Starting(error) | Answer::Misnamed(_, error) => Err(error),
-            Answer::Nowhere(_) => Ok(InstanceLookup::Absent),
-        }
-    }
-
     /// The networks, datastores and datastore clusters of a datacenter.
     ///
     /// # Errors
     /// Those of the calls.
     pub(crate) async fn catalog(&self, site: &Site, datacenter: &MoRef) -> Result<Arc<Catalog>> {
         let read = async {
-            let pods = {
+            let places = || {
                 let state = site.vcenter.state();
-                Finder::new(site.vcenter.name(), &state.inventory, &[]).storage_pods(datacenter)
+                Catalog::new(Finder::new(site.vcenter.name(), &state.inventory, &[]), datacenter)
+                    .discreet(site.is_configured)
             };
-            let mut catalog = Catalog::with_pods(pods).discreet(site.is_configured);
-            site.read(catalog_selection(datacenter), |updates| catalog.add(updates)).await?;
+            let mut catalog = places();
+            let found =
+                site.try_read(catalog_selection(datacenter, true), |updates| catalog.add(updates)).await;
+            match found {
+                Err(error) if error.is_fault("InvalidProperty") => {
+                    catalog = places();
+                    site.read(catalog_selection(datacenter, false), |updates| catalog.add(updates)).await?;
+                }
+                found => found.map_err(|error| site.vcenter.error_of(&error))?,
+            }
             let unread = catalog.switches();
             if !unread.is_empty() {
                 let mut uuids = HashMap::new();

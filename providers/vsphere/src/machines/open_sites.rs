@@ -26,7 +26,6 @@ use super::{
 };
 use crate::{
     accounts::Accounts,
-    addresses::Family,
     endpoint::Endpoint,
     follow,
     http::HttpClient,
@@ -49,8 +48,6 @@ pub(crate) struct Outside {
     pub(crate) status_changes: watch::Sender<u64>,
     /// The accounts of each server, by its address in lower case.
     pub(crate) accounts: HashMap<String, Arc<Accounts>>,
-    /// The families of addresses that the configuration names for all vCenters; never empty.
-    pub(crate) families: Vec<Family>,
     /// Has the tasks that follow vCenters and Secrets.
     pub(crate) tasks: TaskTracker,
     /// Cancelled when the provider ends.
@@ -233,7 +230,7 @@ impl OpenSites {
             self.prove(site, credentials).await?;
             return Ok(Arc::clone(site));
         }
-        let open = self.open(configured, &of, &credentials)?;
+        let open = self.open(&of, &credentials)?;
         let outcome = self.prove(&open.site, credentials).await;
         match &outcome {
             Ok(()) => {
@@ -255,12 +252,7 @@ impl OpenSites {
         outcome.map(|()| Arc::clone(&open.site))
     }
 
-    fn open(
-        self: &Arc<Self>,
-        configured: &[Arc<Site>],
-        of: &Use<'_>,
-        credentials: &Credentials,
-    ) -> Result<Arc<OpenSite>> {
+    fn open(self: &Arc<Self>, of: &Use<'_>, credentials: &Credentials) -> Result<Arc<OpenSite>> {
         let user = credentials.user.to_lowercase();
         let is_it = |open: &OpenSite| open.user == user && open.site.vcenter.settings.endpoint == of.endpoint;
         let open = {
@@ -268,7 +260,7 @@ impl OpenSites {
             let found = sites.iter().find(|open| is_it(open)).cloned();
             check_room(&sites, found.as_ref(), of.owner)?;
             let open = found.unwrap_or_else(|| {
-                let open = Arc::new(self.begin(configured, of, credentials, user.clone()));
+                let open = Arc::new(self.begin(of, credentials, user.clone()));
                 sites.push(Arc::clone(&open));
                 open
             });
@@ -284,15 +276,8 @@ impl OpenSites {
     }
 
     /// Begins to follow a vCenter.
-    fn begin(
-        &self,
-        configured: &[Arc<Site>],
-        of: &Use<'_>,
-        credentials: &Credentials,
-        user: String,
-    ) -> OpenSite {
+    fn begin(&self, of: &Use<'_>, credentials: &Credentials, user: String) -> OpenSite {
         let authority = of.endpoint.authority();
-        let like = configured.iter().find(|site| site.vcenter.settings.endpoint.authority() == authority);
         let uses = Arc::<Mutex<Uses>>::default();
         let access = {
             let (uses, user) = (Arc::clone(&uses), user.clone());
@@ -317,10 +302,8 @@ impl OpenSites {
         };
         let (vcenter, stop) = (Arc::new(vcenter), stop.child_token());
         tasks.spawn(follow::run(Arc::clone(&vcenter), stop.clone()));
-        let families = like.map_or(&self.outside.families, |site| &site.families).clone();
         let (number, removed) = (self.number(), Removed::default());
-        let site =
-            Arc::new(Site { vcenter, families, stop: stop.clone(), is_configured: false, number, removed });
+        let site = Arc::new(Site { vcenter, stop: stop.clone(), is_configured: false, number, removed });
         OpenSite { site, user, uses, stop }
     }
 

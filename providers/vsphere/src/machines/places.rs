@@ -2,6 +2,7 @@
 
 mod catalog;
 mod finder;
+mod words;
 
 pub(crate) use self::{
     catalog::{Catalog, Storage, catalog_selection, switches, switches_selection},

@@ -11,7 +11,6 @@ use uuid::Uuid;
 
 use super::removed::Removed;
 use crate::{
-    addresses::Family,
     mark::{self, MARK},
     moref::MoRef,
     session::{CALL_DEADLINE, ServiceContent},
@@ -36,8 +35,6 @@ const POWER_STATE: &str = "runtime.powerState";
 #[derive(Debug)]
 pub(crate) struct Site {
     pub(crate) vcenter: Arc<VCenter>,
-    /// The address families of Nodes on it.
-    pub(crate) families: Vec<Family>,
     /// Set when the provider ends: no session is opened after that.
     pub(crate) stop: CancellationToken,
     /// Whether its credentials are those of the configuration.
@@ -109,14 +106,26 @@ impl Site {
     pub(crate) async fn read(
         &self,
         selection: PropertyFilterSpec,
-        mut take: impl FnMut(&[ObjectUpdate<'_>]) + Send,
+        take: impl FnMut(&[ObjectUpdate<'_>]) + Send,
     ) -> Result<()> {
-        let collector = self.content()?.property_collector.clone();
+        self.content()?;
+        self.try_read(selection, take).await.map_err(|error| self.vcenter.error_of(&error))
+    }
+
+    /// The same, with the error of the call.
+    pub(crate) async fn try_read(
+        &self,
+        selection: PropertyFilterSpec,
+        mut take: impl FnMut(&[ObjectUpdate<'_>]) + Send,
+    ) -> Result<(), CallError> {
+        let away =
+            |_| CallError::Unreachable { method: "RetrievePropertiesEx", reason: "not connected".into() };
+        let collector = self.content().map_err(away)?.property_collector.clone();
         let options = RetrieveOptions { max_objects: None };
         let mut call = RetrievePropertiesEx { spec_set: vec![selection], options }.of(&collector);
         loop {
-            let answer = self.ask(&call).await?;
-            let page = read_listing(call.method, &answer).map_err(|error| self.vcenter.error_of(&error))?;
+            let answer = self.call(&call).await?;
+            let page = read_listing(call.method, &answer)?;
             take(&page.objects);
             match page.token {
                 Some(token) => call = ContinueRetrievePropertiesEx { token }.of(&collector),
@@ -284,7 +293,6 @@ mod tests {
         let vcenter = Arc::new(VCenter::new(settings, changes, watch::channel(0).0));
         Site {
             vcenter,
-            families: Vec::new(),
             stop: CancellationToken::new(),
             is_configured: true,
             number: 0,

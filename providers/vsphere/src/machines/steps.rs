@@ -33,11 +33,22 @@ mod zone_status;
 
 use std::{sync::Arc, time::Duration};
 
+use cloudprovider::{
+    Error, ErrorKind, InstanceStream, Machines, Result, async_trait,
+    machines::{
+        Capacity, ClusterReport, ClusterRequest, Condition, ConditionStatus, Deletion, Kinds, LookRequest,
+        MachineReport, MachineRequest, Mark, NodeInfo, Record, Told, Wait,
+    },
+    ties::{Contender, Evidence, Meant, the_meant_one},
+};
+use uuid::Uuid;
+
 use self::{
     companion::{Seen, deleted, name_of, provisioned},
     edits::Edit,
     last_seen::confirm_left,
     login::Login,
+    take_over::is_copy,
 };
 use super::{
     clone::{cpus, memory_mib},
@@ -53,13 +64,10 @@ use super::{
     supported,
     work::Work,
 };
-use crate::vm::VirtualMachine;
-use cloudprovider::{
-    Error, ErrorKind, InstanceStream, Machines, Result, async_trait,
-    machines::{
-        Capacity, ClusterReport, ClusterRequest, Condition, ConditionStatus, Deletion, Kinds, LookRequest,
-        MachineReport, MachineRequest, Mark, NodeInfo, Record, Told, Wait,
-    },
+use crate::{
+    provider_id::{byte_orders, parse_provider_id},
+    vcenter::State,
+    vm::VirtualMachine,
 };
 
 pub(crate) use request::{DeletionRequest, MachineRecord, Request};
@@ -291,13 +299,11 @@ impl Fleet {
             return self.create(site, turn, request, record, edit).await;
         }
         let here = std::slice::from_ref(site);
-        if let Some(wait) =
-            self.check_elsewhere(here, turn, &request.mark, request.provider_id.as_deref()).await?
-        {
+        if let Some(wait) = self.check_elsewhere(here, turn, request, record).await? {
             return Err(Error::new(ErrorKind::Unavailable, wait.message));
         }
+        self.confirm_other_absent(site, turn, request.provider_id.as_deref()).await?;
         site.vcenter.confirm_absent(turn.uid).await?;
-        self.confirm_other_absent(site, request.provider_id.as_deref()).await?;
         confirm_left(site, turn, request).await?;
         let words = format!(
             "vCenter {:?} has no virtual machine with the instance UUID {} any more",
@@ -309,27 +315,29 @@ impl Fleet {
 
     /// Whether a machine that is not where it should be is nowhere, as far as is known. It may be in the vCenter that its
     /// `server` named before, or be one that another program made, with the BIOS UUID of the provider ID. Neither is
-    /// lost, or gone. `here` is where it should be. There is something to wait for while another session of the same vCenter shows it.
+    /// lost, or gone. A copy of the machine is neither of the two. `here` is where it should be. There is something to wait for while
+    /// another session of the same vCenter shows it.
     ///
     /// # Errors
     /// What was found.
-    async fn check_elsewhere(
+    async fn check_elsewhere<C>(
         &self,
         here: &[Arc<Site>],
         turn: &Turn,
-        mark: &Mark,
-        provider_id: Option<&str>,
+        request: &MachineRequest<VSphereMachineSpec, C>,
+        record: &MachineRecord,
     ) -> Result<Option<Wait>> {
-        let bios_uuid = provider_id.and_then(|id| crate::provider_id::parse_provider_id(id).ok());
+        let mark = &request.mark;
+        let was_made = was_made(here, turn, record);
         for site in &self.sites_of(mark) {
-            let (same, other) = {
+            let (same, others) = {
                 let state = site.vcenter.state();
                 let same = state.inventory.with_instance_uuid(turn.uid).next().cloned();
-                let mut other = bios_uuid.into_iter().flat_map(|uuid| state.inventory.with_bios_uuid(uuid));
-                (same, other.find(|vm| vm.instance_uuid != Some(turn.uid)).cloned())
+                (same, with_bios_uuid_alone(&state, turn.uid, request.provider_id.as_deref()))
             };
             if let Some(vm) = same
                 && mark.owns(site.mark_of(&vm).await?.as_ref())
+                && !is_left_over(site, turn, &vm)
             {
                 if here.iter().any(|own| is_one_vcenter(own, site)) {
                     let words =
@@ -345,44 +353,79 @@ impl Fleet {
                 // It may be the same one under another address, whose session knows a change a moment later.
                 return Err(error.with_retry_after(ELSEWHERE_RETRY));
             }
-            if let Some(vm) = other {
-                let found = site.mark_of(&vm).await?;
-                return Err(conflict(site, &vm, mark, found.as_ref()));
+            for vm in others {
+                if !was_made && !is_copy(site, &vm, request).await? {
+                    let found = site.mark_of(&vm).await?;
+                    return Err(conflict(site, &vm, mark, found.as_ref()));
+                }
             }
         }
         Ok(None)
     }
 
-    /// Confirms that a vCenter has no machine with the BIOS UUID of a provider ID either.
+    /// Confirms that a vCenter has no machine with the BIOS UUID of a provider ID either, but for copies: what the inventory shows was
+    /// checked before.
     ///
     /// # Errors
     /// Why there may be one.
-    async fn confirm_other_absent(&self, site: &Site, provider_id: Option<&str>) -> Result<()> {
-        match provider_id.map(crate::provider_id::parse_provider_id) {
-            Some(Ok(bios_uuid)) => site.vcenter.confirm_absent(bios_uuid).await,
-            Some(Err(_)) | None => Ok(()),
-        }
+    async fn confirm_other_absent(&self, site: &Site, turn: &Turn, provider_id: Option<&str>) -> Result<()> {
+        let Some(Ok(bios_uuid)) = provider_id.map(parse_provider_id) else { return Ok(()) };
+        let copies = with_bios_uuid_alone(&site.vcenter.state(), turn.uid, provider_id);
+        let copies: Vec<_> = copies.into_iter().map(|vm| vm.moref).collect();
+        site.vcenter.confirm_absent_but_for(bios_uuid, &copies).await
     }
 }
 
-/// The machine with this instance UUID, as far as it is known.
+/// The machines that have the BIOS UUID of a provider ID, in either byte order, and not the instance UUID of the object.
+fn with_bios_uuid_alone(state: &State, uid: Uuid, provider_id: Option<&str>) -> Vec<VirtualMachine> {
+    let Some(Ok(bios_uuid)) = provider_id.map(parse_provider_id) else { return Vec::new() };
+    let mut orders = byte_orders(bios_uuid).to_vec();
+    orders.dedup();
+    let found = orders.into_iter().flat_map(|uuid| state.inventory.with_bios_uuid(uuid));
+    found.filter(|vm| vm.instance_uuid != Some(uid)).cloned().collect()
+}
+
+/// Whether it is known that a machine was made with the identity of the object as its instance UUID. What has another one is a copy.
+fn was_made(here: &[Arc<Site>], turn: &Turn, record: &MachineRecord) -> bool {
+    // only a clone of our own has its mode in the status
+    record.status.clone_mode.is_some()
+        || here.iter().any(|site| {
+            turn.slot.known().is_destroyed_on(site.vcenter.name())
+                || !site.vcenter.state().inventory.departed_with(turn.uid).is_empty()
+        })
+}
+
+/// Whether a machine is only an entry that vCenter has kept of one that it has destroyed.
+fn is_left_over(site: &Site, turn: &Turn, vm: &VirtualMachine) -> bool {
+    !vm.is_connected() && turn.slot.known().is_destroyed_on(site.vcenter.name())
+}
+
+/// The machine with this instance UUID, as far as it is known. Of several, the one that carries the mark is meant, and of these the one
+/// that vCenter can reach.
 ///
 /// # Errors
-/// [`ErrorKind::Ambiguous`] if there are two.
+/// [`ErrorKind::Ambiguous`] if that leaves two.
 fn machine_of(site: &Site, turn: &Turn) -> Result<Option<VirtualMachine>> {
     let state = site.vcenter.state();
-    let mut found = state.inventory.with_instance_uuid(turn.uid);
-    match (found.next(), found.next()) {
-        (Some(one), Some(other)) => {
-            let words = format!(
-                "the virtual machines {} and {} have the instance UUID {}",
-                one.moref.id(),
-                other.moref.id(),
-                turn.uid
-            );
+    let found: Vec<_> = state.inventory.with_instance_uuid(turn.uid).collect();
+    let contender = |vm: &&VirtualMachine| {
+        let evidence = Evidence {
+            is_marked: turn.mark.owns(vm.mark.as_deref()),
+            is_connected: vm.is_connected(),
+            ..Evidence::default()
+        };
+        Contender { instance: vm.moref.clone(), evidence, is_read: true }
+    };
+    let contenders: Vec<_> = found.iter().map(contender).collect();
+    match the_meant_one(&contenders) {
+        Meant::None => Ok(None),
+        Meant::One(meant) | Meant::Unread(meant) => Ok(state.inventory.machine(&meant).cloned()),
+        Meant::Tie => {
+            let ids: Vec<_> = found.iter().map(|vm| vm.moref.id()).collect();
+            let words =
+                format!("the virtual machines {} have the instance UUID {}", ids.join(" and "), turn.uid);
             Err(site.vcenter.error(ErrorKind::Ambiguous, &words))
         }
-        (one, _) => Ok(one.cloned()),
     }
 }
 
@@ -435,6 +478,8 @@ fn is_one_vcenter(one: &Arc<Site>, other: &Arc<Site>) -> bool {
     }
 }
 
+#[cfg(test)]
+mod copies_tests;
 #[cfg(test)]
 mod removed_tests;
 #[cfg(test)]

@@ -9,7 +9,7 @@
 //! safe as CAPV is, which finds a virtual machine by its BIOS UUID alone, to change it and to destroy it. Whoever may write both
 //! objects can name any virtual machine that has no mark: docs/security.md says so.
 
-use cloudprovider::{machines::FurtherObject, uuids::parse_uuid};
+use cloudprovider::{machines::FurtherObject, ties::Evidence, uuids::parse_uuid};
 use uuid::Uuid;
 
 use crate::{provider_id::parse_provider_id, vm::VirtualMachine};
@@ -23,6 +23,8 @@ pub(crate) struct Told {
     pub(crate) name: String,
     /// Its task, if one ran when it was written last.
     pub(crate) task: Option<String>,
+    /// Its server and the reference of its virtual machine there, once that was seen.
+    seen: Option<(String, String)>,
     /// The BIOS UUID in the `VSphereVM`.
     of_vm: Option<Uuid>,
     /// The BIOS UUID in the provider ID.
@@ -44,6 +46,11 @@ impl Told {
         let told = Self {
             vm_uid: uuid("the UID", vm.uid.clone())?,
             task: text(&vm.status["taskRef"]),
+            // CAPV writes the kind before it
+            seen: text(&vm.status["vmRef"]).map(|reference| {
+                let id = reference.rsplit(':').next().unwrap_or_default().to_owned();
+                (text(&vm.spec["server"]).unwrap_or_default(), id)
+            }),
             of_vm: text(&vm.spec["biosUUID"]).map(|text| uuid("spec.biosUUID", text)).transpose()?,
             of_machine: provider_id
                 .map(|id| parse_provider_id(id).map_err(|error| error.report()))
@@ -62,6 +69,31 @@ impl Told {
     /// The BIOS UUID, if it is known.
     pub(crate) fn bios_uuid(&self) -> Option<Uuid> {
         self.of_machine.or(self.of_vm)
+    }
+
+    /// Whether another virtual machine than this one was seen as the object's own. `is_here` says whether a server is the one that has
+    /// this one.
+    pub(crate) fn is_another(&self, vm: &VirtualMachine, is_here: impl FnOnce(&str) -> bool) -> bool {
+        self.seen
+            .as_ref()
+            .is_some_and(|(server, id)| *id != vm.moref.id() || !(server.is_empty() || is_here(server)))
+    }
+
+    /// What is known of one of several virtual machines with the BIOS UUID. `None` if it is not the one, or does not tell its instance
+    /// UUID.
+    pub(crate) fn evidence(
+        &self,
+        vm: &VirtualMachine,
+        is_here: impl FnOnce(&str) -> bool,
+    ) -> Option<Evidence> {
+        self.check(vm).ok()?;
+        let instance_uuid = vm.instance_uuid?;
+        Some(Evidence {
+            is_marked: instance_uuid == self.vm_uid,
+            is_connected: vm.is_connected(),
+            was_last_seen: self.seen.is_some() && !self.is_another(vm, is_here),
+            ..Evidence::default()
+        })
     }
 
     /// Whether this is the virtual machine.
@@ -141,6 +173,34 @@ mod tests {
             let why = check(BIOS, Some(BIOS), &vm).expect_err(part);
             assert!(why.contains(part), "{why}");
         }
+    }
+
+    #[test]
+    fn of_several_the_one_is_meant_that_the_objects_know() {
+        let object = |vm_ref: &str| {
+            let vm = FurtherObject::new("worker-1").with_uid(UID);
+            let vm = vm.with_spec(json!({"biosUUID": BIOS, "server": "one"}));
+            Told::new(&vm.with_status(json!({"vmRef": vm_ref})), Some(&format!("vsphere://{BIOS}")))
+                .expect("right")
+        };
+        let moved = vm("worker-1", BIOS, OTHER);
+        for (vm_ref, server, is_another) in [
+            ("", "one", false),
+            ("vm-1", "one", false),
+            ("VirtualMachine:vm-1", "one", false),
+            ("VirtualMachine:vm-2", "one", true),
+            ("vm-1", "two", true),
+        ] {
+            assert_eq!(
+                object(vm_ref).is_another(&moved, |name| name == server),
+                is_another,
+                "{vm_ref} {server}"
+            );
+        }
+        let known = |vm_ref: &str, vm: &VirtualMachine| object(vm_ref).evidence(vm, |_| true);
+        assert!(known("", &vm("worker-1", BIOS, UID)) > known("vm-1", &moved), "the identity says it");
+        assert!(known("vm-1", &moved) > known("vm-2", &moved), "it was seen");
+        assert_eq!(known("vm-1", &vm("worker-1_replica", BIOS, UID)), None);
     }
 
     #[test]

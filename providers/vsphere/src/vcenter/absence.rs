@@ -63,6 +63,14 @@ impl VCenter {
     /// # Errors
     /// Why a machine may exist. Any machine that is not a template is such a reason.
     pub(crate) async fn confirm_absent(&self, uuid: Uuid) -> Result<(), Error> {
+        self.confirm_absent_but_for(uuid, &[]).await
+    }
+
+    /// The same, but for these machines, which are known to be copies.
+    ///
+    /// # Errors
+    /// As [`confirm_absent`](Self::confirm_absent).
+    pub(crate) async fn confirm_absent_but_for(&self, uuid: Uuid, copies: &[MoRef]) -> Result<(), Error> {
         let departed = self.state().inventory.departed_with(uuid);
         if departed.is_empty() && self.was_denied(uuid) {
             return Ok(());
@@ -88,7 +96,7 @@ impl VCenter {
             let found = found.map_err(|error| self.error_of(&error))?;
             for machine in found.moref().into_iter().chain(found.all("returnval").filter_map(Element::moref))
             {
-                if !self.is_template(&asked, &machine).await? {
+                if !copies.contains(&machine) && !self.is_template(&asked, &machine).await? {
                     return Err(self.contradiction(&asked, &machine).await);
                 }
             }
@@ -96,7 +104,9 @@ impl VCenter {
         for machine in departed {
             self.confirm_removed(&asked, &machine).await?;
         }
-        self.keep_denial(uuid);
+        if copies.is_empty() {
+            self.keep_denial(uuid);
+        }
         Ok(())
     }
 

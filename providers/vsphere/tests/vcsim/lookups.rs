@@ -122,7 +122,8 @@ async fn changes_are_seen_at_once() {
 #[tokio::test]
 async fn copies_silent_guests_and_both_families() {
     let Some(vcsim) = simulator(&VcsimOptions::default()) else { return };
-    vcsim.set_guest(&machine(1), json!({"uuid": uuid(0)})).expect("guest");
+    let same = json!({"uuid": uuid(0), "hostName": "node-0", "nics": [{"network": "VM Network", "ips": ["10.20.0.99/16"]}]});
+    vcsim.set_guest(&machine(1), same).expect("guest");
     let silent = json!({"tools": "guestToolsNotRunning", "hostName": "", "nics": []});
     vcsim.set_guest(&machine(2), silent).expect("guest");
     let nics = json!([
@@ -138,6 +139,24 @@ async fn copies_silent_guests_and_both_families() {
     let answer = running.eventually(&node(0), "two machines", is_ambiguous).await;
     let words = unknown(&answer).expect("unknown").to_string();
     assert!(words.contains(&machine(0)) && words.contains(&machine(1)), "{words}");
+
+    // each of these tells which one is the Node's
+    let is_its_own = |answer: &InstanceLookup| {
+        present(answer).is_some_and(|one| one.metadata.addresses.iter().any(|one| one.address == "10.20.0.1"))
+    };
+    let mut addressed = node(0);
+    addressed.addresses = vec![cloudprovider::NodeAddress::internal_ip("10.20.0.1")];
+    running.eventually(&addressed, "the one with its address", is_its_own).await;
+    let fresh = |name: &str| NodeIdentity { name: name.to_owned(), ..node(0) };
+    vcsim.set_guest(&machine(1), json!({"hostName": "copy"})).expect("guest");
+    running.eventually(&node(0), "the one with its name", is_its_own).await;
+    running.eventually(&fresh("x"), "no name", is_ambiguous).await;
+    vcsim.set_guest(&machine(1), json!({"connection": "orphaned"})).expect("guest");
+    running.eventually(&fresh("x"), "the one that is connected", is_its_own).await;
+    vcsim.set_guest(&machine(1), json!({"connection": "connected"})).expect("guest");
+    vcsim.act(&machine(1), "power-off", "").expect("off");
+    running.eventually(&fresh("y"), "the one that runs", is_its_own).await;
+    running.eventually(&known(0), "an initialised Node", is_its_own).await;
 
     let answer = running.eventually(&node(2), "present", |answer| present(answer).is_some()).await;
     let why = present(&answer).and_then(|one| one.incomplete.as_ref()).map(ToString::to_string);

@@ -1,6 +1,6 @@
 //! Steps of machines.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cloudprovider::{
     ErrorKind, PowerState,
@@ -361,6 +361,78 @@ async fn a_machine_of_others_with_the_provider_id_is_neither_lost_nor_gone() {
     assert!(deleted.is_err(), "it is not gone");
     assert!(controller.errors.iter().all(|error| is_told(error)), "{:?}", controller.errors);
     assert_eq!(names(&vcsim), [machine(0), "theirs".to_owned()]);
+    running.stop().await;
+}
+
+/// As a replica of a backup tool: it has the BIOS UUID, and the mark, if that was copied too.
+#[tokio::test]
+async fn a_copy_of_a_machine_keeps_nothing() {
+    let Some(vcsim) = simulator(&factory_options()) else { return };
+    let running = started(&vcsim).await;
+    let mut controller = Controller::new(&running);
+    for (number, source) in ["worker-0", &machine(0), "worker-2", &machine(0)].into_iter().enumerate() {
+        let mut object = Object::new(&vcsim, number, &json!({}));
+        let instance = controller.make(&mut object).await;
+        let id = instance.provider_id.expect("an ID").as_str().to_owned();
+        let copy = format!("copy-{number}");
+        vcsim.act(source, "clone", &copy).expect("cloned");
+        let bios_uuid = id.trim_start_matches("vsphere://");
+        vcsim.set_guest(&copy, json!({"uuid": bios_uuid, "hostName": "copy"})).expect("set");
+        // it is followed as before
+        let report = controller.step(&mut object).await.expect("a step");
+        assert!(report.present().is_some_and(|machine| machine.wait.is_none()), "{report:?}");
+        if number >= 2 {
+            // one that others destroy is lost, also to a daemon that has never seen it
+            vcsim.act(&object.name(), "destroy", "").expect("destroyed");
+            let again = started(&vcsim).await;
+            let mut later = Controller::new(&again);
+            for controller in [&mut controller, &mut later] {
+                let began = Instant::now();
+                loop {
+                    match controller.step(&mut object).await {
+                        Ok(MachineReport::Lost { .. }) => break,
+                        answer => assert!(began.elapsed() < LIMIT, "{answer:?}"),
+                    }
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            }
+            later.delete(&mut object).await;
+            again.stop().await;
+        } else {
+            controller.delete(&mut object).await;
+        }
+        assert_eq!(names(&vcsim), [machine(0), copy.clone()], "the copy stays");
+        vcsim.act(&copy, "destroy", "").expect("destroyed");
+    }
+    running.stop().await;
+}
+
+/// The rules for the Nodes of the own cluster are for those alone.
+#[tokio::test]
+async fn a_machine_of_any_cluster_is_complete_with_any_address() {
+    let Some(vcsim) = simulator(&VcsimOptions { boots_guests: false, ..factory_options() }) else { return };
+    let more = "nodes: {internalVmNetworkName: lan, externalVmNetworkName: wan, excludeInternalNetworkSubnetCidr: 'fd00::/8', \
+                excludeExternalNetworkSubnetCidr: 'fd00::/8'}\nlabels: {zone: k8s-zone, region: k8s-region}\n";
+    let text = format!("{}{more}", config(&[&vcsim]))
+        .replace("    server:", "    ipFamily: [ipv4, ipv6]\n    server:");
+    let running = Running::start_in(&text, &[("ENABLE_ALPHA_DUAL_STACK", "true")]).await;
+    let mut controller = Controller::new(&running);
+    let mut object = Object::new(&vcsim, 1, &json!({}));
+    let began = Instant::now();
+    while controller.step(&mut object).await.ok().and_then(|report| report.present().map(|_| ())).is_none() {
+        assert!(began.elapsed() < LIMIT, "{:?}", controller.errors.last());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let local = json!({"nics": [{"network": "VM Network", "ips": ["fe80::1/64"]}]});
+    vcsim.set_guest(&object.name(), local).expect("guest");
+    let report = controller.step(&mut object).await.expect("a step");
+    assert!(report.wait().is_some(), "{report:?}");
+    let reached = json!({"nics": [{"network": "VM Network", "ips": ["fe80::1/64", "fd00::1/64"]}]});
+    vcsim.set_guest(&object.name(), reached).expect("guest");
+    let instance = controller.make(&mut object).await;
+    let addresses = &instance.metadata.addresses;
+    assert!(addresses.iter().any(|one| one.address == "fd00::1"), "{addresses:?}");
+    controller.delete(&mut object).await;
     running.stop().await;
 }
 

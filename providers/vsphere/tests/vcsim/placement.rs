@@ -211,3 +211,54 @@ async fn a_failure_domain_may_name_a_datastore_cluster() {
     controller.delete(&mut object).await;
     running.stop().await;
 }
+
+/// What is called alike somewhere else is another object.
+#[tokio::test]
+async fn words_for_places_mean_what_they_mean_to_the_tools_of_vsphere() {
+    let Some(vcsim) = simulator(&VcsimOptions { datacenters: 2, ..factory_options() }) else { return };
+    let running = started(&vcsim).await;
+    let mut controller = Controller::new(&running);
+    let network = |word: &str| json!({"datacenter": "DC0", "network": {"devices": [{"networkName": word, "dhcp4": true}]}});
+    let place = |field: &str, word: &str| {
+        let mut more = json!({"datacenter": "DC0"});
+        more[field] = word.into();
+        more
+    };
+    for (number, more) in [
+        network("/DC1/network/VM Network"),
+        network("/nowhere/at/all/VM Network"),
+        network("/DC0/VM Network"),
+        place("resourcePool", "/DC1/host/DC1_C0"),
+        place("resourcePool", "/DC0/DC0_C0"),
+        place("folder", "/DC1/vm"),
+        place("datastore", "/DC1/datastore/LocalDS_0"),
+        place("datastore", "/DC0/LocalDS_0"),
+        place("template", "/DC1/vm/DC0_C0_RP0_VM0"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut object = Object::new(&vcsim, number, &more);
+        let error = controller.step(&mut object).await.expect_err("another one").report();
+        assert!(error.starts_with("spec."), "{more}: {error}");
+    }
+    controller.errors.clear();
+    for (number, more) in [
+        network("/DC0/network/VM Network"),
+        network("VM Net*"),
+        network("/*/network/VM?Network"),
+        place("resourcePool", "/DC0/host/DC0_C0"),
+        place("resourcePool", "DC0_C0/Resources"),
+        place("folder", "/DC0/vm"),
+        place("datastore", "/DC0/datastore/Local*_0"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut object = Object::new(&vcsim, 20 + number, &more);
+        controller.make(&mut object).await;
+        controller.delete(&mut object).await;
+    }
+    assert!(controller.errors.is_empty(), "{:?}", controller.errors);
+    running.stop().await;
+}

@@ -61,7 +61,7 @@ impl Fleet {
         }
         self.forget(machine);
         record.status.hypervisor = Some(host.name().to_owned());
-        let mut instance = match self.look_up(domain.uuid, mark)? {
+        let mut instance = match self.look_up(host, domain.uuid, mark) {
             InstanceLookup::Present(instance) => *instance,
             InstanceLookup::Unknown(error) => return Err(error),
             InstanceLookup::Absent => {

@@ -238,7 +238,7 @@ fn a_template_with_the_hardware_version_needs_no_upgrade() {
 fn what_is_small_or_missing_gets_the_least() {
     for more in [json!({}), json!({"numCPUs": 1, "memoryMiB": 0, "numCoresPerSocket": 0, "diskGiB": 0})] {
         let config = planned(&spec(more), &template()).expect("a plan").call.spec.config.expect("a config");
-        assert_eq!((config.cpus, config.memory_mib, config.cores_per_socket), (Some(2), Some(2048), Some(2)));
+        assert_eq!((config.cpus, config.memory_mib, config.cores_per_socket), (Some(2), Some(2048), Some(0)));
     }
 }
 

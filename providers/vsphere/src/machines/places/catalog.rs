@@ -4,6 +4,10 @@ use std::collections::HashMap;
 
 use cloudprovider::{Error, ErrorKind, Result};
 
+use super::{
+    finder::Finder,
+    words::{Named, listed, meant},
+};
 use crate::{
     inventory::unescaped,
     moref::MoRef,
@@ -20,15 +24,24 @@ use crate::{
 /// The networks, datastores and datastore clusters of a datacenter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Catalog {
-    networks: Vec<Network>,
-    datastores: Vec<(String, MoRef)>,
-    /// The datastore clusters, by their whole paths.
-    pods: Vec<(String, MoRef)>,
+    networks: Vec<Named<Network>>,
+    datastores: Vec<Named<()>>,
+    pods: Vec<Named<()>>,
+    /// The names that lead to the datacenter.
+    datacenter: Vec<String>,
+    /// The names that lead to its folders and datastore clusters.
+    containers: HashMap<MoRef, Vec<String>>,
     /// What each network and datastore is in.
     parents: HashMap<MoRef, MoRef>,
-    /// Whether an error about a word that nothing has says nothing of what there is.
+    /// Whether errors say nothing of what there is.
     is_discreet: bool,
 }
+
+/// The folder of a datacenter that has its networks.
+const NETWORKS: &str = "network";
+
+/// The folder of a datacenter that has its datastores.
+const DATASTORES: &str = "datastore";
 
 /// What a spec names as its datastore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +57,8 @@ pub(crate) struct Network {
     pub(crate) moref: MoRef,
     pub(crate) name: String,
     pub(crate) kind: NetworkKind,
+    /// The IDs that NSX has given to it.
+    segments: Vec<String>,
 }
 
 /// How a card is put on a network.
@@ -57,8 +72,13 @@ pub(crate) enum NetworkKind {
     Opaque { id: String, kind: String },
 }
 
+/// The properties of a port group with the IDs that NSX gives to it.
+const SEGMENT_PATHS: [&str; 2] = ["config.logicalSwitchUuid", "config.segmentId"];
+
 /// Selects the networks and datastores of a datacenter.
-pub(crate) fn catalog_selection(datacenter: &MoRef) -> PropertyFilterSpec {
+///
+/// Only with `with_segments` the IDs that NSX gives to port groups are read: a vCenter before 7.0 does not know them.
+pub(crate) fn catalog_selection(datacenter: &MoRef, with_segments: bool) -> PropertyFilterSpec {
     let of = |kind, path_set: &[&'static str]| PropertySpec { kind, all: None, path_set: path_set.to_vec() };
     let step = |path| TraversalSpec {
         name: Some(path),
@@ -67,10 +87,12 @@ pub(crate) fn catalog_selection(datacenter: &MoRef) -> PropertyFilterSpec {
         skip: Some(false),
         select_set: Vec::new(),
     };
+    let mut of_port_groups = vec!["key", "config.distributedVirtualSwitch", "config.uplink"];
+    of_port_groups.extend(SEGMENT_PATHS.iter().filter(|_| with_segments));
     PropertyFilterSpec {
         prop_set: vec![
             of("Network", &["name", "parent"]),
-            of("DistributedVirtualPortgroup", &["key", "config.distributedVirtualSwitch", "config.uplink"]),
+            of("DistributedVirtualPortgroup", &of_port_groups),
             of("OpaqueNetwork", &["summary"]),
             of("Datastore", &["name", "parent"]),
         ],
@@ -108,9 +130,30 @@ fn text(update: &ObjectUpdate<'_>, path: &str) -> Option<String> {
 }
 
 impl Catalog {
-    /// A catalog that has these datastore clusters, by their whole paths, and nothing else yet.
-    pub(crate) fn with_pods(pods: Vec<(String, MoRef)>) -> Self {
-        Self { pods, ..Self::default() }
+    /// A catalog of a datacenter with its folders and datastore clusters, and nothing else yet.
+    pub(crate) fn new(finder: Finder<'_>, datacenter: &MoRef) -> Self {
+        let found = finder.containers(datacenter);
+        let pods = found.iter().filter(|one| one.moref.kind() == "StoragePod");
+        let pods = pods.map(|one| Named { path: one.path.clone(), moref: one.moref.clone(), object: () });
+        Self {
+            pods: pods.collect(),
+            datacenter: finder.path_to(datacenter),
+            containers: found.into_iter().map(|one| (one.moref, one.path)).collect(),
+            ..Self::default()
+        }
+    }
+
+    fn root(&self, folder: &str) -> Vec<String> {
+        self.datacenter.iter().cloned().chain([folder.to_owned()]).collect()
+    }
+
+    /// The names that lead to an object, for words. One whose folder cannot be read counts as directly in the folder of its kind.
+    fn path(&self, update: &ObjectUpdate<'_>, folder: &str, name: &str) -> Vec<String> {
+        let parent = value(update, "parent").and_then(Element::moref);
+        let known = parent.and_then(|parent| self.containers.get(&parent).cloned());
+        let mut path = known.unwrap_or_else(|| self.root(folder));
+        path.push(name.to_owned());
+        path
     }
 
     /// The same, but errors say nothing of what there is: people may read them who may not name all of it.
@@ -119,18 +162,17 @@ impl Catalog {
         Self { is_discreet, ..self }
     }
 
-    /// The name of a network or datastore, and what it is in.
+    /// The name of a network or datastore, and what it is in. `None` where that is not known.
     pub(crate) fn place_of(&self, object: &MoRef) -> Option<(&MoRef, &str)> {
-        let networks = self.networks.iter().map(|network| (&network.moref, &network.name));
-        let mut all = networks.chain(self.datastores.iter().map(|(name, datastore)| (datastore, name)));
+        let networks = self.networks.iter().map(|one| (&one.moref, one.name()));
+        let mut all = networks.chain(self.datastores.iter().map(|one| (&one.moref, one.name())));
         let (_, name) = all.find(|(one, _)| *one == object)?;
         Some((self.parents.get(object)?, name))
     }
 
     /// The datastore with this name.
     pub(crate) fn datastore_called(&self, name: &str) -> Option<&MoRef> {
-        let mut found = self.datastores.iter().filter(|(called, _)| called == name);
-        found.next().map(|(_, datastore)| datastore)
+        self.datastores.iter().find(|one| one.name() == name).map(|one| &one.moref)
     }
 
     /// Takes what was read of networks and datastores.
@@ -145,7 +187,8 @@ impl Catalog {
             }
             let kind = match moref.kind() {
                 "Datastore" => {
-                    self.datastores.push((name, moref));
+                    let path = self.path(update, DATASTORES, &name);
+                    self.datastores.push(Named { path, moref, object: () });
                     continue;
                 }
                 "DistributedVirtualPortgroup" => NetworkKind::Distributed {
@@ -164,7 +207,11 @@ impl Catalog {
                 }
                 _ => NetworkKind::Standard,
             };
-            self.networks.push(Network { moref, name, kind });
+            let segments = SEGMENT_PATHS.iter().filter_map(|path| text(update, path));
+            let segments = segments.filter(|id| !id.is_empty()).collect();
+            let path = self.path(update, NETWORKS, &name);
+            let network = Network { moref: moref.clone(), name, kind, segments };
+            self.networks.push(Named { path, moref, object: network });
         }
     }
 
@@ -173,7 +220,7 @@ impl Catalog {
         let mut found: Vec<_> = self
             .networks
             .iter()
-            .filter_map(|network| match &network.kind {
+            .filter_map(|network| match &network.object.kind {
                 NetworkKind::Distributed { switch, switch_uuid: None, .. } => switch.clone(),
                 _ => None,
             })
@@ -186,7 +233,8 @@ impl Catalog {
     /// Takes the UUIDs of switches.
     pub(crate) fn add_switches(&mut self, uuids: &HashMap<MoRef, String>) {
         for network in &mut self.networks {
-            if let NetworkKind::Distributed { switch: Some(switch), switch_uuid, .. } = &mut network.kind
+            if let NetworkKind::Distributed { switch: Some(switch), switch_uuid, .. } =
+                &mut network.object.kind
                 && let Some(uuid) = uuids.get(switch)
             {
                 *switch_uuid = Some(uuid.clone());
@@ -194,63 +242,50 @@ impl Catalog {
         }
     }
 
-    /// The network with this name, path or managed object ID, for the field `field`.
+    /// The network with this name, path, managed object ID, or ID of NSX, for the field `field`.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`], and [`ErrorKind::InvalidInput`] where the name is that of several.
+    /// [`ErrorKind::NotFound`], and [`ErrorKind::InvalidInput`] where the word means several.
     pub(crate) fn network(&self, field: &str, word: &str) -> Result<&Network> {
-        let is_called = |name: &str| is_called(name, word);
-        let is_uplink =
-            |network: &Network| matches!(network.kind, NetworkKind::Distributed { is_uplink: true, .. });
-        let found: Vec<_> = self
-            .networks
-            .iter()
-            .filter(|network| network.moref.id() == word || (is_called(&network.name) && !is_uplink(network)))
-            .collect();
+        let mut found = meant(word, &self.root(NETWORKS), &self.networks);
+        // a card cannot be put on an uplink, which has a name all the same
+        if found.len() > 1 || found.iter().all(|one| one.moref.id() != word) {
+            found.retain(|one| !one.object.is_uplink());
+        }
+        if found.is_empty() {
+            let has_segment = |one: &&Named<Network>| one.object.segments.iter().any(|id| id == word);
+            found = self.networks.iter().filter(has_segment).collect();
+        }
         match found[..] {
-            [one] => Ok(one),
-            [] => Err(self.nothing(field, word, "network", self.networks.iter().map(|one| &one.name))),
-            _ if self.is_discreet => Err(several(field, word)),
-            _ => {
-                let words = format!(
-                    "{field}: {} networks are called {word:?}; name one by its managed object ID: {}",
-                    found.len(),
-                    found.iter().map(|one| one.moref.id()).collect::<Vec<_>>().join(", ")
-                );
-                Err(Error::new(ErrorKind::InvalidInput, words))
+            [one] => Ok(&one.object),
+            [] => {
+                let names = self.networks.iter().map(|one| &*one.object.name);
+                Err(self.nothing(field, word, "network", names))
             }
+            _ => Err(self.several(field, word, "networks", &found)),
         }
     }
 
     /// The datastore, or else the datastore cluster, with this name, path or managed object ID.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`], and [`ErrorKind::InvalidInput`] where the name is that of several datastore clusters.
+    /// [`ErrorKind::NotFound`], and [`ErrorKind::InvalidInput`] where the word means several.
     pub(crate) fn storage(&self, word: &str) -> Result<Storage<'_>> {
         const FIELD: &str = "spec.datastore";
-        let is_meant = |(called, moref): &&(String, MoRef)| moref.id() == word || is_called(called, word);
-        if let Some((_, datastore)) = self.datastores.iter().find(is_meant) {
-            return Ok(Storage::Datastore(datastore));
+        let root = self.root(DATASTORES);
+        match meant(word, &root, &self.datastores)[..] {
+            [one] => return Ok(Storage::Datastore(&one.moref)),
+            [] => {}
+            ref found => return Err(self.several(FIELD, word, "datastores", found)),
         }
-        let is_meant = |(path, moref): &&(String, MoRef)| moref.id() == word || leads_to(word, path);
-        let found: Vec<_> = self.pods.iter().filter(is_meant).collect();
-        match found[..] {
-            [(_, pod)] => Ok(Storage::Pod(pod)),
+        match meant(word, &root, &self.pods)[..] {
+            [one] => Ok(Storage::Pod(&one.moref)),
             [] => {
-                let names = self.datastores.iter().map(|(name, _)| name);
-                let what = "datastore or datastore cluster";
-                Err(self.nothing(FIELD, word, what, names.chain(self.pods.iter().map(|(path, _)| path))))
+                let paths: Vec<_> = self.pods.iter().map(|one| one.path.join("/")).collect();
+                let names = self.datastores.iter().map(Named::name).chain(paths.iter().map(String::as_str));
+                Err(self.nothing(FIELD, word, "datastore or datastore cluster", names))
             }
-            _ if self.is_discreet => Err(several(FIELD, word)),
-            _ => {
-                let paths: Vec<_> = found.iter().map(|(path, _)| format!("/{path}")).collect();
-                let words = format!(
-                    "{FIELD}: {} datastore clusters are called {word:?}; name one by its path: {}",
-                    found.len(),
-                    paths.join(", ")
-                );
-                Err(Error::new(ErrorKind::InvalidInput, words))
-            }
+            ref found => Err(self.several(FIELD, word, "datastore clusters", found)),
         }
     }
 
@@ -260,11 +295,11 @@ impl Catalog {
         field: &str,
         word: &str,
         what: &str,
-        known: impl Iterator<Item = &'a String>,
+        known: impl Iterator<Item = &'a str>,
     ) -> Error {
         /// How many names an error lists.
         const MAX_LISTED: usize = 8;
-        let mut known: Vec<_> = known.map(String::as_str).collect();
+        let mut known: Vec<_> = known.collect();
         known.sort_unstable();
         known.dedup();
         let more = if known.len() > MAX_LISTED { ", ..." } else { "" };
@@ -273,27 +308,29 @@ impl Catalog {
         let there_is = if self.is_discreet { "" } else { &there_is };
         Error::new(ErrorKind::NotFound, format!("{field}: the datacenter has no {what} {word:?}{there_is}"))
     }
-}
 
-/// The error about a word that is that of several, which it does not name.
-fn several(field: &str, word: &str) -> Error {
-    let words = format!("{field}: {word:?} means several; name one by its whole path or managed object ID");
-    Error::new(ErrorKind::InvalidInput, words)
-}
-
-/// Whether a word is a whole path, or the end of it. A slash in a name may be written as `%2f`.
-fn leads_to(word: &str, path: &str) -> bool {
-    let wanted = unescaped(word.trim_matches('/'));
-    path == &*wanted || (!word.starts_with('/') && path.ends_with(&format!("/{wanted}")))
-}
-
-/// Whether an object with this name is meant by a word: the name, or a path to it. A slash in the name may be written as `%2f`.
-fn is_called(name: &str, word: &str) -> bool {
-    let last = word.rsplit('/').next().unwrap_or(word);
-    name == word || name == last || *name == *unescaped(last)
+    /// The error about a word that means several objects.
+    fn several<T>(&self, field: &str, word: &str, what: &str, found: &[&Named<T>]) -> Error {
+        let words = if self.is_discreet {
+            format!("{field}: {word:?} means several; name one by its whole path or managed object ID")
+        } else {
+            let ids: Vec<_> = found.iter().map(|one| one.moref.id()).collect();
+            format!(
+                "{field}: {} {what} are called {word:?}; name one by its path ({}) or by its managed object ID ({})",
+                found.len(),
+                listed(found.iter().copied()),
+                ids.join(", ")
+            )
+        };
+        Error::new(ErrorKind::InvalidInput, words)
+    }
 }
 
 impl Network {
+    fn is_uplink(&self) -> bool {
+        matches!(self.kind, NetworkKind::Distributed { is_uplink: true, .. })
+    }
+
     /// How a card is put on it, for the field `field`.
     ///
     /// # Errors
@@ -325,21 +362,42 @@ impl Network {
 mod tests {
     use super::*;
     use crate::{
+        inventory::Inventory,
         testing::scripted::{node, reference, text},
         vim::property_collector::UpdateKind,
     };
 
     type Properties = Vec<(&'static str, Element)>;
 
+    /// A datacenter with these objects, with folders of networks and datastore clusters.
     fn catalog(objects: &[(&str, &str, Properties)]) -> Catalog {
-        let pod = |path: &str, id: &str| (path.to_owned(), MoRef::new("StoragePod", id));
-        let mut catalog = Catalog::with_pods(vec![
-            pod("DC0/datastore/gold", "group-p1"),
-            pod("DC0/datastore/east/silver", "group-p2"),
-            pod("DC0/datastore/west/silver", "group-p3"),
-            pod("DC0/datastore/fast", "group-p4"),
-            pod("DC0/datastore/10/20", "group-p5"),
-        ]);
+        let mut inventory = Inventory::default();
+        for (kind, id, name, parent) in [
+            ("Folder", "group-d1", "Datacenters", None),
+            ("Datacenter", "dc-1", "DC0", Some(("Folder", "group-d1"))),
+            ("Folder", "group-n1", "network", Some(("Datacenter", "dc-1"))),
+            ("Folder", "group-n2", "site-a", Some(("Folder", "group-n1"))),
+            ("Folder", "group-n3", "site-b", Some(("Folder", "group-n1"))),
+            ("Folder", "group-s1", "datastore", Some(("Datacenter", "dc-1"))),
+            ("Folder", "group-s2", "east", Some(("Folder", "group-s1"))),
+            ("Folder", "group-s3", "west", Some(("Folder", "group-s1"))),
+            ("StoragePod", "group-p1", "gold", Some(("Folder", "group-s1"))),
+            ("StoragePod", "group-p2", "silver", Some(("Folder", "group-s2"))),
+            ("StoragePod", "group-p3", "silver", Some(("Folder", "group-s3"))),
+            ("StoragePod", "group-p4", "fast", Some(("Folder", "group-s1"))),
+            ("StoragePod", "group-p5", "10%2f20", Some(("Folder", "group-s1"))),
+        ] {
+            let mut values = vec![("name", text("val", name))];
+            values.extend(parent.map(|(kind, id)| ("parent", reference("val", &MoRef::new(kind, id)))));
+            let properties = values.iter().map(|(path, value)| (*path, Some(value))).collect();
+            inventory.apply(&[ObjectUpdate {
+                object: MoRef::new(kind, id),
+                kind: UpdateKind::Enter,
+                properties,
+            }]);
+        }
+        let finder = Finder::new("one", &inventory, &[]);
+        let mut catalog = Catalog::new(finder, &MoRef::new("Datacenter", "dc-1"));
         for (kind, id, values) in objects {
             let properties = values.iter().map(|(path, value)| (*path, Some(value))).collect();
             catalog.add(&[ObjectUpdate {
@@ -365,15 +423,30 @@ mod tests {
                 vec![
                     ("name", text("val", "prod")),
                     ("key", text("val", "dvportgroup-1")),
+                    ("config.logicalSwitchUuid", text("val", "0ac0-1")),
+                    ("config.segmentId", text("val", "/infra/segments/prod")),
                     ("config.distributedVirtualSwitch", switch),
                 ],
             ),
             ("OpaqueNetwork", "network-o1", vec![("name", text("val", "seg")), ("summary", summary)]),
             ("Network", "network-4", vec![("name", text("val", "VM-10.0.0.0%2f24"))]),
-            ("Network", "network-2", vec![("name", text("val", "twice"))]),
-            ("Network", "network-3", vec![("name", text("val", "twice"))]),
-            ("Datastore", "datastore-1", vec![("name", text("val", "fast"))]),
+            ("Network", "network-5", vec![("name", text("val", "24"))]),
+            ("Network", "network-2", in_folder("twice", "group-n2")),
+            ("Network", "network-3", in_folder("twice", "group-n3")),
+            ("Datastore", "datastore-1", in_folder("fast", "group-s1")),
+            (
+                "Datastore",
+                "datastore-2",
+                vec![
+                    ("name", text("val", "inner")),
+                    ("parent", reference("val", &MoRef::new("StoragePod", "group-p1"))),
+                ],
+            ),
         ])
+    }
+
+    fn in_folder(name: &str, folder: &str) -> Properties {
+        vec![("name", text("val", name)), ("parent", reference("val", &MoRef::new("Folder", folder)))]
     }
 
     #[test]
@@ -395,6 +468,12 @@ mod tests {
             ("VM Network", "VirtualEthernetCardNetworkBackingInfo", "\"VM Network\""),
             ("/DC0/network/VM Network", "VirtualEthernetCardNetworkBackingInfo", "network-1"),
             ("network-3", "VirtualEthernetCardNetworkBackingInfo", "\"twice\""),
+            ("VM Net*", "VirtualEthernetCardNetworkBackingInfo", "network-1"),
+            ("24", "VirtualEthernetCardNetworkBackingInfo", "network-5"),
+            ("/DC0/network/site-a/twice", "VirtualEthernetCardNetworkBackingInfo", "network-2"),
+            ("site-b/twice", "VirtualEthernetCardNetworkBackingInfo", "network-3"),
+            ("0ac0-1", "VirtualEthernetCardDistributedVirtualPortBackingInfo", "\"50 11\""),
+            ("/infra/segments/prod", "VirtualEthernetCardDistributedVirtualPortBackingInfo", "\"50 11\""),
             ("VM-10.0.0.0/24", "VirtualEthernetCardNetworkBackingInfo", "network-4"),
             ("/DC0/network/VM-10.0.0.0%2f24", "VirtualEthernetCardNetworkBackingInfo", "network-4"),
             ("prod", "VirtualEthernetCardDistributedVirtualPortBackingInfo", "\"50 11\""),
@@ -411,13 +490,22 @@ mod tests {
         let error = catalog.network("spec.network.devices[0].networkName", "test").expect_err("none");
         assert_eq!(
             error.to_string(),
-            "spec.network.devices[0].networkName: the datacenter has no network \"test\"; it has VM Network, \
+            "spec.network.devices[0].networkName: the datacenter has no network \"test\"; it has 24, VM Network, \
              VM-10.0.0.0/24, prod, seg, twice"
         );
+        for word in
+            ["/DC1/network/VM Network", "/nowhere/at/all/VM Network", "site-a/VM Network", "/VM Network"]
+        {
+            assert!(
+                catalog.network("f", word).is_err_and(|error| error.kind() == ErrorKind::NotFound),
+                "{word}"
+            );
+        }
+        let error = catalog.network("f", "twice").expect_err("two").to_string();
         assert!(
-            catalog
-                .network("f", "twice")
-                .is_err_and(|error| error.to_string().contains("network-2, network-3"))
+            error.contains("/DC0/network/site-a/twice, /DC0/network/site-b/twice")
+                && error.contains("network-2, network-3"),
+            "{error}"
         );
     }
 
@@ -431,7 +519,10 @@ mod tests {
         };
         for (word, expected) in [
             ("fast", "datastore-1"),
-            ("/DC0/datastore/gold/fast", "datastore-1"),
+            ("/DC0/datastore/fast", "datastore-1"),
+            ("/DC0/datastore/gold/inner", "datastore-2"),
+            ("gold/inner", "datastore-2"),
+            ("inn*", "datastore-2"),
             ("group-p4", "group-p4"),
             ("gold", "group-p1"),
             ("/DC0/datastore/gold", "group-p1"),
@@ -439,14 +530,14 @@ mod tests {
             ("10%2f20", "group-p5"),
             (
                 "silver",
-                "spec.datastore: 2 datastore clusters are called \"silver\"; name one by its path: \
-                 /DC0/datastore/east/silver, /DC0/datastore/west/silver",
+                "spec.datastore: 2 datastore clusters are called \"silver\"; name one by its path \
+                 (/DC0/datastore/east/silver, /DC0/datastore/west/silver) or by its managed object ID (group-p2, group-p3)",
             ),
             (
                 "/gold",
                 "spec.datastore: the datacenter has no datastore or datastore cluster \"/gold\"; it has \
                  DC0/datastore/10/20, DC0/datastore/east/silver, DC0/datastore/fast, DC0/datastore/gold, \
-                 DC0/datastore/west/silver, fast",
+                 DC0/datastore/west/silver, fast, inner",
             ),
         ] {
             assert_eq!(found(word), expected, "{word}");

@@ -1,18 +1,13 @@
 //! Finds objects of the inventory by the words that people use for them.
 //!
-//! A word is a name (`k8s`), a path from the datacenter (`DC0_C0/Resources`), a whole path
-//! (`/DC0/host/DC0_C0/Resources`), or a managed object ID (`resgroup-8`). Names and paths may have `*` and `?`, as
-//! in the tools of vSphere. Exactly one object must match.
+//! A word is a name (`k8s`), a path from the folder of its kind (`DC0_C0/Resources`), a whole path
+//! (`/DC0/host/DC0_C0/Resources`), or a managed object ID (`resgroup-8`). Names and paths may be patterns, as in the tools of vSphere
+//! ([`words`](super::words)). Exactly one object must match.
 
 use cloudprovider::{Error, ErrorKind, Result, uuids::parse_uuid};
 
-use crate::{glob, inventory::Inventory, moref::MoRef, vm::VirtualMachine};
-
-/// How many objects an error lists.
-const MAX_LISTED: usize = 5;
-
-/// Objects with their whole paths.
-type Paths<T> = Vec<(String, T)>;
+use super::words::{Named, could_mean, listed, meant};
+use crate::{inventory::Inventory, moref::MoRef, vm::VirtualMachine};
 
 /// Finds objects in one inventory.
 #[derive(Clone, Copy)]
@@ -58,20 +53,12 @@ impl<'a> Finder<'a> {
     pub(crate) fn datacenter(self, word: Option<&str>) -> Result<MoRef> {
         let all = self.inventory.entities().filter(|entity| entity.kind() == "Datacenter");
         let all = all.filter(|entity| self.datacenters.is_empty() || self.datacenters.contains(entity));
-        let all: Vec<_> = all.map(|entity| (self.path(entity).join("/"), entity.clone())).collect();
+        let all: Vec<_> = all.map(|entity| self.named(entity, entity.clone())).collect();
         let word = word.unwrap_or_default();
         if word.is_empty() || word == "*" {
-            return self.one("datacenter", "*", None, (all, Vec::new()));
+            return self.one("datacenter", "*", None, &all.iter().collect::<Vec<_>>(), &[]);
         }
-        let wanted = word.trim_matches('/');
-        let is_meant = |(path, entity): &(String, MoRef)| {
-            entity.id() == word
-                || word.strip_prefix("Datacenter:") == Some(entity.id())
-                || glob(wanted, path)
-                || (!wanted.contains('/') && path.rsplit('/').next().is_some_and(|name| glob(wanted, name)))
-        };
-        let (found, others) = all.into_iter().partition(is_meant);
-        self.one("datacenter", word, None, (found, others))
+        self.one("datacenter", word, None, &meant(word, &[], &all), &all)
     }
 
     /// The folder that `spec.folder` means. Without a word it is the one for all machines of the datacenter.
@@ -79,31 +66,37 @@ impl<'a> Finder<'a> {
     /// # Errors
     /// As [`datacenter`](Self::datacenter).
     pub(crate) fn folder(self, datacenter: &MoRef, word: Option<&str>) -> Result<MoRef> {
-        let found = self.below(datacenter, "vm", |entity| entity.kind() == "Folder");
+        let all = self.below(datacenter, "vm", |entity| entity.kind() == "Folder");
         let word = word.unwrap_or_default();
         if word.is_empty() {
-            // the folder for all machines has no path below itself
-            let found = found.into_iter().filter(|(path, _)| path.ends_with("/vm")).collect();
-            return self.one("folder", "", Some(datacenter), (found, Vec::new()));
+            let root = self.root(datacenter, "vm");
+            let found: Vec<_> = all.iter().filter(|one| one.path == root).collect();
+            return self.one("folder", "", Some(datacenter), &found, &[]);
         }
-        self.choose("folder", word, datacenter, "vm", found)
+        self.one("folder", word, Some(datacenter), &meant(word, &self.root(datacenter, "vm"), &all), &all)
     }
 
-    /// The resource pool that `spec.resourcePool` means. Without a word it is that of the only cluster or host.
+    /// The resource pool that `spec.resourcePool` means. Without a word it is that of the only cluster or host. A word for a cluster or a
+    /// host means the pool that has all others of it.
     ///
     /// # Errors
     /// As [`datacenter`](Self::datacenter).
     pub(crate) fn resource_pool(self, datacenter: &MoRef, word: Option<&str>) -> Result<MoRef> {
-        let found = self.below(datacenter, "host", |entity| entity.kind() == "ResourcePool");
+        let all = self.below(datacenter, "host", |entity| entity.kind() == "ResourcePool");
+        let owner = |pool: &MoRef| self.inventory.parents().get(pool).filter(|parent| is_compute(parent));
         let word = word.unwrap_or_default();
         if word.is_empty() {
-            let is_root = |(_, pool): &(String, MoRef)| {
-                self.inventory.parents().get(pool).is_some_and(|parent| parent.kind() != "ResourcePool")
-            };
-            let found = found.into_iter().filter(is_root).collect();
-            return self.one("resourcePool", "", Some(datacenter), (found, Vec::new()));
+            let found: Vec<_> = all.iter().filter(|one| owner(&one.moref).is_some()).collect();
+            return self.one("resourcePool", "", Some(datacenter), &found, &[]);
         }
-        self.choose("resourcePool", word, datacenter, "host", found)
+        let root = self.root(datacenter, "host");
+        let found = meant(word, &root, &all);
+        if !found.is_empty() {
+            return self.one("resourcePool", word, Some(datacenter), &found, &all);
+        }
+        let owners = all.iter().filter_map(|one| Some(self.named(owner(&one.moref)?, one.object.clone())));
+        let owners: Vec<_> = owners.collect();
+        self.one("resourcePool", word, Some(datacenter), &meant(word, &root, &owners), &all)
     }
 
     /// The cluster of hosts that `computeCluster` means.
@@ -111,8 +104,9 @@ impl<'a> Finder<'a> {
     /// # Errors
     /// As [`datacenter`](Self::datacenter).
     pub(crate) fn compute_cluster(self, datacenter: &MoRef, word: &str) -> Result<MoRef> {
-        let found = self.below(datacenter, "host", |entity| entity.kind() == "ClusterComputeResource");
-        self.choose("computeCluster", word, datacenter, "host", found)
+        let all = self.below(datacenter, "host", |entity| entity.kind() == "ClusterComputeResource");
+        let found = meant(word, &self.root(datacenter, "host"), &all);
+        self.one("computeCluster", word, Some(datacenter), &found, &all)
     }
 
     /// The path to the resource pool of a cluster of hosts that has all others of it.
@@ -127,12 +121,20 @@ impl<'a> Finder<'a> {
             let words = format!("{}: {:?} has no resource pool", self.field("computeCluster"), cluster.id());
             Error::new(ErrorKind::NotFound, words)
         })?;
-        Ok(format!("/{}", self.path(pool).join("/")))
+        Ok(self.named(pool, ()).escaped())
     }
 
-    /// The datastore clusters of a datacenter, by their whole paths.
-    pub(crate) fn storage_pods(self, datacenter: &MoRef) -> Paths<MoRef> {
-        self.below(datacenter, "datastore", |entity| entity.kind() == "StoragePod")
+    /// The folders of a datacenter and its datastore clusters: what may contain networks and datastores.
+    pub(crate) fn containers(self, datacenter: &MoRef) -> Vec<Named<MoRef>> {
+        let kinds = |entity: &MoRef| matches!(entity.kind(), "Folder" | "StoragePod");
+        let mut found = self.below(datacenter, "network", kinds);
+        found.extend(self.below(datacenter, "datastore", kinds));
+        found
+    }
+
+    /// The names that lead to a datacenter.
+    pub(crate) fn path_to(self, datacenter: &MoRef) -> Vec<String> {
+        self.path(datacenter)
     }
 
     /// Whether an object is below another one.
@@ -150,36 +152,46 @@ impl<'a> Finder<'a> {
             Some(at) => at == *datacenter,
             None => true,
         };
-        let machines = || self.inventory.machines().filter(here);
-        let (wanted, is_path) = (word.trim_start_matches('/'), word.contains('/'));
-        let is_meant = |vm: &&'a VirtualMachine| match uuid {
-            Some(uuid) => vm.instance_uuid == Some(uuid),
-            None if is_path => {
-                let path = self.machine_path(vm);
-                let place = format!("{}/vm/", self.path(datacenter).join("/"));
-                let short = path.strip_prefix(&place);
-                glob(wanted, &path)
-                    || (!word.starts_with('/') && short.is_some_and(|short| glob(wanted, short)))
-            }
-            None => glob(word, &vm.name) || vm.moref.id() == word,
+        let named = |vm: &'a VirtualMachine| Named {
+            path: self.machine_path(vm),
+            moref: vm.moref.clone(),
+            object: vm,
         };
-        let found: Vec<_> = machines().filter(is_meant).collect();
-        let templates: Vec<_> = found.iter().filter(|vm| vm.is_template).copied().collect();
+        let is_possible = |vm: &&'a VirtualMachine| match uuid {
+            Some(uuid) => vm.instance_uuid == Some(uuid),
+            None => could_mean(word, &vm.name, &vm.moref),
+        };
+        let all: Vec<_> = self.inventory.machines().filter(is_possible).filter(here).map(named).collect();
+        let found = match uuid {
+            Some(_) => all.iter().collect(),
+            None => meant(word, &self.root(datacenter, "vm"), &all),
+        };
+        let templates: Vec<_> = found.iter().filter(|one| one.object.is_template).copied().collect();
         // a template is meant rather than a machine of the same name
         let found = if templates.is_empty() { found } else { templates };
-        let all_templates = || self.inventory.machines().filter(|vm| vm.is_template).filter(here).collect();
-        let others = if found.is_empty() { all_templates() } else { Vec::new() };
-        let with_path = |vms: Vec<&'a VirtualMachine>| {
-            let vms = vms.into_iter().map(|vm| (self.machine_path(vm), vm));
-            vms.collect()
+        let others: Vec<_> = if found.is_empty() {
+            self.inventory.machines().filter(|vm| vm.is_template).filter(here).map(named).collect()
+        } else {
+            Vec::new()
         };
-        self.one("template", word, Some(datacenter), (with_path(found), with_path(others)))
+        self.one("template", word, Some(datacenter), &found, &others)
     }
 
-    fn machine_path(self, vm: &VirtualMachine) -> String {
+    fn machine_path(self, vm: &VirtualMachine) -> Vec<String> {
         let mut path = vm.folder.as_ref().map(|folder| self.path(folder)).unwrap_or_default();
         path.push(vm.name.to_string());
-        path.join("/")
+        path
+    }
+
+    fn named<T>(self, entity: &MoRef, object: T) -> Named<T> {
+        Named { path: self.path(entity), moref: entity.clone(), object }
+    }
+
+    /// The names that lead to a folder of a datacenter.
+    fn root(self, datacenter: &MoRef, folder: &str) -> Vec<String> {
+        let mut path = self.path(datacenter);
+        path.push(folder.to_owned());
+        path
     }
 
     /// The names from the root to an object, without that of the root.
@@ -189,66 +201,41 @@ impl<'a> Finder<'a> {
         down.map(|one| self.inventory.name_of(one).unwrap_or("?").to_owned()).collect()
     }
 
-    /// The whole paths of the objects below the folder `root` of the datacenter, itself included.
-    fn below(self, datacenter: &MoRef, root: &str, is_kind: impl Fn(&MoRef) -> bool) -> Paths<MoRef> {
-        let place = format!("{}/{root}", self.path(datacenter).join("/"));
+    /// The objects below the folder `root` of the datacenter, itself included.
+    fn below(self, datacenter: &MoRef, root: &str, is_kind: impl Fn(&MoRef) -> bool) -> Vec<Named<MoRef>> {
+        let root = self.root(datacenter, root);
         let mut found: Vec<_> = self
             .inventory
             .entities()
             .filter(|entity| is_kind(entity) && self.inventory.path_up(entity).contains(datacenter))
-            .map(|entity| (self.path(entity).join("/"), entity.clone()))
-            .filter(|(path, _)| *path == place || path.starts_with(&format!("{place}/")))
+            .map(|entity| self.named(entity, entity.clone()))
+            .filter(|one| one.path.starts_with(&root))
             .collect();
-        found.sort();
+        found.sort_by(|one, other| (&one.path, &one.moref).cmp(&(&other.path, &other.moref)));
         found
     }
 
-    fn choose(
-        self,
-        field: &str,
-        word: &str,
-        datacenter: &MoRef,
-        root: &str,
-        all: Paths<MoRef>,
-    ) -> Result<MoRef> {
-        let place = format!("{}/{root}/", self.path(datacenter).join("/"));
-        let wanted = word.trim_matches('/');
-        let is_meant = |(path, entity): &(String, MoRef)| {
-            if entity.id() == word || glob(wanted, path) {
-                return true;
-            }
-            if word.starts_with('/') {
-                return false;
-            }
-            let short = path.strip_prefix(&place).unwrap_or(path);
-            glob(wanted, short)
-                || (!wanted.contains('/') && path.rsplit('/').next().is_some_and(|name| glob(wanted, name)))
-        };
-        let (found, others) = all.into_iter().partition(is_meant);
-        self.one(field, word, Some(datacenter), (found, others))
-    }
-
-    /// The only one of those found in a datacenter, or in all of them. An error about a word that none has lists the others.
-    fn one<T>(
+    /// The only one of those found in a datacenter, or in all of them. An error about a word that none has lists what there is.
+    fn one<T: Clone>(
         self,
         field: &str,
         word: &str,
         datacenter: Option<&MoRef>,
-        (mut found, others): (Paths<T>, Paths<T>),
+        found: &[&Named<T>],
+        all: &[Named<T>],
     ) -> Result<T> {
-        let only = if found.len() == 1 { found.pop() } else { None };
-        if let Some((_, only)) = only {
-            return Ok(only);
+        if let [only] = found {
+            return Ok(only.object.clone());
         }
         let (field, place) = (self.field(field), self.place(datacenter));
+        let several = || listed(found.iter().copied());
         let (kind, words) = match (found.is_empty(), word) {
             (true, "" | "*") => (ErrorKind::NotFound, format!("there is none in {place}")),
-            (true, word) if others.is_empty() || !self.lists_others => {
+            (true, word) if all.is_empty() || !self.lists_others => {
                 (ErrorKind::NotFound, format!("there is no {word:?} in {place}"))
             }
             (true, word) => {
-                let listed = listed(others);
-                (ErrorKind::NotFound, format!("there is no {word:?} in {place}; it has {listed}"))
+                (ErrorKind::NotFound, format!("there is no {word:?} in {place}; it has {}", listed(all)))
             }
             (false, "" | "*") if !self.lists_others => {
                 (ErrorKind::InvalidInput, "there are several, so one must be named".to_owned())
@@ -257,10 +244,10 @@ impl<'a> Finder<'a> {
                 (ErrorKind::InvalidInput, format!("{word:?} means several; name one by its whole path"))
             }
             (false, "" | "*") => {
-                let words = format!("there are several, so one must be named: {}", listed(found));
+                let words = format!("there are several, so one must be named: {}", several());
                 (ErrorKind::InvalidInput, words)
             }
-            (false, word) => (ErrorKind::InvalidInput, format!("{word:?} means several: {}", listed(found))),
+            (false, word) => (ErrorKind::InvalidInput, format!("{word:?} means several: {}", several())),
         };
         Err(Error::new(kind, format!("{field}: {words}")))
     }
@@ -278,30 +265,9 @@ impl<'a> Finder<'a> {
     }
 }
 
-/// The first paths of objects.
-fn listed<T>(objects: Paths<T>) -> String {
-    let mut paths: Vec<_> = objects.into_iter().map(|(path, _)| format!("/{path}")).collect();
-    paths.sort();
-    let more = if paths.len() > MAX_LISTED { ", ..." } else { "" };
-    paths.truncate(MAX_LISTED);
-    format!("{}{more}", paths.join(", "))
-}
-
-/// Whether a text matches a pattern with `*` and `?`, neither of which matches a slash.
-fn glob(pattern: &str, text: &str) -> bool {
-    let mut patterns = pattern.split('/');
-    let mut texts = text.split('/');
-    loop {
-        match (patterns.next(), texts.next()) {
-            (None, None) => return true,
-            (Some(pattern), Some(text)) => {
-                if !glob::matches(pattern, text) {
-                    return false;
-                }
-            }
-            _ => return false,
-        }
-    }
+/// Whether an object is a cluster of hosts, or a host on its own.
+fn is_compute(object: &MoRef) -> bool {
+    matches!(object.kind(), "ClusterComputeResource" | "ComputeResource")
 }
 
 #[cfg(test)]

@@ -59,7 +59,7 @@ pub(crate) struct VirtualMachineCloneSpec {
     #[serde(rename = "numCPUs", skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub(crate) num_cpus: Option<i32>,
-    /// Number of cores of each socket. Default: as many as there are CPUs, in one socket.
+    /// Number of cores of each socket. Default: 0, which leaves it to vCenter.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub(crate) num_cores_per_socket: Option<i32>,

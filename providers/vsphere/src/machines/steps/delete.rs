@@ -14,7 +14,7 @@ use cloudprovider::{
 use super::{
     DeletionRequest, MachineRecord,
     create::{MAX_BEHIND, check_unshown},
-    has_begun,
+    has_begun, is_left_over,
     last_seen::confirm_left,
     login::{self, Login},
     machine_of,
@@ -95,13 +95,12 @@ impl Fleet {
                 return Ok(answer);
             }
         }
-        let provider_id = request.provider_id.as_deref();
         let all: Vec<_> = sites.iter().collect();
         let is_destroyed = sites.iter().any(|site| turn.slot.known().is_destroyed_on(site.vcenter.name()));
         if was_begun && !is_destroyed && login::is_elsewhere(known.as_ref(), &all) {
             return Err(login::elsewhere(known.as_ref()));
         }
-        if let Some(wait) = self.check_elsewhere(&sites, &turn, &request.mark, provider_id).await? {
+        if let Some(wait) = self.check_elsewhere(&sites, &turn, request, record).await? {
             return Ok(Deletion::Deleting(wait));
         }
         {
@@ -138,12 +137,14 @@ impl Fleet {
         let wait = match shown {
             // Nothing can be done to it. Whether it is gone is confirmed once the inventory does not show it any more.
             Some(vm) if site.removed.has(&vm.moref) => Some(leaving(&vm)),
+            // Nothing can be done to it either.
+            Some(vm) if is_left_over(site, turn, &vm) => None,
             Some(vm) => match self.remove_shown(site, turn, &vm, request, record).await {
                 // It has left while the step had it in hand.
                 Err(_) if site.removed.has(&vm.moref) => Some(leaving(&vm)),
                 wait => wait?,
             },
-            None => self.confirm_gone(site, turn, request).await?,
+            None => self.confirm_gone(site, turn, request, record).await?,
         };
         Ok(wait.map_or(Deletion::Gone, Deletion::Deleting))
     }
@@ -257,6 +258,7 @@ impl Fleet {
         site: &Arc<Site>,
         turn: &Turn,
         request: &DeletionRequest,
+        record: &MachineRecord,
     ) -> Result<Option<Wait>> {
         if turn.slot.known().is_destroyed_on(site.vcenter.name()) {
             // vCenter said that it was removed, and shows it no more.
@@ -279,13 +281,12 @@ impl Fleet {
         }
         let found = site.find(turn.uid).await?;
         if found.is_empty() {
-            let provider_id = request.provider_id.as_deref();
             // One that is known is named, which says more than that vCenter has it.
             let here = std::slice::from_ref(site);
-            if let Some(wait) = self.check_elsewhere(here, turn, &request.mark, provider_id).await? {
+            if let Some(wait) = self.check_elsewhere(here, turn, request, record).await? {
                 return Ok(Some(wait));
             }
-            self.confirm_other_absent(site, provider_id).await?;
+            self.confirm_other_absent(site, turn, request.provider_id.as_deref()).await?;
             confirm_left(site, turn, request).await?;
             return Ok(None);
         }

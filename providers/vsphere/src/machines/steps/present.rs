@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use cloudprovider::{
-    Error, ErrorKind, InstanceLookup, Result,
+    Error, ErrorKind, Result,
     machines::{MachineReport, Mark, PresentMachine, Wait},
 };
 
@@ -14,9 +14,10 @@ use super::{
     outstanding::waiting,
 };
 use crate::{
+    instances::instance_of,
     machines::{
-        addresses, clone,
-        fleet::{Fleet, Turn, uid_of},
+        clone,
+        fleet::{Fleet, Turn},
         guest::written,
         site::Site,
         status::NetworkStatus,
@@ -213,29 +214,17 @@ impl Fleet {
         record: &mut MachineRecord,
         wait: Option<Wait>,
     ) -> Result<MachineReport> {
-        let Some(bios_uuid) = vm.bios_uuid else {
-            let words = format!("it does not tell the UUID of {:?} ({})", vm.name, vm.moref.id());
+        // It may have moved on while the step was made.
+        let current = site.vcenter.state().inventory.machine(&vm.moref).filter(|vm| !vm.is_template).cloned();
+        let Some(vm) = &current else {
+            let words = format!("virtual machine {:?} has just left", vm.name);
             return Err(site.vcenter.error(ErrorKind::Unavailable, &words));
         };
-        let mut instance = match self.look_up(site, bios_uuid, &vm.name)? {
-            InstanceLookup::Present(instance) => *instance,
-            InstanceLookup::Unknown(error) => return Err(error),
-            InstanceLookup::Absent => {
-                let words = format!("virtual machine {:?} has just left", vm.name);
-                return Err(site.vcenter.error(ErrorKind::Unavailable, &words));
-            }
-        };
+        let mut instance = instance_of(&site.vcenter, vm)?;
         let incomplete: Option<Error> = instance.incomplete.take();
-        let spec = &request.spec.clone;
-        let macs = clone::macs(uid_of(&request.mark)?, spec)?;
         record.status.network = networks(vm);
-        let missing = || {
-            let is_waiting = !request.is_provisioned;
-            is_waiting.then(|| addresses::missing(&spec.network, &macs, &vm.guest_nics)).flatten()
-        };
         let wait = wait
             .or_else(|| incomplete.map(|why| Wait::address(why.to_string()).told_late()))
-            .or_else(|| missing().map(|what| Wait::address(what).told_late()))
             .map(Wait::without_bootstrap_data);
         let machine = PresentMachine::new(instance).with_failure_domain(request.failure_domain.clone());
         Ok(machine.with_wait(wait).into())

@@ -13,10 +13,8 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::*;
 use crate::{
     accounts::Accounts,
-    addresses::{AddressRules, Family},
-    config::{MachineOptions, ZoneLabels},
+    config::MachineOptions,
     endpoint::Endpoint,
-    instances::Rules,
     inventory::Changes,
     machines::{OpenSites, Outside, Removed, guest::shape},
     mark::{self, MARK_PATH},
@@ -43,7 +41,7 @@ pub(crate) struct Rig {
     pub(crate) record: MachineRecord,
 }
 
-fn mark() -> Mark {
+pub(crate) fn mark() -> Mark {
     Mark::machine(UID, "default", "prod", "worker-1")
 }
 
@@ -81,25 +79,17 @@ pub(crate) async fn rig() -> Rig {
         instance_changes: changes,
         status_changes: status,
         accounts: std::collections::HashMap::new(),
-        families: vec![Family::Ipv4],
         tasks: tasks.clone(),
         stop: stop.clone(),
     }));
     let site = Site {
         vcenter: Arc::clone(&vcenter),
-        families: vec![Family::Ipv4],
         stop,
         is_configured: true,
         number: 0,
         removed: Removed::default(),
     };
-    let rules = Rules {
-        addresses: AddressRules::default(),
-        labels: ZoneLabels::default(),
-        skip_node_deletion: false,
-    };
-    let options = MachineOptions::default();
-    let fleet = Fleet::new(Arc::new(rules), options, vec![site], open, tasks);
+    let fleet = Fleet::new(MachineOptions::default(), vec![site], open, tasks);
     let rig = Rig { fleet, vcenter, transport, record: MachineRecord::default() };
     rig.shown(true);
     rig.tell(

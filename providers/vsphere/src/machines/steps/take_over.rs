@@ -17,6 +17,7 @@ use std::{sync::Arc, time::Duration};
 use cloudprovider::{
     Error, ErrorKind, Result,
     machines::{MachineReport, MachineRequest, Mark, PresentMachine, Wait},
+    ties::{Contender, Meant, the_meant_one},
 };
 use uuid::Uuid;
 
@@ -73,29 +74,22 @@ impl Fleet {
         };
         let of_vm = || Ok(Some(told.vm_uid.hyphenated().to_string()));
         let Some(bios_uuid) = told.bios_uuid() else { return of_vm() };
-        match &self.found(request, bios_uuid).await?[..] {
-            [] => of_vm(),
-            [(site, vm)] => {
-                told.check(vm).map_err(|why| foreign(site, vm, &request.mark, &why))?;
-                // after a move or a restore, one that is ours has its mark
-                if site.mark_of(vm).await?.is_none() {
-                    self.may_take_over(site, vm, &request.mark, has_identity(request, None))?;
-                }
-                let uid = vm.instance_uuid.ok_or_else(|| {
-                    let words = format!("it does not tell the instance UUID of {:?}", vm.name);
-                    site.vcenter.error(ErrorKind::Unavailable, &words)
-                })?;
-                Ok(Some(uid.hyphenated().to_string()))
-            }
-            [(site, one), (_, other), ..] => {
-                let words = format!(
-                    "the virtual machines {} and {} have the BIOS UUID {bios_uuid}",
-                    one.moref.id(),
-                    other.moref.id()
-                );
-                Err(site.vcenter.error(ErrorKind::Ambiguous, &words))
-            }
+        let found = self.found(request, bios_uuid).await?;
+        let (site, vm) = match &found[..] {
+            [] => return of_vm(),
+            [only] => only,
+            several => meant_of(&told, several, bios_uuid)?,
+        };
+        told.check(vm).map_err(|why| foreign(site, vm, &request.mark, &why))?;
+        // after a move or a restore, one that is ours has its mark
+        if site.mark_of(vm).await?.is_none() {
+            self.may_take_over(site, vm, &request.mark, has_identity(request, None))?;
         }
+        let uid = vm.instance_uuid.ok_or_else(|| {
+            let words = format!("it does not tell the instance UUID of {:?}", vm.name);
+            site.vcenter.error(ErrorKind::Unavailable, &words)
+        })?;
+        Ok(Some(uid.hyphenated().to_string()))
     }
 
     /// The machines with this BIOS UUID on the vCenter of an object, or on all that are configured if nothing says on which it is.
@@ -252,10 +246,59 @@ impl Fleet {
     }
 }
 
+/// The one of several virtual machines with a BIOS UUID that the objects mean.
+///
+/// # Errors
+/// [`ErrorKind::Ambiguous`] if nothing that is known tells them apart.
+fn meant_of<'a>(
+    told: &Told,
+    found: &'a [(Arc<Site>, VirtualMachine)],
+    bios_uuid: Uuid,
+) -> Result<&'a (Arc<Site>, VirtualMachine)> {
+    let contender = |one: &'a (Arc<Site>, VirtualMachine)| {
+        let (site, vm) = one;
+        let evidence = told.evidence(vm, |server| site.is_called(server))?;
+        Some(Contender { instance: one, evidence, is_read: true })
+    };
+    let contenders: Vec<_> = found.iter().filter_map(contender).collect();
+    match the_meant_one(&contenders) {
+        Meant::One(one) | Meant::Unread(one) => Ok(one),
+        Meant::None | Meant::Tie => {
+            let ids: Vec<_> = found.iter().map(|(_, vm)| vm.moref.id()).collect();
+            let words = format!("the virtual machines {} have the BIOS UUID {bios_uuid}", ids.join(" and "));
+            let site = found.first().map(|(site, _)| site);
+            Err(match site {
+                Some(site) => site.vcenter.error(ErrorKind::Ambiguous, &words),
+                None => Error::new(ErrorKind::Ambiguous, words),
+            })
+        }
+    }
+}
+
 /// Whether the session for an object that goes is one of credentials that its cluster names, or named.
 fn has_identity(request: &DeletionRequest, record: Option<&MachineRecord>) -> bool {
     let known = record.and_then(|record| record.status.login.as_ref());
     Login::of_deletion(request, known).is_some_and(|login| login.has_identity())
+}
+
+/// Whether a machine that has the BIOS UUID of an object's own, and not its identity as the instance UUID, is a copy of that, or another
+/// object's. Where nothing says so, it may be one that CAPV has made for the object.
+///
+/// # Errors
+/// It cannot be told.
+pub(super) async fn is_copy<C>(
+    site: &Site,
+    vm: &VirtualMachine,
+    request: &MachineRequest<VSphereMachineSpec, C>,
+) -> Result<bool> {
+    match site.mark_of(vm).await? {
+        Some(mark) if !request.mark.owns(Some(&mark)) => Ok(true),
+        // It may have got another instance UUID when it was moved.
+        Some(_) => Ok(vm.is_connected() && vm.power == VmPower::Off),
+        None => Ok(told_of(request)?.is_some_and(|told| {
+            told.check(vm).is_err() || told.is_another(vm, |server| site.is_called(server))
+        })),
+    }
 }
 
 /// Whether this is the virtual machine that the objects mean. One that they know by its BIOS UUID alone is at least one that CAPV

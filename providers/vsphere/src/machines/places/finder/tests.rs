@@ -85,6 +85,9 @@ fn folders_and_pools() {
         (Some("/DC0/vm/k8s"), "group-v2"),
         (Some("group-v3"), "group-v3"),
         (Some("vm"), "group-v1"),
+        (Some("vm/k8s"), "group-v2"),
+        (Some("*/prod"), "group-v3"),
+        (Some("/DC0/vm/*/prod"), "group-v3"),
         (
             Some("/k8s"),
             "spec.folder: there is no \"/k8s\" in datacenter \"DC0\" of vCenter \"one\"; it has /DC0/vm, /DC0/vm/k8s, /DC0/vm/k8s/prod",
@@ -103,6 +106,10 @@ fn folders_and_pools() {
         (Some("C0/Resources/small"), "resgroup-2"),
         (Some("small"), "resgroup-2"),
         (Some("/DC0/host/C0/Resources"), "resgroup-1"),
+        (Some("/DC0/host/C0"), "resgroup-1"),
+        (Some("C0"), "resgroup-1"),
+        (Some("C?"), "resgroup-1"),
+        (Some("domain-1"), "resgroup-1"),
         (Some("resgroup-2"), "resgroup-2"),
         (
             Some("C1/Resources"),
@@ -133,6 +140,44 @@ fn several_of_a_name_are_listed() {
     );
 }
 
+/// What is called alike in another datacenter, or in another folder, is another one.
+#[test]
+fn a_whole_path_means_that_path() {
+    let mut objects = OBJECTS.to_vec();
+    objects.extend([
+        ("ComputeResource", "domain-9", "H0", Some(("Folder", "group-h1"))),
+        ("ResourcePool", "resgroup-9", "Resources", Some(("ComputeResource", "domain-9"))),
+        ("Folder", "group-d2", "east", Some(("Folder", "group-d1"))),
+        ("Datacenter", "dc-3", "DC1", Some(("Folder", "group-d2"))),
+    ]);
+    let all = inventory(&objects);
+    let (finder, dc) = (Finder::new("one", &all, &[]), MoRef::new("Datacenter", "dc-1"));
+    for word in ["/DC1/vm/k8s", "/DC0/k8s", "/nowhere/vm/k8s", "nowhere/k8s"] {
+        let error = finder.folder(&dc, Some(word)).expect_err(word);
+        assert_eq!(error.kind(), ErrorKind::NotFound, "{word}");
+    }
+    for word in ["/DC1/host/C0", "/DC0/C0", "/DC0/host/C0/Resources/Resources"] {
+        let error = finder.resource_pool(&dc, Some(word)).expect_err(word);
+        assert_eq!(error.kind(), ErrorKind::NotFound, "{word}");
+    }
+    for word in ["/DC1/vm/k8s/ubuntu", "/DC0/vm/flatcar", "nowhere/ubuntu"] {
+        let error = finder.template(&dc, word).expect_err(word);
+        assert_eq!(error.kind(), ErrorKind::NotFound, "{word}");
+    }
+    for word in ["/DC1/host/C0", "/nowhere/C0"] {
+        assert_eq!(finder.compute_cluster(&dc, word).expect_err(word).kind(), ErrorKind::NotFound, "{word}");
+    }
+    let pool = |word| words(finder.resource_pool(&dc, Some(word)), |found| found.id().to_owned());
+    assert_eq!((pool("H0"), pool("/DC0/host/H0")), ("resgroup-9".to_owned(), "resgroup-9".to_owned()));
+    assert!(pool("*").contains("means several"), "{}", pool("*"));
+    let datacenter = |word| words(finder.datacenter(Some(word)), |found| found.id().to_owned());
+    assert_eq!(
+        (datacenter("/DC1"), datacenter("/east/DC1"), datacenter("east/DC1")),
+        ("dc-2".to_owned(), "dc-3".to_owned(), "dc-3".to_owned())
+    );
+    assert!(datacenter("DC1").contains("means several"), "{}", datacenter("DC1"));
+}
+
 #[test]
 fn templates() {
     let all = inventory(&OBJECTS);
@@ -152,23 +197,6 @@ fn templates() {
         ),
     ] {
         assert_eq!(template(word), expected, "{word:?}");
-    }
-}
-
-#[test]
-fn patterns() {
-    for (pattern, text, is_match) in [
-        ("*", "abc", true),
-        ("a*c", "abbc", true),
-        ("a?c", "abc", true),
-        ("a*", "ab/c", false),
-        ("*/c", "ab/c", true),
-        ("", "", true),
-        ("a", "A", false),
-        ("*b*d", "abcd", true),
-        ("*b*d", "abce", false),
-    ] {
-        assert_eq!(glob(pattern, text), is_match, "{pattern:?} {text:?}");
     }
 }
 
