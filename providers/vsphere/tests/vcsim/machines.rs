@@ -386,16 +386,8 @@ async fn a_copy_of_a_machine_keeps_nothing() {
             vcsim.act(&object.name(), "destroy", "").expect("destroyed");
             let again = started(&vcsim).await;
             let mut later = Controller::new(&again);
-            for controller in [&mut controller, &mut later] {
-                let began = Instant::now();
-                loop {
-                    match controller.step(&mut object).await {
-                        Ok(MachineReport::Lost { .. }) => break,
-                        answer => assert!(began.elapsed() < LIMIT, "{answer:?}"),
-                    }
-                    tokio::time::sleep(Duration::from_millis(50)).await;
-                }
-            }
+            is_lost(&mut controller, &mut object).await;
+            is_lost(&mut later, &mut object).await;
             later.delete(&mut object).await;
             again.stop().await;
         } else {
@@ -405,6 +397,18 @@ async fn a_copy_of_a_machine_keeps_nothing() {
         vcsim.act(&copy, "destroy", "").expect("destroyed");
     }
     running.stop().await;
+}
+
+/// Steps until the machine is lost.
+async fn is_lost(controller: &mut Controller<'_>, object: &mut Object) {
+    let began = Instant::now();
+    loop {
+        match controller.step(object).await {
+            Ok(MachineReport::Lost { .. }) => return,
+            answer => assert!(began.elapsed() < LIMIT, "{answer:?}"),
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
 }
 
 /// The rules for the Nodes of the own cluster are for those alone.

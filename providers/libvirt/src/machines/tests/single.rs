@@ -258,12 +258,12 @@ async fn a_tenant_names_only_what_the_configuration_allows() {
     for (namespace, more, kind, words) in [
         ("default", volume(&seed), ErrorKind::InvalidInput, own),
         ("default", volume(&seed.replacen("ccm-", "CCM-", 1)), ErrorKind::InvalidInput, own),
-        ("team-b", volume(&seed), ErrorKind::InvalidInput, own),
-        ("team-b", volume(IMAGE), ErrorKind::PermissionDenied, no_volume),
-        ("team-b", volume("nothing"), ErrorKind::PermissionDenied, no_volume),
+        ("team-c", volume(&seed), ErrorKind::InvalidInput, own),
+        ("team-c", volume(IMAGE), ErrorKind::PermissionDenied, no_volume),
+        ("team-c", volume("nothing"), ErrorKind::PermissionDenied, no_volume),
         ("default", file("/etc/passwd"), ErrorKind::PermissionDenied, no_file),
         ("default", file("/nowhere/at/all"), ErrorKind::PermissionDenied, no_file),
-        ("team-b", file("/proc/self/environ"), ErrorKind::PermissionDenied, no_file),
+        ("team-c", file("/proc/self/environ"), ErrorKind::PermissionDenied, no_file),
     ] {
         let mut object = Object::new(&more);
         object.request.mark.namespace = namespace.to_owned();

@@ -173,7 +173,8 @@ async fn a_copied_identity_neither_takes_nor_releases_an_address() {
 
 #[tokio::test]
 async fn what_the_configuration_does_not_allow_is_refused_before_anything_is_made() {
-    let some = "{namespaces: [team-a], networks: [lan], bridges: [br0], macvtapDevices: [eth1], pools: [fast], macAddresses: true}";
+    let some = "{imageVolumes: [{pool: fast}]}, \
+                {namespaces: [team-a], networks: [lan], bridges: [br0], macvtapDevices: [eth1], pools: [fast], macAddresses: true}";
     let (daemon, storage, _) = one(some).await;
     let before = storage.names(POOL);
     let nic = |nic: Value| json!({ "interfaces": [{ "network": "default" }, nic] });

@@ -510,6 +510,34 @@ mod tests {
     }
 
     #[test]
+    fn where_the_inventory_is_not_for_everybody_errors_list_nothing() {
+        let catalog = all().discreet(true);
+        let network = |word: &str| catalog.network("f", word).expect_err("none").to_string();
+        assert_eq!(network("test"), "f: the datacenter has no network \"test\"");
+        let several = "\"twice\" means several; name one by its whole path or managed object ID";
+        assert_eq!(network("twice"), format!("f: {several}"));
+        let datastore = |word: &str| catalog.storage(word).expect_err("none").to_string();
+        assert_eq!(
+            datastore("/gold"),
+            "spec.datastore: the datacenter has no datastore or datastore cluster \"/gold\""
+        );
+        assert_eq!(datastore("silver"), format!("spec.datastore: {}", several.replace("twice", "silver")));
+    }
+
+    #[test]
+    fn the_place_of_what_has_no_known_folder_is_not_known() {
+        let catalog = all();
+        // a word may mean it all the same
+        assert!(catalog.network("f", "/DC0/network/VM Network").is_ok());
+        assert_eq!(catalog.place_of(&MoRef::new("Network", "network-1")), None);
+        let folder = MoRef::new("Folder", "group-n2");
+        assert_eq!(catalog.place_of(&MoRef::new("Network", "network-2")), Some((&folder, "twice")));
+        let cluster = MoRef::new("StoragePod", "group-p1");
+        assert_eq!(catalog.place_of(&MoRef::new("Datastore", "datastore-2")), Some((&cluster, "inner")));
+        assert_eq!(catalog.datastore_called("inner"), Some(&MoRef::new("Datastore", "datastore-2")));
+    }
+
+    #[test]
     fn a_datastore_comes_before_a_datastore_cluster() {
         let catalog = all();
         let found = |word: &str| match catalog.storage(word) {
