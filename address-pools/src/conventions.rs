@@ -1,12 +1,19 @@
 //! The annotations and labels of those who announce addresses.
 
 mod annotations;
+mod names;
 
 use std::net::IpAddr;
 
 use cloudprovider::{LoadBalancerService, ServiceChange};
 
-use self::annotations::Meaning;
+pub use self::names::{Announcer, KUBE_VIP_IPS};
+use self::{
+    annotations::Meaning,
+    names::{
+        CILIUM_IPS, CILIUM_NAMESPACES, CILIUM_SHARING, KUBE_VIP_INTERFACE, METALLB_IPS, METALLB_SHARING,
+    },
+};
 
 /// The pool that a Service wants its addresses from. Value: the name of a pool.
 pub const POOL: &str = "service.cloudprovider.kubernetes.io/address-pool";
@@ -22,35 +29,11 @@ pub(crate) const PICKED_INTERFACE: &str = "service.cloudprovider.kubernetes.io/p
 /// The sharing key that was written for MetalLB or Cilium. It tells that from one that a person wrote. Not set by people.
 pub(crate) const PICKED_SHARING_KEY: &str = "service.cloudprovider.kubernetes.io/picked-sharing-key";
 
-/// kube-vip's annotation for the addresses of a Service. Everybody may ask for addresses with it.
-pub const KUBE_VIP_IPS: &str = "kube-vip.io/loadbalancerIPs";
-const KUBE_VIP_INTERFACE: &str = "kube-vip.io/serviceInterface";
 const KUBE_VIP_LABEL: (&str, &str) = ("implementation", "kube-vip");
-const METALLB_IPS: &str = "metallb.io/loadBalancerIPs";
-const METALLB_SHARING: &str = "metallb.io/allow-shared-ip";
-const CILIUM_IPS: &str = "lbipam.cilium.io/ips";
-const CILIUM_SHARING: &str = "lbipam.cilium.io/sharing-key";
 /// The label of Services that have an address for Cilium. Cilium's pools select it, so that Cilium picks none by itself.
 const CILIUM_LABEL: (&str, &str) = ("service.cloudprovider.kubernetes.io/announced-by", "cilium");
-const CILIUM_NAMESPACES: &str = "lbipam.cilium.io/sharing-cross-namespace";
-/// Its value for all namespaces.
+/// The value of Cilium's annotation for all namespaces.
 const ALL_NAMESPACES: &str = "*";
-
-/// Who makes the network deliver packets for the addresses to the Nodes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Announcer {
-    /// The daemon: the pod that leads holds the addresses.
-    Itself,
-    /// kube-vip. It writes `status.loadBalancer`.
-    KubeVip,
-    /// MetalLB. It writes `status.loadBalancer`.
-    MetalLb,
-    /// Cilium. It writes `status.loadBalancer`.
-    Cilium,
-    /// Nobody that the daemon knows of, such as a router with a static route.
-    #[default]
-    Nobody,
-}
 
 /// What is written into a Service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,8 +3,10 @@
 
 use cloudprovider::LoadBalancerService;
 
-use super::{Announcer, CILIUM_IPS, CILIUM_NAMESPACES, CILIUM_SHARING, KUBE_VIP_INTERFACE, KUBE_VIP_IPS};
-use super::{METALLB_IPS, METALLB_SHARING};
+use super::names::{
+    Announcer, CILIUM_IPS, CILIUM_NAMESPACES, CILIUM_SHARING, KUBE_VIP_INTERFACE, KUBE_VIP_IPS, METALLB_IPS,
+    METALLB_SHARING,
+};
 
 /// One annotation of an announcer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

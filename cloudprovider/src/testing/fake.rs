@@ -1,6 +1,7 @@
 //! A cloud that a test controls.
 
 mod fault;
+mod gate;
 mod hold;
 mod instance;
 mod machine_parts;

@@ -5,6 +5,7 @@
 //! whether it exists.
 
 mod hosts;
+mod on_hypervisors;
 mod places;
 mod read;
 mod shown;

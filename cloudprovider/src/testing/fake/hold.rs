@@ -1,29 +1,8 @@
 //! Calls that wait until the test lets them go on.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
-use tokio::sync::Semaphore;
-
-use super::{FakeCloud, Operation};
-
-/// Where calls of an operation wait.
-pub(super) struct Gate {
-    /// One permit for each call that may go on.
-    open: Semaphore,
-    /// How many calls have come, and how many of them may go on.
-    counts: std::sync::Mutex<(usize, usize)>,
-}
-
-impl Gate {
-    /// Waits until the test lets this call go on.
-    pub(super) async fn pass(&self) {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner).0 += 1;
-        // An error means that the gate is open for good.
-        if let Ok(permit) = self.open.acquire().await {
-            permit.forget();
-        }
-    }
-}
+use super::{FakeCloud, Operation, gate::Gate};
 
 /// The calls of an operation that begin while this exists: they do not answer. Look-ups and zones use the instances as they were when
 /// the call began. When it is dropped, all of them go on.
@@ -37,15 +16,12 @@ pub struct Held {
 impl Held {
     /// How many calls are held now.
     pub fn inside(&self) -> usize {
-        let counts = self.gate.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        counts.0 - counts.1
+        self.gate.inside()
     }
 
     /// Lets the calls go on that are held now, and no later ones.
     pub fn let_go(&self) {
-        let mut counts = self.gate.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        self.gate.open.add_permits(counts.0 - counts.1);
-        counts.1 = counts.0;
+        self.gate.let_go();
     }
 }
 
@@ -55,7 +31,7 @@ impl Drop for Held {
             .lock()
             .gates
             .retain(|operation, gate| *operation != self.operation || !Arc::ptr_eq(gate, &self.gate));
-        self.gate.open.close();
+        self.gate.open();
     }
 }
 
@@ -63,7 +39,7 @@ impl FakeCloud {
     /// Holds all calls of this operation that begin from now on. [`count`](Self::count) and [`calls`](Self::calls) show them as soon
     /// as they begin.
     pub fn hold(&self, operation: Operation) -> Held {
-        let gate = Arc::new(Gate { open: Semaphore::new(0), counts: std::sync::Mutex::default() });
+        let gate = Arc::new(Gate::shut());
         self.lock().gates.insert(operation, Arc::clone(&gate));
         Held { cloud: self.clone(), operation, gate }
     }

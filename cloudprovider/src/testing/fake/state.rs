@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Call, FakeInstance, FakeLoadBalancer, Fault, Operation, hold::Gate, machine_parts::MachineParts,
+    Call, FakeInstance, FakeLoadBalancer, Fault, Operation, gate::Gate, machine_parts::MachineParts,
 };
 use crate::{
     ControlPlaneEndpoint, InstanceLookup, InstanceStream, LoadBalancerStatus, NodeIdentity, Result, Route,

@@ -20,7 +20,6 @@ mod places;
 mod present;
 mod reservations;
 
-use self::elsewhere::elsewhere;
 use super::{
     fleet::{Fleet, Host},
     identity::Identity,
@@ -115,7 +114,7 @@ async fn ensure(
             let all: Vec<_> = fleet.hosts.iter().collect();
             fleet.confirm_absent(&all, uid).await?;
             if let Some(name) = fleet.left(request, record) {
-                return Err(elsewhere("the machine", &name));
+                return Err(Fleet::elsewhere("the machine", &name));
             }
             Ok(MachineReport::lost(format!("no hypervisor has domain {uid} any more")))
         }

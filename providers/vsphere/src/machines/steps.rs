@@ -48,7 +48,6 @@ use self::{
     edits::Edit,
     last_seen::confirm_left,
     login::Login,
-    take_over::is_copy,
 };
 use super::{
     clone::{cpus, memory_mib},
@@ -354,7 +353,7 @@ impl Fleet {
                 return Err(error.with_retry_after(ELSEWHERE_RETRY));
             }
             for vm in others {
-                if !was_made && !is_copy(site, &vm, request).await? {
+                if !was_made && !Self::is_copy(site, &vm, request).await? {
                     let found = site.mark_of(&vm).await?;
                     return Err(conflict(site, &vm, mark, found.as_ref()));
                 }

@@ -6,7 +6,7 @@ use cloudprovider::{
 };
 use uuid::Uuid;
 
-use super::{elsewhere::elsewhere, places};
+use super::places;
 use crate::{
     allow::Allowed,
     config::{Config, HypervisorConfig},
@@ -93,7 +93,9 @@ impl Fleet {
             release_endpoint(&*host.networks, &claim, pool).await?;
         }
         match left {
-            Some(name) if !is_found => Err(elsewhere("the claim of spec.controlPlaneEndpoint.host", name)),
+            Some(name) if !is_found => {
+                Err(Self::elsewhere("the claim of spec.controlPlaneEndpoint.host", name))
+            }
             _ => Ok(Deletion::Gone),
         }
     }

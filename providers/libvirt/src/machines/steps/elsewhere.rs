@@ -19,6 +19,15 @@ use crate::machines::{
 const CHOSEN_RETRY: Duration = Duration::from_millis(1);
 
 impl Fleet {
+    /// The error about something on a hypervisor that the configuration does not have.
+    pub(super) fn elsewhere(what: &str, name: &str) -> Error {
+        let words = format!(
+            "{what} was made on hypervisor {name:?}, which the configuration does not have any more, and is on no other one. Add the \
+             hypervisor to the configuration again; if it is gone for good, remove the finalizer by hand"
+        );
+        Error::new(ErrorKind::InvalidConfiguration, words)
+    }
+
     /// The hypervisor that the machine was made on, or is said to have been, if the configuration does not have it.
     pub(super) fn left<C>(
         &self,
@@ -47,7 +56,7 @@ impl Fleet {
                 return Ok(host);
             }
         }
-        Err(elsewhere("the machine", name))
+        Err(Self::elsewhere("the machine", name))
     }
 }
 
@@ -77,15 +86,6 @@ impl Host {
 pub(super) fn chosen(host: &Host) -> Wait {
     let words = format!("hypervisor {:?} is chosen", host.name());
     Wait::time(CHOSEN_RETRY, words).with_reason("HypervisorChosen")
-}
-
-/// The error about something on a hypervisor that the configuration does not have.
-pub(super) fn elsewhere(what: &str, name: &str) -> Error {
-    let words = format!(
-        "{what} was made on hypervisor {name:?}, which the configuration does not have any more, and is on no other one. Add the \
-         hypervisor to the configuration again; if it is gone for good, remove the finalizer by hand"
-    );
-    Error::new(ErrorKind::InvalidConfiguration, words)
 }
 
 /// Whether the object says that it had another UID before a move. Another namespace's object can have that one.

@@ -59,6 +59,26 @@ const MARK_BEHIND: Duration = Duration::from_secs(5);
 const FOREIGN_RETRY: Duration = Duration::from_secs(5);
 
 impl Fleet {
+    /// Whether a machine that has the BIOS UUID of an object's own, and not its identity as the instance UUID, is a copy of that, or another
+    /// object's. Where nothing says so, it may be one that CAPV has made for the object.
+    ///
+    /// # Errors
+    /// It cannot be told.
+    pub(super) async fn is_copy<C>(
+        site: &Site,
+        vm: &VirtualMachine,
+        request: &MachineRequest<VSphereMachineSpec, C>,
+    ) -> Result<bool> {
+        match site.mark_of(vm).await? {
+            Some(mark) if !request.mark.owns(Some(&mark)) => Ok(true),
+            // It may have got another instance UUID when it was moved.
+            Some(_) => Ok(vm.is_connected() && vm.power == VmPower::Off),
+            None => Ok(told_of(request)?.is_some_and(|told| {
+                told.check(vm).is_err() || told.is_another(vm, |server| site.is_called(server))
+            })),
+        }
+    }
+
     /// The identity of an object on which CAPV has worked. See [`Machines::identify_machine`](cloudprovider::Machines::identify_machine).
     pub(super) async fn identify(&self, request: &DeletionRequest) -> Result<Option<String>> {
         let Some(told) = told_of(request)? else {
@@ -279,26 +299,6 @@ fn meant_of<'a>(
 fn has_identity(request: &DeletionRequest, record: Option<&MachineRecord>) -> bool {
     let known = record.and_then(|record| record.status.login.as_ref());
     Login::of_deletion(request, known).is_some_and(|login| login.has_identity())
-}
-
-/// Whether a machine that has the BIOS UUID of an object's own, and not its identity as the instance UUID, is a copy of that, or another
-/// object's. Where nothing says so, it may be one that CAPV has made for the object.
-///
-/// # Errors
-/// It cannot be told.
-pub(super) async fn is_copy<C>(
-    site: &Site,
-    vm: &VirtualMachine,
-    request: &MachineRequest<VSphereMachineSpec, C>,
-) -> Result<bool> {
-    match site.mark_of(vm).await? {
-        Some(mark) if !request.mark.owns(Some(&mark)) => Ok(true),
-        // It may have got another instance UUID when it was moved.
-        Some(_) => Ok(vm.is_connected() && vm.power == VmPower::Off),
-        None => Ok(told_of(request)?.is_some_and(|told| {
-            told.check(vm).is_err() || told.is_another(vm, |server| site.is_called(server))
-        })),
-    }
 }
 
 /// Whether this is the virtual machine that the objects mean. One that they know by its BIOS UUID alone is at least one that CAPV
