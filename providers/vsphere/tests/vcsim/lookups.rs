@@ -122,7 +122,9 @@ async fn changes_are_seen_at_once() {
 #[tokio::test]
 async fn copies_silent_guests_and_both_families() {
     let Some(vcsim) = simulator(&VcsimOptions::default()) else { return };
-    let same = json!({"uuid": uuid(0), "hostName": "node-0", "nics": [{"network": "VM Network", "ips": ["10.20.0.99/16"]}]});
+    let nics = |last: &str| json!([{"network": "VM Network", "ips": [format!("10.20.0.{last}/16"), format!("fd00::{last}/64")]}]);
+    vcsim.set_guest(&machine(0), json!({"nics": nics("1")})).expect("guest");
+    let same = json!({"uuid": uuid(0), "hostName": "node-0", "nics": nics("99")});
     vcsim.set_guest(&machine(1), same).expect("guest");
     let silent = json!({"tools": "guestToolsNotRunning", "hostName": "", "nics": []});
     vcsim.set_guest(&machine(2), silent).expect("guest");

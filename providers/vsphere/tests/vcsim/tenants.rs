@@ -211,10 +211,20 @@ async fn pools_and_datastores_are_those_of_the_list_whatever_they_are_called() {
     let allow = "[{templates: ['*'], networks: ['*'], machinesAsTemplates: true, \
                  resourcePools: [/DC0/host/DC0_C1/Resources], datastores: ['Datastore:none'], folders: [/DC0/vm]}]";
     let running = allowing(&vcsim, allow).await;
-    for word in ["DC0_C0/Resources", "/DC0/host/DC0_C0/Resources", "DC0_C?/Resource[s]", "DC0_C0/*"] {
+    for (word, expected) in [
+        ("DC0_C0/Resources", ErrorKind::PermissionDenied),
+        ("/DC0/host/DC0_C0/Resources", ErrorKind::PermissionDenied),
+        ("DC0_C[0]/Resource[s]", ErrorKind::PermissionDenied),
+        ("DC0_C0/*", ErrorKind::PermissionDenied),
+        // the cluster stands for its pool
+        ("DC0_C0", ErrorKind::PermissionDenied),
+        ("/DC0/host/*_C0", ErrorKind::PermissionDenied),
+        // which ones these are is not said
+        ("DC0_C?/Resource[s]", ErrorKind::InvalidInput),
+    ] {
         let (kind, words) = refused(&running, Object::new(&vcsim, 1, &json!({"resourcePool": word}))).await;
-        assert!(matches!(kind, ErrorKind::PermissionDenied | ErrorKind::NotFound), "{word}: {words}");
-        assert!(words.contains("spec.resourcePool: "), "{words}");
+        assert_eq!(kind, expected, "{word}: {words}");
+        assert!(words.contains("spec.resourcePool: ") && !words.contains("DC0_C1"), "{words}");
     }
     for datastore in ["LocalDS_0", ""] {
         let more = json!({"resourcePool": "DC0_C1/Resources", "datastore": datastore});
