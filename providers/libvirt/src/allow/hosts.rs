@@ -129,7 +129,7 @@ pub(crate) fn is_public(address: IpAddr) -> bool {
 
 /// Ranges of IPv4 that are not of the public internet, by IANA's registry of special addresses, and of one cloud.
 const SPECIAL_V4: [(Ipv4Addr, u8); 16] = [
-    (Ipv4Addr::new(0, 0, 0, 0), 8),
+    (Ipv4Addr::UNSPECIFIED, 8),
     (Ipv4Addr::new(10, 0, 0, 0), 8),
     (Ipv4Addr::new(100, 64, 0, 0), 10),
     (Ipv4Addr::new(127, 0, 0, 0), 8),

@@ -212,12 +212,11 @@ fn guest_nics(nics: &[&Element]) -> Box<[GuestNic]> {
                 device.connected |= nic.connected;
                 device.addresses = device.addresses.iter().chain(&nic.addresses).copied().collect();
             }
-            Some(_) => {}
             // The device itself may not be reported. No interface of a pod has such an address.
             None if VMWARE.iter().any(|prefix| mac.starts_with(prefix)) => {
                 of_devices.push(guest_nic(nic));
             }
-            None => {}
+            _ => {}
         }
     }
     of_devices.into()

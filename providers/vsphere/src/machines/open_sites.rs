@@ -213,7 +213,9 @@ impl OpenSites {
             owners.extend(lock(&open.uses).named.keys().filter(|one| one.uid == uid).cloned());
         }
         if owners.len() == 1 {
-            owners.iter().for_each(|owner| self.release(owner));
+            for owner in &owners {
+                self.release(owner);
+            }
         }
     }
 

@@ -252,7 +252,7 @@ impl Fleet {
         match machine_of(site, &turn) {
             // It has left while the step had it in hand.
             Ok(Some(vm)) if answer.is_err() && site.removed.has(&vm.moref) => {
-                self.report_removed(&vm, site, request, record)
+                Self::report_removed(&vm, site, request, record)
             }
             _ => answer,
         }
@@ -271,15 +271,15 @@ impl Fleet {
             let quiet = turn.slot.known().quiet_work();
             match (quiet, machine_of(site, turn)?) {
                 (Some(Work::RemoveBootstrapData), Some(vm)) => {
-                    return self.report_beside(&vm, site, request, record, wait.look_again_after);
+                    return Self::report_beside(&vm, site, request, record, wait.look_again_after);
                 }
-                (Some(work), Some(vm)) => return self.report_meanwhile(&vm, site, request, record, work),
+                (Some(work), Some(vm)) => return Self::report_meanwhile(&vm, site, request, record, work),
                 _ => {}
             }
             // A machine that is being cloned may be seen already, and is not to be touched.
             return match (&request.provider_id, machine_of(site, turn)?) {
                 (Some(_), Some(vm)) if request.mark.owns(site.mark_of(&vm).await?.as_ref()) => {
-                    self.report(&vm, site, request, record, Some(wait))
+                    Self::report(&vm, site, request, record, Some(wait))
                 }
                 _ => Ok(MachineReport::Creating(wait)),
             };
@@ -287,7 +287,7 @@ impl Fleet {
         if let Some(vm) = machine_of(site, turn)? {
             turn.slot.known().unshown_since = None;
             if site.removed.has(&vm.moref) {
-                return self.report_removed(&vm, site, request, record);
+                return Self::report_removed(&vm, site, request, record);
             }
             return self.present(site, turn, &vm, request, record, edit).await;
         }

@@ -104,7 +104,7 @@ impl Fleet {
             match self.write_guest(site, turn, vm, request).await {
                 Ok(true) => {
                     turn.slot.known().guest_written = edit.shape();
-                    return self.report_meanwhile(vm, site, request, record, Work::Guest).map(Some);
+                    return Self::report_meanwhile(vm, site, request, record, Work::Guest).map(Some);
                 }
                 Ok(false) => {}
                 Err(error) if request.is_provisioned => {

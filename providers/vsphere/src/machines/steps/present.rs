@@ -61,26 +61,25 @@ impl Fleet {
         // Whoever powers off a machine that was complete once had a reason.
         if vm.power != VmPower::On && !request.is_provisioned {
             if turn.slot.known().has_just_done(Work::PowerOn, MAX_BEHIND) {
-                return self.report(vm, site, request, record, Some(starting()));
+                return Self::report(vm, site, request, record, Some(starting()));
             }
             let wait = self.start(site, turn, vm, request, record).await?;
-            return self.report(vm, site, request, record, Some(wait));
+            return Self::report(vm, site, request, record, Some(wait));
         }
         let again = self.remove_bootstrap_data(site, turn, vm, request, record).await;
         let again = again.into_iter().chain(retry_after(turn)).min();
-        self.report_beside(vm, site, request, record, again)
+        Self::report_beside(vm, site, request, record, again)
     }
 
     /// What is seen of a machine while something is done that stops nothing. `again` is when to look again at the latest.
     pub(super) fn report_beside(
-        &self,
         vm: &VirtualMachine,
         site: &Site,
         request: &Request,
         record: &mut MachineRecord,
         again: Option<Duration>,
     ) -> Result<MachineReport> {
-        Ok(match self.report(vm, site, request, record, None)? {
+        Ok(match Self::report(vm, site, request, record, None)? {
             MachineReport::Present(machine) => machine.look_again_after(again).into(),
             report => report,
         })
@@ -181,7 +180,6 @@ impl Fleet {
 
     /// What was seen last of a machine that vCenter has not any more. Nothing is decided before the inventory has moved on.
     pub(super) fn report_removed(
-        &self,
         vm: &VirtualMachine,
         site: &Site,
         request: &Request,
@@ -199,7 +197,7 @@ impl Fleet {
             return Err(conflict(site, vm, &request.mark, vm.mark.as_deref()));
         }
         let wait = (!request.is_provisioned).then_some(wait);
-        Ok(match self.report(vm, site, request, record, wait)? {
+        Ok(match Self::report(vm, site, request, record, wait)? {
             MachineReport::Present(machine) => machine.look_again_after(REMOVED_RETRY).into(),
             report => report,
         })
@@ -207,7 +205,6 @@ impl Fleet {
 
     /// What is seen of a machine, and what it waits for.
     pub(super) fn report(
-        &self,
         vm: &VirtualMachine,
         site: &Site,
         request: &Request,

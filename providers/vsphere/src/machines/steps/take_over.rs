@@ -180,7 +180,7 @@ impl Fleet {
             }
             self.write_mark(site, turn, &found, request).await?;
         }
-        self.report_meanwhile(vm, site, request, record, Work::Mark).map(Some)
+        Self::report_meanwhile(vm, site, request, record, Work::Mark).map(Some)
     }
 
     /// Checks that a virtual machine without a mark may become an object's own, which then changes and destroys it. What the objects of
@@ -214,7 +214,6 @@ impl Fleet {
 
     /// What is seen of a machine whose options are being written. Nothing else is done about it. If it was complete, it still is.
     pub(super) fn report_meanwhile(
-        &self,
         vm: &VirtualMachine,
         site: &Site,
         request: &Request,
@@ -222,7 +221,7 @@ impl Fleet {
         work: Work,
     ) -> Result<MachineReport> {
         let wait = (!request.is_provisioned).then(|| meanwhile(work));
-        Ok(match self.report(vm, site, request, record, wait)? {
+        Ok(match Self::report(vm, site, request, record, wait)? {
             MachineReport::Present(machine) => PresentMachine::look_again_after(*machine, RETRY).into(),
             report => report,
         })
