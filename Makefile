@@ -168,7 +168,7 @@ peers: cargo
 .PHONY: ready
 ready: cargo
 	@tests/env/install.sh test || $(go_on_without)
-	@tests/env/build.sh --download $(all_peers) & downloads=$$!; \
+	@timeout 900 tests/env/build.sh --download $(all_peers) & downloads=$$!; \
 	    trap 'kill "$$downloads" 2>/dev/null || true' EXIT; \
 	    $(CARGO) build --locked --workspace --all-targets; \
 	    wait "$$downloads" || echo 'make: not all modules were fetched; the build of their peer tries again' >&2

@@ -8,10 +8,10 @@ use std::{
 /// Trials mostly wait, so there are more tokens than cores.
 const TOKENS_PER_CORE: usize = 3;
 
-/// What a trial weighs: one in this process, one with a control plane of its own, one with a virtual machine.
-const ALONE_IN_THE_PROCESS: usize = 1;
-const WITH_CONTROL_PLANE: usize = 2;
-const WITH_GUEST: usize = 3;
+/// What a trial weighs, with or without a control plane of its own: those that have one wait for it most of the time.
+const WITHOUT_GUEST: usize = 1;
+/// What a trial with a virtual machine weighs, whose processor is emulated.
+const WITH_GUEST: usize = 2;
 
 /// The most tokens at a time. That is enough for any single trial.
 pub(crate) fn tokens() -> usize {
@@ -23,15 +23,7 @@ pub(crate) fn tokens() -> usize {
 fn weight(name: &str) -> usize {
     let has_guest = name.contains("qemu::")
         || ["apiserver::kubelet::", "libvirtd::", "e2e::"].iter().any(|prefix| name.starts_with(prefix));
-    // The trials of the contract share one.
-    let has_control_plane =
-        ["apiserver::", "previous::", "cluster_api::"].iter().any(|prefix| name.starts_with(prefix))
-            && !name.starts_with("cluster_api::contract::");
-    match (has_guest, has_control_plane) {
-        (true, _) => WITH_GUEST,
-        (false, true) => WITH_CONTROL_PLANE,
-        (false, false) => ALONE_IN_THE_PROCESS,
-    }
+    if has_guest { WITH_GUEST } else { WITHOUT_GUEST }
 }
 
 struct State {
