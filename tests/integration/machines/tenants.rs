@@ -3,6 +3,8 @@
 use anyhow::{Context as _, ensure};
 use cloudprovider::testing::Operation;
 use futures::FutureExt;
+use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use kube::api::PostParams;
 use libtest_mimic::Trial;
 use serde_json::{Value, json};
 
@@ -37,6 +39,11 @@ async fn tenant<'a>(
     namespace: &'static str,
     cluster: &'static str,
 ) -> anyhow::Result<World<'a>> {
+    let object = Namespace {
+        metadata: ObjectMeta { name: Some(namespace.into()), ..Default::default() },
+        ..Default::default()
+    };
+    kube::Api::all(world.api.client.clone()).create(&PostParams::default(), &object).await?;
     let tenant = World { cluster, ..world.in_namespace(namespace) };
     tenant.add_cluster(cluster).await?;
     tenant.cluster_is_ready(cluster).await?;

@@ -154,6 +154,10 @@ impl Memory {
             }
         };
         self.retry = Some(Retry { action, at: now + wait, is_asked: retry_after.is_some() });
+        if let (Some(_), Some(untold)) = (retry_after, &mut self.untold) {
+            // The time is for the load balancer, so also for its back ends.
+            untold.at = untold.at.max(now + wait);
+        }
         self.last_error = Some(why);
     }
 
