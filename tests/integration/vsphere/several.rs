@@ -62,7 +62,8 @@ async fn unreachable(api: &Api) -> anyhow::Result<()> {
 async fn odd_machines(api: &Api) -> anyhow::Result<()> {
     let options = VcsimOptions { machines: 6, ..VcsimOptions::default() };
     let vcsim = Vcsim::start(&options).map_err(|error| anyhow::anyhow!("{error}"))?;
-    vcsim.set_guest(&machine(1), json!({"uuid": uuid(0)}))?;
+    // a copy that nothing tells apart
+    vcsim.set_guest(&machine(1), json!({"uuid": uuid(0), "hostName": name(0)}))?;
     vcsim.set_guest(&machine(2), json!({"tools": "guestToolsNotRunning", "hostName": "", "nics": []}))?;
     vcsim.set_guest(
         &machine(3),
@@ -95,7 +96,7 @@ async fn odd_machines(api: &Api) -> anyhow::Result<()> {
     }
     ensure!(!found.iter().any(|address| address.contains("10.244") || address.contains("fe80")), "{found:?}");
     // the faults are corrected
-    vcsim.set_guest(&machine(1), json!({"uuid": uuid(1)}))?;
+    vcsim.set_guest(&machine(1), json!({"uuid": uuid(1), "hostName": name(1)}))?;
     let nics = json!([{"network": "VM Network", "ips": ["10.20.0.1/16", "fd00::1/64"]}]);
     vcsim.set_guest(&machine(0), json!({"nics": nics}))?;
     node_becomes(&api.client, &name(0), LIMIT, "initialized", is_initialized).await?;
