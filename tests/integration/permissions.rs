@@ -36,10 +36,11 @@ use crate::{
     trial::{Outcome, runtime, trial},
 };
 
-const SOON: Duration = Duration::from_secs(60);
+/// Only ends a hang.
+const SOON: Duration = test_env::PATIENCE;
 
 /// The time limit of a life, which takes some seconds.
-const LIFETIME: Duration = Duration::from_secs(240);
+const LIFETIME: Duration = test_env::PATIENCE;
 
 /// Flags that make a life short.
 const QUICK: [&str; 7] = [

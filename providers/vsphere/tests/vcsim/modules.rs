@@ -387,6 +387,9 @@ async fn life(vcsim: Arc<Vcsim>, cluster: Cluster, written: Arc<Mutex<Object>>) 
 
 /// Kills one process after the other, each at a later call, until one comes to its end. Returns how many were killed.
 fn kill_at_each(vcsim: &Arc<Vcsim>, is_after: bool) -> usize {
+    // Calls have no fixed order, so the one that makes the module can be the last one of several processes.
+    const MOST_LOST: usize = 3;
+    let mut lost = 0;
     for at in 0.. {
         let rule = json!({
             "methods": ["*"], "except": NEVER, "skip": at, "times": 1, "hang": true, "after": is_after,
@@ -412,7 +415,9 @@ fn kill_at_each(vcsim: &Arc<Vcsim>, is_after: bool) -> usize {
         assert_eq!(names(vcsim), [machine(0)], "{when}");
         let left = found(vcsim);
         // one whose making was not answered
-        assert!(left.len() <= usize::from(is_after), "{when}: {left:?}");
+        assert!(left.len() <= lost + usize::from(is_after), "{when}: {left:?}");
+        lost = left.len();
+        assert!(lost <= MOST_LOST, "{when}: {left:?}");
         assert!(left.iter().all(|(_, machines)| machines.is_empty()), "{when}: {left:?}");
         if !was_killed {
             return at;
