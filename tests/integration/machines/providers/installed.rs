@@ -25,8 +25,8 @@ use crate::{
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The test driver has no contents of volumes, so that is where a machine on it ends.
-const NO_UPLOAD: &str = "virStorageVolUpload";
+/// The test driver has no contents of volumes, so a machine on it ends where the header of its image is read.
+const NO_CONTENT: &str = "virStorageVolDownload";
 
 /// The version of vSphere's kinds that the steps work on.
 const STEPS: &str = "v1beta2";
@@ -136,7 +136,7 @@ impl Cluster<'_> {
         let up = self.becomes("VSphereMachine", VSPHERE.machine, is_ready).await?;
         let id = up["spec"]["providerID"].as_str().unwrap_or_default();
         ensure!(id.starts_with("vsphere://"), "{up}");
-        let ends = |object: &Value| condition(object, "Ready")["message"].to_string().contains(NO_UPLOAD);
+        let ends = |object: &Value| condition(object, "Ready")["message"].to_string().contains(NO_CONTENT);
         self.becomes("LibvirtMachine", LIBVIRT.machine, ends).await?;
         explained(flags)?;
         for provider in [&LIBVIRT, &VSPHERE] {
