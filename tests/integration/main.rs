@@ -35,6 +35,7 @@ mod guest;
 mod histories;
 mod hypervisors;
 mod image;
+mod in_flight;
 mod ipam;
 mod kubectl;
 mod kubelet;

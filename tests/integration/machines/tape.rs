@@ -10,12 +10,16 @@ use http_body_util::BodyExt;
 use kube::{Client, client::Body};
 use serde_json::Value;
 
-use crate::trap::{Side, Trap};
+use crate::{
+    in_flight::InFlight,
+    trap::{Side, Trap},
+};
 
 /// The requests of all daemons of a world. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tape {
     state: Arc<Mutex<State>>,
+    in_flight: InFlight,
     /// Where a daemon dies: it counts every request, or the writes of one resource.
     pub(super) trap: Trap,
 }
@@ -65,6 +69,11 @@ impl Tape {
         let state = self.lock();
         let own = state.writes.iter().filter(|write| write.resource == resource && write.name == name);
         own.map(|write| write.what.clone()).collect()
+    }
+
+    /// Waits until every write of an object of this name that the API server shows is on the tape.
+    pub(super) async fn has_writes_of(&self, name: &str) {
+        self.in_flight.none_of(name).await;
     }
 
     /// All writes so far.
@@ -136,6 +145,7 @@ impl Tape {
         let named =
             || Some(serde_json::from_str::<Value>(&text).ok()?["metadata"]["name"].as_str()?.to_owned());
         let name = if name.is_empty() { named().unwrap_or_default() } else { name };
+        let _flight = self.in_flight.enter(&name);
         let answer = client.send(Request::from_parts(head, Body::from(body))).await?;
         let (head, body) = answer.into_parts();
         let body = body.collect().await?.to_bytes();

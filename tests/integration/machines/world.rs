@@ -298,7 +298,10 @@ impl World<'_> {
         })
         .await;
         match outcome {
-            Ok(object) => Ok(object),
+            Ok(object) => {
+                self.tape.has_writes_of(name).await;
+                Ok(object)
+            }
             Err(error) => Err(error.context(self.describe(kind, name).await)),
         }
     }
@@ -331,7 +334,10 @@ impl World<'_> {
         })
         .await;
         match outcome {
-            Ok(()) => Ok(()),
+            Ok(()) => {
+                self.tape.has_writes_of(name).await;
+                Ok(())
+            }
             Err(error) => Err(error.context(self.describe(kind, name).await)),
         }
     }

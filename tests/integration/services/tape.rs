@@ -21,6 +21,7 @@ use tokio::time::Instant;
 
 use super::objects::{has_finalizer, ingress};
 use crate::{
+    in_flight::InFlight,
     replicas::Life,
     trap::{Side, Trap},
 };
@@ -36,6 +37,7 @@ pub(super) struct Step {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tape {
     state: Arc<Mutex<State>>,
+    in_flight: InFlight,
     /// Where a daemon dies.
     pub(super) trap: Trap,
 }
@@ -62,6 +64,11 @@ impl Tape {
     fn write(&self, service: &str, what: String) {
         let step = Step { at: Instant::now(), service: service.to_owned(), what };
         self.lock().steps.push(step);
+    }
+
+    /// Waits until every write of this Service that the API server shows is on the tape.
+    pub(super) async fn has_writes_of(&self, service: &str) {
+        self.in_flight.none_of(service).await;
     }
 
     /// All steps so far.
@@ -149,6 +156,7 @@ pub(super) fn taped_client(client: &Client, observer: &Client, tape: &Tape, life
             let services = kube::Api::<Service>::namespaced(observer, &namespace);
             let number = tape.trap.pass();
             tape.trap.stumble(number, Side::Before).await;
+            let flight = tape.in_flight.enter(&name);
             let before = services.get_opt(&name).await?;
             let (head, body) = client.send(request).await?.into_parts();
             let body = body.collect().await?.to_bytes();
@@ -160,6 +168,7 @@ pub(super) fn taped_client(client: &Client, observer: &Client, tape: &Tape, life
             } else {
                 tape.write(&name, format!("refused {}", head.status.as_u16()));
             }
+            drop(flight);
             tape.trap.stumble(number, Side::After).await;
             life.allows().await;
             Ok(Response::from_parts(head, Body::from(body)))

@@ -220,7 +220,10 @@ impl World<'_> {
         })
         .await;
         match outcome {
-            Ok(service) => Ok(service),
+            Ok(service) => {
+                self.tape.has_writes_of(name).await;
+                Ok(service)
+            }
             Err(error) => Err(error.context(self.describe(name).await)),
         }
     }
@@ -244,7 +247,10 @@ impl World<'_> {
         })
         .await;
         match outcome {
-            Ok(()) => Ok(()),
+            Ok(()) => {
+                self.tape.has_writes_of(name).await;
+                Ok(())
+            }
             Err(error) => Err(error.context(self.describe(name).await)),
         }
     }
