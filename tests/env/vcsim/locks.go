@@ -1,6 +1,8 @@
 package main
 
 import (
+	"time"
+
 	"github.com/vmware/govmomi/simulator"
 	"github.com/vmware/govmomi/vim25/methods"
 	"github.com/vmware/govmomi/vim25/mo"
@@ -18,6 +20,27 @@ func makePatient(model *simulator.Model) {
 	root := &patientCollector{}
 	root.Self = model.ServiceContent.PropertyCollector
 	model.Map().Put(root)
+}
+
+// WaitForUpdatesEx has the first call for changes register the patient collector in the place of the one inside it.
+func (c *patientCollector) WaitForUpdatesEx(ctx *simulator.Context, request *types.WaitForUpdatesEx) soap.HasFault {
+	answer := c.PropertyCollector.WaitForUpdatesEx(ctx, request)
+	if request.Version == "" {
+		ctx.Map.AddHandler(c)
+	}
+	return answer
+}
+
+// RemoveObject tells a removal once it has taken place. The simulator tells it before, and as long as it waits for others whom it
+// tells, a collector that looks for its objects would find the object again, and show it for ever.
+func (c *patientCollector) RemoveObject(ctx *simulator.Context, ref types.ManagedObjectReference) {
+	own := &simulator.Context{Context: ctx.Context, Map: ctx.Map}
+	go func() {
+		for own.Map.Get(ref) != nil {
+			time.Sleep(time.Millisecond)
+		}
+		c.PropertyCollector.RemoveObject(own, ref)
+	}()
 }
 
 // CreatePropertyCollector makes another patient one.
@@ -48,8 +71,13 @@ type patientFilter struct {
 	session *simulator.Session
 }
 
-// UpdateObject only makes the filter look again for its objects.
+// UpdateObject makes the filter forget which objects it has, and look for them again. A removal that is then told in one batch with
+// another change is lost: the object is neither known any more nor found. A container view changes only when an object is added,
+// which the property collector looks for by itself.
 func (f *patientFilter) UpdateObject(ctx *simulator.Context, o mo.Reference, changes []types.PropertyChange) {
+	if o.Reference().Type == "ContainerView" {
+		return
+	}
 	own := &simulator.Context{Context: ctx.Context, Map: ctx.Map, Session: f.session}
 	go f.PropertyFilter.UpdateObject(own, o, changes)
 }

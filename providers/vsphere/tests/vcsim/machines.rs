@@ -382,10 +382,11 @@ async fn a_copy_of_a_machine_keeps_nothing() {
         let report = controller.step(&mut object).await.expect("a step");
         assert!(report.present().is_some_and(|machine| machine.wait.is_none()), "{report:?}");
         if number >= 2 {
-            // one that others destroy is lost to a daemon that has never seen it
+            // one that others destroy is lost, also to a daemon that has never seen it
             vcsim.act(&object.name(), "destroy", "").expect("destroyed");
             let again = started(&vcsim).await;
             let mut later = Controller::new(&again);
+            is_lost(&mut controller, &mut object).await;
             is_lost(&mut later, &mut object).await;
             later.delete(&mut object).await;
             again.stop().await;
