@@ -9,6 +9,9 @@
 //! Then nothing is watched for a moment. As long as tasks come to their ends, the server is busy, and the next listing
 //! replaces what it would have to compare. The watch goes on when nothing is waited for, when no task has ended for a while, or
 //! after some listings.
+//!
+//! A change that nothing proves, such as a machine that others destroy, can be lost in the watch. So everything is also listed anew
+//! from time to time.
 
 use std::{sync::atomic::Ordering, time::Duration};
 
@@ -41,6 +44,9 @@ const QUIET_AFTER: Duration = Duration::from_secs(2);
 /// How many listings follow each other before the watch is tried again: the server may not be slow any more.
 const MAX_LISTINGS: usize = 20;
 
+/// How often everything is listed anew, whatever is told. What a watch has lost is known after this time.
+const REFRESH_INTERVAL: Duration = Duration::from_mins(15);
+
 impl Follower<'_> {
     /// Watches machines until an error.
     pub(super) async fn watch_machines(
@@ -53,16 +59,30 @@ impl Follower<'_> {
             // The session's own property collector cannot be replaced.
             let can_replace = watched.collector != content.property_collector;
             let max_lag = max_lag(watched.listing_took);
-            tokio::select! {
+            let listed = tokio::select! {
                 error = self.watch(connection, watched) => return error,
-                () = self.falls_behind(max_lag), if can_replace => {}
-            }
-            tracing::debug!(
-                vcenter = self.vcenter.name(),
-                "vCenter is slow to tell changes of machines; listing them anew"
-            );
-            if let Err(error) = self.catch_up(connection, content, watched).await {
+                () = self.falls_behind(max_lag), if can_replace => {
+                    tracing::debug!(
+                        vcenter = self.vcenter.name(),
+                        "vCenter is slow to tell changes of machines; listing them anew"
+                    );
+                    self.catch_up(connection, content, watched).await
+                }
+                () = self.needs_refresh(), if can_replace => self.list_again(connection, content, watched).await,
+            };
+            if let Err(error) = listed {
                 return error;
+            }
+        }
+    }
+
+    /// Returns when it is time to list everything anew.
+    async fn needs_refresh(&self) {
+        loop {
+            sleep(REFRESH_INTERVAL).await;
+            // One that reports tasks too would lose their filter.
+            if !self.shares_collector.load(Ordering::Relaxed) {
+                return;
             }
         }
     }
@@ -218,6 +238,34 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn what_the_watch_has_lost_is_listed() {
+        let rig = rig(&[]);
+        let [first, second] = ["vm-1", "vm-2"].map(|id| machine(id, Uuid::nil()));
+        rig.answers(
+            "CreatePropertyCollector",
+            [collector(), successor()].map(|one| reference("returnval", &one)),
+        );
+        rig.answers("WaitForUpdatesEx", [updates("1", "enter", &[first, second.clone()], false)]);
+        let mut follower = rig.follower();
+        let looking = async {
+            sleep(REFRESH_INTERVAL - Duration::from_secs(10)).await;
+            assert_eq!(rig.machines(), ["vm-1", "vm-2"]);
+            assert_eq!(rig.transport.count("DestroyPropertyCollector"), 0);
+            // nothing tells that the first one was destroyed; the watch may take one answer before the listing
+            rig.answers("WaitForUpdatesEx", [0; 2].map(|_| updates("1", "enter", &[second.clone()], false)));
+            sleep(Duration::from_secs(20)).await;
+            assert_eq!(rig.machines(), ["vm-2"]);
+            sleep(REFRESH_INTERVAL / 2).await;
+        };
+        tokio::select! {
+            error = follower.follow(&rig.connection) => panic!("{error}"),
+            () = looking => {}
+        }
+        assert_eq!(rig.transport.count("DestroyPropertyCollector"), 1);
+        assert_eq!(rig.transport.count("Login"), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn the_sessions_own_property_collector_is_kept() {
         let rig = rig(&[]);
         rig.transport.fault("CreatePropertyCollector", "NoPermission");
@@ -225,7 +273,7 @@ mod tests {
         let looking = async {
             sleep(Duration::from_secs(1)).await;
             rig.vcenter.note_change(Uuid::from_u128(7), Change::Made);
-            sleep(Duration::from_secs(40)).await;
+            sleep(REFRESH_INTERVAL * 2).await;
         };
         tokio::select! {
             error = follower.follow(&rig.connection) => panic!("{error}"),
