@@ -1,6 +1,9 @@
 //! Cluster modules, which keep machines that are alike on different hosts. The simulator keeps them, and moves nothing.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex},
+};
 
 use cloudprovider::{
     CloudProvider as _, InstanceChange,
@@ -100,6 +103,16 @@ fn found(vcsim: &Vcsim) -> Vec<(String, Vec<String>)> {
         (module["cluster"].as_str().unwrap_or_default().to_owned(), machines)
     };
     vcsim.cluster_modules().expect("modules").iter().map(one).collect()
+}
+
+/// The IDs of all modules in vCenter.
+fn ids(vcsim: &Vcsim) -> BTreeSet<String> {
+    let all = vcsim.cluster_modules().expect("modules");
+    all.iter().map(|one| id(&one["module"])).collect()
+}
+
+fn id(value: &Value) -> String {
+    value.as_str().expect("an ID").to_owned()
 }
 
 fn count(vcsim: &Vcsim, call: &str) -> u64 {
@@ -387,9 +400,7 @@ async fn life(vcsim: Arc<Vcsim>, cluster: Cluster, written: Arc<Mutex<Object>>) 
 
 /// Kills one process after the other, each at a later call, until one comes to its end. Returns how many were killed.
 fn kill_at_each(vcsim: &Arc<Vcsim>, is_after: bool) -> usize {
-    // Calls have no fixed order, so the one that makes the module can be the last one of several processes.
-    const MOST_LOST: usize = 3;
-    let mut lost = 0;
+    let mut lost = BTreeSet::new();
     for at in 0.. {
         let rule = json!({
             "methods": ["*"], "except": NEVER, "skip": at, "times": 1, "hang": true, "after": is_after,
@@ -407,18 +418,25 @@ fn kill_at_each(vcsim: &Arc<Vcsim>, is_after: bool) -> usize {
                 written.lock().expect("no panic").record = before.record.clone();
             }
             // the lock of a step that was killed is nobody's any more
-            let cluster = Cluster { turn: Arc::default(), ..cluster };
+            let later = Cluster { turn: Arc::default(), ..cluster.clone() };
             let runtime = Runtime::new().expect("a runtime");
-            runtime.block_on(life(Arc::clone(vcsim), cluster, written));
+            runtime.block_on(life(Arc::clone(vcsim), later, written));
         }
         let when = format!("killed {} call {at}", if is_after { "after" } else { "before" });
         assert_eq!(names(vcsim), [machine(0)], "{when}");
         let left = found(vcsim);
-        // one whose making was not answered
-        assert!(left.len() <= lost + usize::from(is_after), "{when}: {left:?}");
-        lost = left.len();
-        assert!(lost <= MOST_LOST, "{when}: {left:?}");
         assert!(left.iter().all(|(_, machines)| machines.is_empty()), "{when}: {left:?}");
+        // What is recorded goes with the cluster. A process that ends before it has recorded its module loses that one, and no other.
+        let (all, create) = (ids(vcsim), format!("POST {MODULES}"));
+        let held_back = if is_after { 0 } else { count(vcsim, &format!("hit:rest:{create}")) };
+        let made = count(vcsim, &format!("rest:{create}")) - held_back;
+        let recorded: BTreeSet<_> = cluster.recorded().iter().map(|one| id(&one["moduleUUID"])).collect();
+        let new: BTreeSet<_> = all.difference(&lost).cloned().collect();
+        assert!(lost.is_subset(&all), "{when}: those of other clusters stay");
+        assert!(new.is_disjoint(&recorded), "{when}: {new:?}, {recorded:?}");
+        assert_eq!((new.len() + recorded.len()) as u64, made, "{when}: {new:?}, {recorded:?}");
+        assert!(new.len() <= usize::from(was_killed), "{when}: {new:?}");
+        lost = all;
         if !was_killed {
             return at;
         }
