@@ -173,7 +173,7 @@ fn unsolicited_advertisement(address: Ipv6Addr, mac: [u8; 6]) -> Vec<u8> {
     icmpv6(address, ALL_NODES, message)
 }
 
-/// An IPv6 packet with an ICMPv6 message, whose checksum is filled in.
+/// An IPv6 packet with an `ICMPv6` message, whose checksum is filled in.
 fn icmpv6(source: Ipv6Addr, destination: Ipv6Addr, mut message: Vec<u8>) -> Vec<u8> {
     let length = u16::try_from(message.len()).unwrap_or(u16::MAX).to_be_bytes();
     let pseudo_header =

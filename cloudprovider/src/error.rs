@@ -199,7 +199,7 @@ impl Error {
         let details = catch_unwind(AssertUnwindSafe(|| self.log_details())).unwrap_or_default();
         let mut text = self.report();
         if !details.is_empty() {
-            text.push_str(&format!(" [{}]", details.join("; ")));
+            text = format!("{text} [{}]", details.join("; "));
         }
         text
     }

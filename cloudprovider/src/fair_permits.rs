@@ -307,9 +307,9 @@ mod tests {
         let first = taken(&permits, "a");
         let mut request = waiting(&permits, "b");
         permits.close();
-        assert_eq!(now(&mut request).map(|answer| answer.err()), Some(Some(PermitsClosed)));
+        assert_eq!(now(&mut request).map(Result::err), Some(Some(PermitsClosed)));
         let mut late: Waiting<'_> = Box::pin(permits.acquire("c"));
-        assert_eq!(now(&mut late).map(|answer| answer.err()), Some(Some(PermitsClosed)));
+        assert_eq!(now(&mut late).map(Result::err), Some(Some(PermitsClosed)));
         assert!(permits.is_closed());
         drop(first);
     }

@@ -195,7 +195,7 @@ mod tests {
 
     #[async_trait]
     impl CloudProvider for Least {
-        fn name(&self) -> &str {
+        fn name(&self) -> &'static str {
             "least"
         }
         async fn start(&self, _context: StartContext) -> Result<()> {
@@ -222,7 +222,7 @@ mod tests {
 
     #[async_trait]
     impl CloudProvider for WithoutMachines {
-        fn name(&self) -> &str {
+        fn name(&self) -> &'static str {
             "old"
         }
         async fn start(&self, _context: StartContext) -> Result<()> {

@@ -28,6 +28,9 @@ mod daemon;
 mod deployment;
 mod documented;
 mod fake_cloud;
+#[path = "../../providers/rancher/tests/fake_server/mod.rs"]
+#[allow(dead_code, reason = "the provider's own tests use the rest")]
+mod fake_server;
 mod faults;
 mod forwarder;
 mod frozen;

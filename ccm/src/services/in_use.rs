@@ -95,7 +95,7 @@ impl InUse {
     }
 }
 
-/// Where the API server answers, as its own EndpointSlice says. `None`: that cannot be read.
+/// Where the API server answers, as its own `EndpointSlice` says. `None`: that cannot be read.
 async fn endpoints(client: &Client) -> Option<Vec<IpAddr>> {
     let (namespace, name) = API_SERVER;
     let slices: Api<EndpointSlice> = Api::namespaced(client.clone(), namespace);

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 #[derive(Debug)]
 pub(super) struct Lanes {
     lane_of: fn(&str) -> &str,
-    lanes: HashMap<String, Lane>,
+    by_key: HashMap<String, Lane>,
     /// The lanes that have names, by their turns.
     order: BTreeMap<u64, String>,
     /// The turn of each name in its lane.
@@ -33,7 +33,7 @@ impl Default for Lanes {
 
 impl Lanes {
     pub(super) fn new(lane_of: fn(&str) -> &str) -> Self {
-        Self { lane_of, lanes: HashMap::new(), order: BTreeMap::new(), turns: HashMap::new(), last_turn: 0 }
+        Self { lane_of, by_key: HashMap::new(), order: BTreeMap::new(), turns: HashMap::new(), last_turn: 0 }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -50,7 +50,7 @@ impl Lanes {
 
     /// Whether there is a name of a lane that `may` more be taken of.
     pub(super) fn has_any(&self, may: impl Fn(usize) -> bool) -> bool {
-        self.order.values().filter_map(|lane| self.lanes.get(lane)).any(|lane| may(lane.at_work))
+        self.order.values().filter_map(|lane| self.by_key.get(lane)).any(|lane| may(lane.at_work))
     }
 
     /// Adds a name. Gives whether it was not there.
@@ -60,7 +60,7 @@ impl Lanes {
         }
         self.last_turn += 1;
         let key = (self.lane_of)(name);
-        let lane = self.lanes.entry(key.to_owned()).or_default();
+        let lane = self.by_key.entry(key.to_owned()).or_default();
         if lane.names.is_empty() {
             lane.turn = self.last_turn;
             self.order.insert(lane.turn, key.to_owned());
@@ -74,7 +74,7 @@ impl Lanes {
     pub(super) fn remove(&mut self, name: &str) -> bool {
         let Some(turn) = self.turns.remove(name) else { return false };
         let key = (self.lane_of)(name);
-        if let Some(lane) = self.lanes.get_mut(key) {
+        if let Some(lane) = self.by_key.get_mut(key) {
             lane.names.remove(&turn);
             if lane.names.is_empty() {
                 self.order.remove(&lane.turn);
@@ -87,11 +87,11 @@ impl Lanes {
     /// Takes the first name of the lane whose turn it is, of those that `may` more be taken of. The lane's next turn comes after those
     /// of the others.
     pub(super) fn take(&mut self, may: impl Fn(usize) -> bool) -> Option<String> {
-        let is_free = |key: &String| self.lanes.get(key).is_some_and(|lane| may(lane.at_work));
+        let is_free = |key: &String| self.by_key.get(key).is_some_and(|lane| may(lane.at_work));
         let (turn, key) = self.order.iter().find(|(_, key)| is_free(key))?;
         let (turn, key) = (*turn, key.clone());
         self.order.remove(&turn);
-        let lane = self.lanes.get_mut(&key)?;
+        let lane = self.by_key.get_mut(&key)?;
         let (_, name) = lane.names.pop_first()?;
         lane.at_work += 1;
         if !lane.names.is_empty() {
@@ -106,15 +106,15 @@ impl Lanes {
     /// The work on a name that was taken has ended.
     pub(super) fn done(&mut self, name: &str) {
         let key = (self.lane_of)(name);
-        if let Some(lane) = self.lanes.get_mut(key) {
+        if let Some(lane) = self.by_key.get_mut(key) {
             lane.at_work = lane.at_work.saturating_sub(1);
         }
         self.forget_if_idle(key);
     }
 
     fn forget_if_idle(&mut self, key: &str) {
-        if self.lanes.get(key).is_some_and(|lane| lane.names.is_empty() && lane.at_work == 0) {
-            self.lanes.remove(key);
+        if self.by_key.get(key).is_some_and(|lane| lane.names.is_empty() && lane.at_work == 0) {
+            self.by_key.remove(key);
         }
     }
 }
@@ -132,8 +132,8 @@ mod tests {
         assert!(!lanes.add("a/1") && lanes.remove("a/1") && !lanes.remove("a/1"));
         assert_eq!(lanes.take(|_| true).as_deref(), Some("a/2"));
         assert!(lanes.remove("b/1") && lanes.is_empty() && lanes.order.is_empty());
-        assert_eq!(lanes.lanes.len(), 1, "a/2 is at work");
+        assert_eq!(lanes.by_key.len(), 1, "a/2 is at work");
         lanes.done("a/2");
-        assert!(lanes.lanes.is_empty() && lanes.turns.is_empty());
+        assert!(lanes.by_key.is_empty() && lanes.turns.is_empty());
     }
 }

@@ -109,7 +109,7 @@ impl<'a> World<'a> {
     /// The same API server and cloud, as another tenant sees them.
     pub(super) fn in_namespace(&self, namespace: &'static str) -> Self {
         let (cloud, tape, client) = (self.cloud.clone(), self.tape.clone(), self.client.clone());
-        Self { cloud, tape, client, namespace, ..*self }
+        Self { cloud, tape, namespace, client, ..*self }
     }
 
     /// With a Cluster whose infrastructure is provisioned, and a daemon.

@@ -111,7 +111,7 @@ async fn addresses_of_the_cloud_are_passed_over() {
 }
 
 /// kube-vip's pools in a `ConfigMap`, with kube-vip announcing.
-async fn with_kube_vip(cluster: &FakeServiceAccess, json: &str) -> Daemon {
+fn with_kube_vip(cluster: &FakeServiceAccess, json: &str) -> Daemon {
     let name = cloudprovider::ConfigMapName { namespace: "kube-system".into(), name: "kubevip".into() };
     let data = [("range-global".to_owned(), "10.0.0.1-10.0.0.4".to_owned())];
     cluster.set_config_map(&name, Some(data.into()));
@@ -127,7 +127,7 @@ async fn addresses_outside_of_all_pools_are_refused_unless_allowed() {
     ] {
         let cluster = cluster(&["a"]);
         uses(&cluster, &used);
-        let daemon = with_kube_vip(&cluster, json).await;
+        let daemon = with_kube_vip(&cluster, json);
         for address in ["192.0.2.2", "192.0.2.10"] {
             let why = refusal(&daemon, &asking("a", address)).await;
             assert!(why.starts_with(&format!("{address} is asked for, and i")), "{why}");
@@ -141,7 +141,7 @@ async fn addresses_outside_of_all_pools_are_refused_unless_allowed() {
 #[tokio::test(start_paused = true)]
 async fn a_status_reserves_only_when_a_term_begins() {
     let cluster = cluster(&["a", "b"]);
-    let daemon = with_kube_vip(&cluster, r#"{"kubeVipConfigMap": {}}"#).await;
+    let daemon = with_kube_vip(&cluster, r#"{"kubeVipConfigMap": {}}"#);
     daemon.told_elsewhere(&service("b")).await;
     // Somebody writes the status, and asks for what it shows.
     let status = LoadBalancerStatus {

@@ -75,10 +75,7 @@ fn unmapped(network: &IpNet) -> Option<IpNet> {
 }
 
 /// The networks of the map that have addresses in common with `network`.
-pub(super) fn overlapping<'m, T>(
-    map: &'m BTreeMap<IpNet, T>,
-    network: IpNet,
-) -> impl Iterator<Item = (&'m IpNet, &'m T)> {
+pub(super) fn overlapping<T>(map: &BTreeMap<IpNet, T>, network: IpNet) -> impl Iterator<Item = (&IpNet, &T)> {
     // Of two networks that overlap, one contains the other.
     let around = successors(network.supernet(), IpNet::supernet);
     let around = around.filter_map(|outer| map.get_key_value(&outer));

@@ -81,7 +81,7 @@ impl<'a> Claims<'a> {
             for cidr in &node.pod_cidrs {
                 match read(cidr, ranges) {
                     Ok(network) => {
-                        claims.push(Claim { node, cidr, network, is_whole: ranges.have_whole(&network) })
+                        claims.push(Claim { node, cidr, network, is_whole: ranges.have_whole(&network) });
                     }
                     Err(refusal) => drop(decided.insert((node.name(), cidr.as_str()), Some(refusal))),
                 }

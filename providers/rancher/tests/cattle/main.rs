@@ -2,6 +2,8 @@
 
 #![allow(clippy::expect_used, clippy::panic, reason = "tests may")]
 
+#[path = "../fake_server/mod.rs"]
+mod fake_server;
 #[path = "../private_authority/mod.rs"]
 mod private_authority;
 #[path = "../testing/mod.rs"]

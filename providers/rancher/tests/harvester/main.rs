@@ -8,6 +8,9 @@
     reason = "a test talks to a person, and fails by panicking where it has nothing better to say"
 )]
 
+#[path = "../fake_server/mod.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod fake_server;
 #[path = "../private_authority/mod.rs"]
 mod private_authority;
 #[path = "../testing/mod.rs"]

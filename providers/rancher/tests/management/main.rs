@@ -3,6 +3,8 @@
 
 #![allow(clippy::expect_used, clippy::panic, clippy::print_stderr, reason = "tests may")]
 
+#[path = "../fake_server/mod.rs"]
+mod fake_server;
 #[path = "../private_authority/mod.rs"]
 mod private_authority;
 

@@ -3,8 +3,6 @@
 //! server refuses. What is shown with it is shown with a fake.
 
 mod connections;
-#[path = "../fake_server/mod.rs"]
-mod fake_server;
 mod objects;
 mod requests;
 
@@ -17,8 +15,8 @@ use serde_json::{Value, json};
 use tokio::sync::broadcast;
 use tokio_rustls::TlsAcceptor;
 
-pub(crate) use self::fake_server::Fault;
-use self::fake_server::{Connections, Place};
+pub(crate) use crate::fake_server::Fault;
+use crate::fake_server::{self, Connections, Place};
 
 /// The API key that the server accepts at first.
 pub(crate) const ACCESS_KEY: &str = "8CBD1D2F";

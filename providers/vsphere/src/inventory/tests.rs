@@ -228,13 +228,13 @@ fn interfaces_of_the_guest_itself_are_not_kept_and_change_nothing() {
 /// Windows with containers: the device is in a switch of the guest, which has its address.
 #[test]
 fn a_switch_of_the_guest_with_a_devices_mac_address_is_the_device() {
+    const MAC: &str = "00:50:56:aa:bb:01";
     let nic = |network: &str, device: &str, mac: &str, ips: &[&str]| {
         let mut children =
             vec![text("network", network), text("macAddress", mac), text("deviceConfigId", device)];
         children.extend(ips.iter().map(|ip| text("ipAddress", ip)));
         node("GuestNicInfo", children)
     };
-    const MAC: &str = "00:50:56:aa:bb:01";
     let device = |ips: &[&str]| nic("VM Network", "4000", MAC, ips);
     let switch =
         |ips: &[&str]| nic("vEthernet (Ethernet0)", "-1", &MAC.to_uppercase().replace(':', "-"), ips);

@@ -314,7 +314,8 @@ impl Teller {
             Some(Memory { due: Some(Instant::now() + after), failures, ..rest })
         };
         let begun = Instant::now();
-        match self.shared.fence.pass(self.shared.writer.write_told(&store.kind, found, write)).await {
+        match self.shared.fence.pass(Box::pin(self.shared.writer.write_told(&store.kind, found, write))).await
+        {
             // The watch tells of its end.
             None | Some(Err(WriteError::Gone)) => again(failures, STOPPED_FOR, rest),
             Some(Ok(written)) => {

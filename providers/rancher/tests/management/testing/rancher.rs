@@ -2,8 +2,6 @@
 
 mod answers;
 mod connections;
-#[path = "../../fake_server/mod.rs"]
-mod fake_server;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,8 +11,8 @@ use std::{
 use serde_json::{Value, json};
 use tokio_rustls::TlsAcceptor;
 
-pub(crate) use self::fake_server::Fault;
-use self::fake_server::{Connections, Place};
+pub(crate) use crate::fake_server::Fault;
+use crate::fake_server::{self, Connections, Place};
 
 /// The token of a user who may see everything.
 pub(crate) const TOKEN: &str = "token-abcde:correct-horse-battery";

@@ -18,8 +18,8 @@ fn copy() -> MoRef {
     MoRef::new("VirtualMachine", "vm-2")
 }
 
-fn provider_id() -> Option<String> {
-    Some(format!("vsphere://{BIOS_UUID}"))
+fn provider_id() -> String {
+    format!("vsphere://{BIOS_UUID}")
 }
 
 /// The inventory shows a copy.
@@ -47,7 +47,7 @@ async fn a_machine_with_a_copy_is_followed() {
             vec![text("network", "n"), text("ipAddress", "2001:db8::1"), text("deviceConfigId", "4000")];
         let net = node("val", vec![node("GuestNicInfo", nic)]);
         rig.tell(&machine(), UpdateKind::Modify, &[("guest.net", net)]);
-        let report = rig.ensure(provider_id()).await.expect("there");
+        let report = rig.ensure(Some(provider_id())).await.expect("there");
         let present = report.present().expect("present");
         let addresses = &present.instance.metadata.addresses;
         assert!(addresses.iter().any(|one| one.address == "2001:db8::1"), "{addresses:?}");
@@ -88,7 +88,7 @@ async fn a_machine_that_others_have_destroyed_is_lost_though_there_is_a_copy() {
         rig.leave();
         rig.transport.answer("FindAllByUuid", Ok(reference("returnval", &copy())));
         rig.transport.fault("RetrievePropertiesEx", "ManagedObjectNotFound");
-        let report = rig.ensure(provider_id()).await.expect("it is known");
+        let report = rig.ensure(Some(provider_id())).await.expect("it is known");
         assert!(matches!(report, MachineReport::Lost { .. }), "{report:?}");
     }
 }
