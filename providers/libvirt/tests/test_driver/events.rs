@@ -12,7 +12,6 @@ use crate::support::{Cloud, OFF, PATIENCE, RUNNING, becomes, changed, domain, ne
 #[tokio::test]
 async fn power_is_pushed() {
     let cloud = Cloud::start(&[vec![domain(1, "a", RUNNING)]]).await;
-    cloud.live().await;
     let mut changes = cloud.changes();
     let calls = cloud.total_calls();
     for (work, power) in [
@@ -36,7 +35,6 @@ async fn power_is_pushed() {
 #[tokio::test]
 async fn an_address_of_one_domain_leaves_the_others_theirs() {
     let cloud = Cloud::start(&[vec![domain(1, "a", RUNNING), domain(2, "b", OFF)]]).await;
-    cloud.live().await;
     let before = cloud.present(&node(1)).await.metadata.addresses;
     let mut changes = cloud.changes();
     cloud.to_domain("b", Domain::create).await;
@@ -50,7 +48,6 @@ async fn an_address_of_one_domain_leaves_the_others_theirs() {
 #[tokio::test]
 async fn coming_and_going_is_pushed() {
     let cloud = Cloud::start(&[vec![domain(1, "a", OFF)]]).await;
-    cloud.live().await;
     let mut changes = cloud.changes();
     let xml = domain(2, "b", OFF);
     cloud.act(0, move |connect| connect.define_domain_xml(&xml).map(drop)).await;
@@ -65,7 +62,6 @@ async fn coming_and_going_is_pushed() {
 #[tokio::test]
 async fn a_new_name_and_new_metadata_are_pushed() {
     let cloud = Cloud::start(&[vec![domain(1, "a", OFF)]]).await;
-    cloud.live().await;
     let mut changes = cloud.changes();
     cloud.to_domain("a", |domain| domain.rename("b", 0).map(drop)).await;
     changed(&mut changes, 1).await;
@@ -91,7 +87,7 @@ async fn a_new_name_and_new_metadata_are_pushed() {
 
 #[tokio::test]
 async fn the_first_listing_is_a_resync_and_the_end_ends_the_stream() {
-    let cloud = Cloud::start(&[vec![domain(1, "a", OFF)]]).await;
+    let cloud = Cloud::begin(&[vec![domain(1, "a", OFF)]], "").await;
     let mut changes = cloud.changes();
     let first = tokio::time::timeout(PATIENCE, changes.next()).await.expect("in time");
     assert_eq!(first, Some(InstanceChange::Resync));

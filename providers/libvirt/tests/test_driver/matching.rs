@@ -1,12 +1,17 @@
 //! Matching a Node to its domain, with one and with several hypervisors.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cloudprovider::{CloudProvider, ErrorKind, InstanceLookup, Instances, NodeIdentity, StartContext};
 use cloudprovider_libvirt::{Config, LibvirtProvider};
 use tokio_util::sync::CancellationToken;
 
 use crate::support::{Cloud, OFF, RUNNING, domain, host, new_node, node, provider_id, uuid};
+
+/// How soon look-ups answer that wait for nobody. They would wait for 5 s.
+const AT_ONCE: Duration = Duration::from_secs(2);
+/// A busy machine is late for some of so many providers. One that waits does so each time.
+const STARTS: usize = 20;
 
 #[tokio::test]
 async fn by_uuid_in_any_spelling_then_by_name() {
@@ -80,9 +85,6 @@ async fn one_unreachable_hypervisor_leaves_its_nodes_alone_and_the_others_workin
         "hypervisors:\n- {{name: good, uri: 'test://{}'}}\n- {{name: bad, uri: 'test:///nowhere/at/all.xml'}}\n",
         file.path().display()
     );
-    let provider = LibvirtProvider::new(Config::parse(&config, None).expect("valid"));
-    let stop = CancellationToken::new();
-    provider.start(StartContext::new(stop.clone(), "c")).await.expect("starts");
     let nodes = [
         node(1),
         new_node("x", &uuid(1)),
@@ -92,9 +94,20 @@ async fn one_unreachable_hypervisor_leaves_its_nodes_alone_and_the_others_workin
         new_node("a", &uuid(9)),
     ];
     let nodes: Vec<_> = nodes.iter().collect();
-    let began = std::time::Instant::now();
-    let answers = provider.lookup(&nodes).await;
-    assert!(began.elapsed() < Duration::from_secs(2), "waits for no one who has failed");
+    let mut starts = 0;
+    let (answers, stop) = loop {
+        let provider = LibvirtProvider::new(Config::parse(&config, None).expect("valid"));
+        let stop = CancellationToken::new();
+        let began = Instant::now();
+        provider.start(StartContext::new(stop.clone(), "c")).await.expect("starts");
+        let answers = provider.lookup(&nodes).await;
+        if began.elapsed() < AT_ONCE {
+            break (answers, stop);
+        }
+        stop.cancel();
+        starts += 1;
+        assert!(starts < STARTS, "each of {STARTS} providers waits for a hypervisor that has failed");
+    };
     for answer in &answers[..2] {
         assert!(matches!(answer, InstanceLookup::Present(_)), "{answer:?}");
     }

@@ -6,10 +6,12 @@ use std::{
     fs,
     future::Future,
     process::{Child, Command, Stdio},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use nix::sched::{CloneFlags, unshare};
+
+use crate::support::PATIENCE;
 
 /// Runs a test in a network namespace of its own, in which this host is a hypervisor: a bridge `virbr0` with the addresses
 /// 192.168.122.1/24 and `fd00:122::1/64`, and forwarding. With `CI=true` it is a failure if that is not possible here.
@@ -76,10 +78,9 @@ impl Guest {
         let id = guest.keeper.id().to_string();
         // of this thread, which is in another namespace than the process
         let own = fs::read_link("/proc/thread-self/ns/net").expect("a namespace");
-        for _ in 0..500 {
-            if fs::read_link(format!("/proc/{id}/ns/net")).is_ok_and(|namespace| namespace != own) {
-                break;
-            }
+        let began = Instant::now();
+        while !fs::read_link(format!("/proc/{id}/ns/net")).is_ok_and(|namespace| namespace != own) {
+            assert!(began.elapsed() < PATIENCE, "unshare makes no namespace");
             std::thread::sleep(Duration::from_millis(10));
         }
         ip(&format!("link add port{number} type veth peer name eth0 netns {id}"));

@@ -78,13 +78,26 @@ impl Drop for Cloud {
 }
 
 impl Cloud {
-    /// Starts hypervisors `kvm0`, `kvm1`, ... with these domains, each in a zone of its own.
+    /// Starts hypervisors `kvm0`, `kvm1`, ... with these domains, each in a zone of its own, and waits until all are live.
     pub(crate) async fn start(hosts: &[Vec<String>]) -> Self {
         Self::start_with(hosts, "").await
     }
 
     /// Like [`start`](Self::start), with more lines of configuration.
     pub(crate) async fn start_with(hosts: &[Vec<String>], more: &str) -> Self {
+        let cloud = Self::begin(hosts, more).await;
+        // Look-ups wait for that too, but not for as long as a busy machine may take.
+        let live = async {
+            while !cloud.provider.hypervisors().all(|host| host.is_live()) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, live).await.expect("all live in time");
+        cloud
+    }
+
+    /// The same, without the wait.
+    pub(crate) async fn begin(hosts: &[Vec<String>], more: &str) -> Self {
         let files: Vec<_> = hosts.iter().map(|domains| host(domains)).collect();
         let mut config = String::from("hypervisors:\n");
         for (i, file) in files.iter().enumerate() {
@@ -158,16 +171,6 @@ impl Cloud {
 
     pub(crate) fn total_calls(&self) -> u64 {
         self.calls().values().sum()
-    }
-
-    /// Waits until every hypervisor is live and has reported that.
-    pub(crate) async fn live(&self) {
-        let all = async {
-            while !self.provider.hypervisors().all(|host| host.is_live()) {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        tokio::time::timeout(PATIENCE, all).await.expect("all live in time");
     }
 
     pub(crate) fn changes(&self) -> InstanceStream {

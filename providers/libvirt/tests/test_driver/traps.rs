@@ -6,14 +6,13 @@ use cloudprovider::{CloudProvider, Instances, NodeIdentity, StartContext};
 use cloudprovider_libvirt::{Config, LibvirtProvider, virt::domain::Domain};
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{Cloud, OFF, RUNNING, changed, domain, host, node};
+use crate::support::{Cloud, OFF, PATIENCE, RUNNING, changed, domain, host, node};
 
 /// For a domain that does not exist, the safe layer's `state()` returns a state that is not defined. Here the
 /// domain is reported as gone.
 #[tokio::test]
 async fn a_domain_that_is_gone_has_no_state() {
     let cloud = Cloud::start(&[vec![domain(1, "a", OFF)]]).await;
-    cloud.live().await;
     let mut changes = cloud.changes();
     let swallowed = cloud
         .act(0, |connect| {
@@ -32,7 +31,6 @@ async fn a_domain_that_is_gone_has_no_state() {
 async fn events_work_on_every_connection() {
     for _ in 0..5 {
         let cloud = Cloud::start(&[vec![domain(1, "a", OFF)]]).await;
-        cloud.live().await;
         let mut changes = cloud.changes();
         cloud.to_domain("a", Domain::create).await;
         changed(&mut changes, 1).await;
@@ -57,13 +55,12 @@ async fn a_stopped_provider_leaves_no_threads_behind() {
     provider.lookup(&[&node(1)]).await;
     assert_eq!(threads(), 1);
     stop.cancel();
-    for _ in 0..100 {
-        if threads() == 0 {
-            return;
+    let ended = async {
+        while threads() > 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    panic!("the thread of the connection is still there");
+    };
+    tokio::time::timeout(PATIENCE, ended).await.expect("the thread of the connection ends");
 }
 
 /// The safe layer panics on a NUL character in some texts, and a Node can contain any text.
