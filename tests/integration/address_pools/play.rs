@@ -9,17 +9,12 @@ use kube::{
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
 
 use super::case::{self, Case, NAMESPACES, Step};
 use crate::support::eventually;
 
 /// kube-vip's allocator makes five requests a second.
 const LIMIT: Duration = Duration::from_secs(30);
-/// Silence after which an allocator is taken to be done with a change.
-const QUIET: Duration = Duration::from_millis(1500);
-/// The same where it has not said that it is.
-const LONG_QUIET: Duration = Duration::from_secs(6);
 const ADDRESSES: &str = "kube-vip.io/loadbalancerIPs";
 const INTERFACE: &str = "kube-vip.io/serviceInterface";
 
@@ -109,7 +104,8 @@ impl Player {
         Ok(())
     }
 
-    async fn create(&self, wanted: &case::Service) -> anyhow::Result<String> {
+    /// Makes a Service, and returns its UID.
+    async fn make(&self, wanted: &case::Service) -> anyhow::Result<String> {
         let mut service = json!({
             "metadata": {"name": wanted.name, "annotations": wanted.annotations},
             "spec": {"type": "LoadBalancer", "allocateLoadBalancerNodePorts": false},
@@ -119,43 +115,49 @@ impl Player {
         }
         let api = self.services(wanted.namespace);
         let made = api.create(&PostParams::default(), &serde_json::from_value(service)?).await?;
-        let uid = made.uid().context("a UID")?;
-        // A Service of another class has no answer.
-        let limit = if wanted.spec.get("loadBalancerClass").is_some() { QUIET } else { test_env::PATIENCE };
-        let begin = Instant::now();
-        loop {
-            if let Some(event) = self.answers_of(wanted.namespace, &uid).await?.pop() {
-                return self.read(wanted, Some(&event)).await;
-            }
-            if begin.elapsed() > limit {
-                return self.read(wanted, None).await;
-            }
-            sleep(Duration::from_millis(50)).await;
-        }
+        made.uid().context("a UID")
     }
 
+    async fn create(&self, wanted: &case::Service) -> anyhow::Result<String> {
+        let uid = self.make(wanted).await?;
+        // A Service of another class has no answer.
+        if wanted.spec.get("loadBalancerClass").is_some() {
+            self.handles_all_changes().await?;
+            return self.read(wanted, None).await;
+        }
+        self.read(wanted, Some(&self.answer(wanted, &uid).await?)).await
+    }
+
+    /// Not every change has an answer.
     async fn change(&self, service: &case::Service, patch: &Value) -> anyhow::Result<String> {
         let api = self.services(service.namespace);
-        let uid = api.get(service.name).await?.uid().context("a UID")?;
-        let before = self.said(service.namespace, &uid).await?;
-        api.patch(service.name, &PatchParams::default(), &Patch::Merge(patch)).await?;
-        let (mut version, mut since) = (None, Instant::now());
-        // Not every change has an answer.
-        while since.elapsed() < QUIET
-            || (since.elapsed() < LONG_QUIET && self.said(service.namespace, &uid).await? == before)
-        {
+        let patch = Patch::Merge(patch);
+        let mut version = api.patch(service.name, &PatchParams::default(), &patch).await?.resource_version();
+        loop {
+            self.handles_all_changes().await?;
+            // What the allocator writes is a change too.
             let now = api.get(service.name).await?.resource_version();
-            if now != version {
-                (version, since) = (now, Instant::now());
+            if now == version {
+                return self.read(service, None).await;
             }
-            sleep(Duration::from_millis(50)).await;
+            version = now;
         }
-        self.read(service, None).await
     }
 
-    /// How often a synchronization of the Service has ended.
-    async fn said(&self, namespace: &str, uid: &str) -> anyhow::Result<i32> {
-        Ok(self.answers_of(namespace, uid).await?.iter().map(|event| event.count.unwrap_or(1)).sum())
+    /// Waits until the allocator has handled all changes of Services so far. It has one worker, which answers a Service that is made
+    /// now after them. That Service takes no address of a pool.
+    async fn handles_all_changes(&self) -> anyhow::Result<()> {
+        let fence = case::b("fence").asks("198.51.100.1");
+        let uid = self.make(&fence).await?;
+        self.answer(&fence, &uid).await?;
+        self.services(fence.namespace).delete(fence.name, &DeleteParams::default()).await?;
+        self.gone(fence.namespace, fence.name).await
+    }
+
+    /// Waits for the event that ends the first synchronization of the Service.
+    async fn answer(&self, service: &case::Service, uid: &str) -> anyhow::Result<Event> {
+        let answered = async || Ok(self.answers_of(service.namespace, uid).await?.pop());
+        eventually(LIMIT, &format!("Service {} has an answer", service.name), answered).await
     }
 
     /// The events that end a synchronization of the Service.
