@@ -10,7 +10,6 @@ use cloudprovider::{
 use futures::future::{FutureExt, LocalBoxFuture};
 use libtest_mimic::Trial;
 use serde_json::{Value, json};
-use tokio::time::sleep;
 
 use super::{
     management::{Management, machine_daemon},
@@ -18,9 +17,6 @@ use super::{
     on_management,
 };
 use crate::{daemon::InProcess, fake_cloud::FakeCloud};
-
-/// How long something is looked at that must not happen. It would take a tenth of that.
-const LOOK: Duration = Duration::from_secs(2);
 
 type Rule = for<'m> fn(&'m Management) -> LocalBoxFuture<'m, anyhow::Result<()>>;
 
@@ -83,6 +79,27 @@ impl World {
 
     async fn infra(&self) -> anyhow::Result<Value> {
         self.objects.get("FakeMachine", "m").await?.context("no FakeMachine")
+    }
+
+    /// Waits until the daemon has handled all changes of infrastructure clusters so far: another Cluster is provisioned, and is gone
+    /// again.
+    async fn handles_clusters(&self, management: &Management, infrastructure: Value) -> anyhow::Result<()> {
+        let objects = &self.objects;
+        let is_owned = |one: &Value| one["metadata"]["ownerReferences"].is_array();
+        objects.becomes("FakeCluster", "one", "owned by its Cluster", is_owned).await?;
+        objects.apply_cluster("later", &management.control_plane, infrastructure).await?;
+        let is_ready = |one: &Value| is(one, "InfrastructureReady", "True");
+        objects.becomes("Cluster", "later", "provisioned", is_ready).await?;
+        objects.delete("Cluster", "later").await?;
+        objects.vanishes("Cluster", "later").await
+    }
+
+    /// The same of the machines of the cluster: another Machine is provisioned and is gone again.
+    async fn handles_machines(&self) -> anyhow::Result<()> {
+        self.objects.apply_machine("one", "later", &json!({})).await?;
+        self.objects.becomes("Machine", "later", "provisioned", is_provisioned).await?;
+        self.objects.delete("Machine", "later").await?;
+        self.objects.vanishes("Machine", "later").await
     }
 
     /// Waits until the Machine says this about its infrastructure, and checks that its words are the provider's.
@@ -286,7 +303,9 @@ async fn paused(management: &Management) -> anyhow::Result<()> {
     world.objects.becomes("FakeMachine", "m", "paused", |one| is(one, "Paused", "True")).await?;
     let before = world.cloud.objects();
     world.objects.delete("Machine", "m").await?;
-    sleep(LOOK).await;
+    let is_deleted = |one: &Value| one["metadata"]["deletionTimestamp"].is_string();
+    world.objects.becomes("FakeMachine", "m", "being deleted", is_deleted).await?;
+    world.handles_machines().await?;
     ensure!(world.cloud.objects() == before, "{:?}", world.cloud.objects());
     world.objects.merge("FakeMachine", "m", annotation(Value::Null)).await?;
     world.objects.vanishes("Machine", "m").await?;
@@ -296,10 +315,10 @@ async fn paused(management: &Management) -> anyhow::Result<()> {
 /// Only objects with the label are touched.
 async fn watch_filter(management: &Management) -> anyhow::Result<()> {
     let world = World::new(management, "watch-filter", json!({}), &["--watch-filter=ours"]).await?;
-    sleep(LOOK).await;
+    let label = json!({"metadata": {"labels": {"cluster.x-k8s.io/watch-filter": "ours"}}});
+    world.handles_clusters(management, label.clone()).await?;
     let cluster = world.objects.get("FakeCluster", "one").await?.context("it is there")?;
     ensure!(cluster["metadata"]["finalizers"].is_null() && cluster["status"].is_null(), "{cluster}");
-    let label = json!({"metadata": {"labels": {"cluster.x-k8s.io/watch-filter": "ours"}}});
     world.objects.merge("FakeCluster", "one", label).await?;
     world
         .objects
@@ -313,7 +332,7 @@ async fn managed_elsewhere(management: &Management) -> anyhow::Result<()> {
     let managed = json!({"metadata": {"annotations": {"cluster.x-k8s.io/managed-by": "somebody"}}});
     let world = World::new(management, "managed-elsewhere", managed, &[]).await?;
     let objects = &world.objects;
-    sleep(LOOK).await;
+    world.handles_clusters(management, json!({})).await?;
     let cluster = objects.get("FakeCluster", "one").await?.context("it is there")?;
     ensure!(cluster["metadata"]["finalizers"].is_null() && cluster["status"].is_null(), "{cluster}");
     objects.merge_status("FakeCluster", "one", json!({"initialization": {"provisioned": true}})).await?;
@@ -345,7 +364,7 @@ async fn lost(management: &Management) -> anyhow::Result<()> {
     let id = machine["spec"]["providerID"].as_str().unwrap_or_default().to_owned();
     world.cloud.remove(id.rsplit('/').next().unwrap_or_default());
     world.mirrors("False", "MachineLost").await?;
-    sleep(LOOK).await;
+    world.handles_machines().await?;
     let machine = world.machine_becomes("still provisioned", is_provisioned).await?;
     ensure!(machine["spec"]["providerID"] == id.as_str(), "{machine}");
     let instances = world.cloud.objects().into_iter().filter(|one| one.starts_with("instance/")).count();
