@@ -34,7 +34,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Runs the binary until it ends, within 25 s.
+/// Runs the binary until it ends.
 fn run(arguments: &[&str]) -> anyhow::Result<(i32, String)> {
     let mut child = Command::new(binary()?)
         .args(arguments)
@@ -45,7 +45,7 @@ fn run(arguments: &[&str]) -> anyhow::Result<(i32, String)> {
         .spawn()?;
     let start = Instant::now();
     while child.try_wait()?.is_none() {
-        if start.elapsed() > Duration::from_secs(25) {
+        if start.elapsed() > test_env::PATIENCE {
             child.kill()?;
             let Output { stderr, .. } = child.wait_with_output()?;
             bail!("{arguments:?} did not end: {}", String::from_utf8_lossy(&stderr));
