@@ -109,12 +109,15 @@ async fn beside(api: &Api, folder: &TempDir, go: &FrameworkCcm) -> anyhow::Resul
         let spec = leases.get("cloud-controller-manager").await?.spec.unwrap_or_default();
         anyhow::Ok((spec.holder_identity.unwrap_or_default(), spec.lease_transitions))
     };
-    let by_go = |node: &Node| label(node, "topology.kubernetes.io/zone") == Some("by-go");
+    // Its addresses come after its labels.
+    let by_go = |node: &Node| {
+        label(node, "topology.kubernetes.io/zone") == Some("by-go")
+            && addresses(node).first().is_some_and(|first| first == "InternalIP 192.0.2.1")
+    };
     node_becomes(&api.client, &name(DIFFERENT), LIMIT, "initialized by the Go one", by_go)
         .await
         .with_context(|| go.log())?;
     let held = lease().await?;
-    sleep(Duration::from_secs(3)).await;
     let before = versions(api).await?;
 
     let user = "only-looks";
