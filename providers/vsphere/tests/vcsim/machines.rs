@@ -194,8 +194,20 @@ async fn a_guest_is_asked_to_shut_down() {
         let mut object = Object::new(&vcsim, 1, &more);
         controller.make(&mut object).await;
         if can {
-            vcsim.set_guest(&object.name(), json!({"canShutDown": true})).expect("set");
-            tokio::time::sleep(Duration::from_millis(500)).await;
+            // An address that comes with it shows that it is seen.
+            let nics = json!([{"network": "VM Network", "ips": ["10.20.9.9/16"]}]);
+            vcsim.set_guest(&object.name(), json!({"canShutDown": true, "nics": nics})).expect("set");
+            let began = Instant::now();
+            loop {
+                let report = controller.step(&mut object).await.expect("a step");
+                let mut addresses =
+                    report.present().into_iter().flat_map(|one| &one.instance.metadata.addresses);
+                if addresses.any(|one| one.address == "10.20.9.9") {
+                    break;
+                }
+                assert!(began.elapsed() < LIMIT, "{report:?}");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
         }
         vcsim.reset_counts().expect("reset");
         controller.delete(&mut object).await;

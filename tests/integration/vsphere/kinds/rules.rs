@@ -94,8 +94,6 @@ async fn in_force(api: &Api, refused: &Value) -> Result<()> {
         ensure!(Instant::now() < end, "the policies are not in force");
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
-    // The others come with it, or a moment later.
-    tokio::time::sleep(Duration::from_secs(2)).await;
     Ok(())
 }
 
@@ -154,11 +152,29 @@ async fn new_objects(
     let dry = PostParams { dry_run: true, ..PostParams::default() };
     let mut wrong = Vec::new();
     for (kind, name, spec, words) in cases {
-        let done = of(api, kind).create(&dry, &object(kind, name, &spec)?).await;
-        wrong.extend(verdict(done, words).map(|outcome| format!("{kind} {name} {spec}: {outcome}")));
+        let object = object(kind, name, &spec)?;
+        let outcome = judged(words, async || Ok(of(api, kind).create(&dry, &object).await)).await?;
+        wrong.extend(outcome.map(|outcome| format!("{kind} {name} {spec}: {outcome}")));
     }
     ensure!(wrong.is_empty(), "new objects:\n{}", wrong.join("\n"));
     Ok(())
+}
+
+/// Tries until nothing is wrong with the outcome, or it is an error that should not be: a policy may be in force later than another one.
+async fn judged(
+    words: &str,
+    mut attempt: impl AsyncFnMut() -> Result<kube::Result<DynamicObject>>,
+) -> Result<Option<String>> {
+    let end = Instant::now() + TIMEOUT;
+    loop {
+        let done = attempt().await?;
+        let is_accepted = done.is_ok();
+        let wrong = verdict(done, words);
+        if wrong.is_none() || !is_accepted || Instant::now() >= end {
+            return Ok(wrong);
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
 }
 
 /// What is wrong with an outcome that should be good, or an error with these words.
@@ -213,13 +229,17 @@ async fn changes(api: &Api, machine: &Value, template: &Value, domain: &Value) -
     let mut wrong = Vec::new();
     for (kind, before, after, words) in cases {
         let all = of(api, kind);
-        let made = all.create(&PostParams::default(), &object(kind, "changed", before)?).await;
-        let made = made.with_context(|| format!("{kind} {before}"))?;
-        let mut changed = object(kind, "changed", &after)?;
-        changed.metadata.resource_version = made.metadata.resource_version;
-        let done = all.replace("changed", &PostParams::default(), &changed).await;
-        wrong.extend(verdict(done, words).map(|outcome| format!("{kind} {before} -> {after}: {outcome}")));
-        all.delete("changed", &DeleteParams::default()).await?;
+        let change = async || {
+            let made = all.create(&PostParams::default(), &object(kind, "changed", before)?).await;
+            let made = made.with_context(|| format!("{kind} {before}"))?;
+            let mut changed = object(kind, "changed", &after)?;
+            changed.metadata.resource_version = made.metadata.resource_version;
+            let done = all.replace("changed", &PostParams::default(), &changed).await;
+            all.delete("changed", &DeleteParams::default()).await?;
+            Ok(done)
+        };
+        let outcome = judged(words, change).await?;
+        wrong.extend(outcome.map(|outcome| format!("{kind} {before} -> {after}: {outcome}")));
     }
     ensure!(wrong.is_empty(), "changes:\n{}", wrong.join("\n"));
     Ok(())
