@@ -85,7 +85,7 @@ fn run_short(target: Target) -> Outcome {
         nodes: 40,
         time: Duration::from_secs(20),
         epoch: Duration::from_secs(20),
-        settles_within: Duration::from_secs(150),
+        settles_within: test_env::PATIENCE,
         is_short: true,
         focus: Focus::Everything,
     };
