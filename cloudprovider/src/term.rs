@@ -92,21 +92,22 @@ mod tests {
                 let lasts = Arc::clone(&lasts);
                 Term::new(move || lasts.load(Ordering::Relaxed))
             };
-            let task = term.scope(async {
+            let mut task = None;
+            let call = term.scope(async {
                 let (term, place, sent) = (Term::current(), Arc::clone(&place), Arc::clone(&sent));
-                tokio::spawn(async move {
+                task = Some(tokio::spawn(async move {
                     let work = async {
                         place.notified().await;
                         sent.fetch_add(1, Ordering::Relaxed);
                     };
                     term.pass(work).await
-                })
+                }));
             });
-            let task = task.await;
+            call.await;
             tokio::task::yield_now().await;
             lasts.store(!is_over, Ordering::Relaxed);
             place.notify_one();
-            let outcome = task.await.expect("no panic");
+            let outcome = task.expect("it was spawned").await.expect("no panic");
             assert_eq!((outcome.is_err(), sent.load(Ordering::Relaxed)), (is_over, usize::from(!is_over)));
         }
     }

@@ -87,8 +87,7 @@ fn route(node: &str, cidr: &str, address: &str) -> Route {
 
 async fn cloud(domains: u32) -> Cloud {
     let domains: Vec<_> = (1..=domains).map(|n| domain(n, &format!("node-{n}"), RUNNING)).collect();
-    let cloud = Cloud::start_with(&[domains], ENABLED).await;
-    cloud
+    Cloud::start_with(&[domains], ENABLED).await
 }
 
 #[test]
