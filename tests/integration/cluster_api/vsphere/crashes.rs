@@ -31,9 +31,6 @@ const FLAGS: [&str; 1] = ["--leader-elect=false"];
 /// Tasks that take time, as they do: a daemon can end while they run.
 const TASKS: &str = "CloneVm:200,PowerOn:100,PowerOff:100,Destroy:100";
 
-/// Longer than it takes to kill a daemon whose call is held.
-const HELD_MILLIS: u64 = 3000;
-
 /// How many machines there are when it is killed again and again, how often that is, and how soon.
 const MANY: usize = 12;
 const KILLS: usize = 6;
@@ -124,7 +121,7 @@ impl World {
         let vcsim = &self.datacenter.vcsim;
         vcsim.reset_counts()?;
         vcsim.set_rules(&json!([{
-            "methods": [method], "skip": call, "times": 1, "delayMillis": HELD_MILLIS, "drop": true, "after": is_after,
+            "methods": [method], "skip": call, "times": 1, "hang": true, "after": is_after,
         }]))?;
         self.begin(objects, part, machine).await?;
         let hit = format!("hit:{method}");
