@@ -9,6 +9,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+/// Only ends a hang.
+pub const PATIENCE: Duration = Duration::from_mins(10);
+
 /// How often to look whether something has happened.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -25,7 +28,7 @@ impl Host {
         let host = Self { keeper: keeper.spawn().expect("unshare") };
         let namespace = |id: &str| fs::read_link(format!("/proc/{id}/ns/net")).ok();
         let of_host = host.id().to_string();
-        within(Duration::from_secs(5), "a namespace", || namespace(&of_host) != namespace("self"));
+        within(PATIENCE, "a namespace", || namespace(&of_host) != namespace("self"));
         host.ip("link set lo up");
         host
     }
@@ -67,6 +70,17 @@ impl Host {
     /// Whether any interface has the address.
     pub fn has(&self, address: &str) -> bool {
         self.ip("-o address show").split([' ', '/']).any(|word| word == address)
+    }
+
+    /// How long the kernel keeps the address from now on if nobody renews it, in whole seconds. Zero if no interface has it.
+    pub fn keeps(&self, address: &str) -> Duration {
+        let shown = self.ip("-o address show");
+        let Some(line) = shown.lines().find(|line| line.split([' ', '/']).any(|word| word == address)) else {
+            return Duration::ZERO;
+        };
+        let lifetime = line.split_whitespace().skip_while(|word| *word != "valid_lft").nth(1);
+        let seconds = lifetime.and_then(|lifetime| lifetime.strip_suffix("sec")?.parse().ok());
+        Duration::from_secs(seconds.unwrap_or_else(|| panic!("it is kept for ever: {line}")))
     }
 
     /// The Ethernet address that this host knows for an address.
