@@ -8,6 +8,7 @@
 //! ```
 
 mod capabilities;
+mod chosen_macs;
 mod console;
 mod domain_xml;
 mod domains;

@@ -17,6 +17,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use uuid::Uuid;
 
 use super::{
+    chosen_macs::ChosenMacs,
     console::Looks,
     domains::Domains,
     identity::Identity,
@@ -99,6 +100,8 @@ pub(crate) struct Fleet {
     pub(crate) placer: Placer,
     /// When the logs of guests without an address were looked at.
     pub(crate) looks: Looks,
+    /// The MAC addresses that machines choose whose domain is not there yet.
+    pub(crate) chosen_macs: ChosenMacs,
     /// The hypervisors that this process has chosen for machines whose domain is not there yet.
     chosen: Mutex<HashMap<Identity, String>>,
     /// One lock for each object, held by each of its calls.
@@ -134,6 +137,7 @@ impl Fleet {
             storage: MachineStorage::new(wake, stop, tasks),
             placer: Placer::default(),
             looks: Looks::default(),
+            chosen_macs: ChosenMacs::default(),
             chosen: Mutex::default(),
             calls: Mutex::default(),
         }
@@ -161,9 +165,10 @@ impl Fleet {
         lock(&self.chosen).insert(machine.clone(), host.name().to_owned());
     }
 
-    /// Forgets the choice: the domain is there, or nothing of the machine is left.
+    /// Forgets what was chosen: the domain is there, or nothing of the machine is left.
     pub(crate) fn forget(&self, machine: &Identity) {
         lock(&self.chosen).remove(machine);
+        self.chosen_macs.release(machine);
         self.placer.release(machine);
     }
 

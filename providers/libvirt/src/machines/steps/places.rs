@@ -1,5 +1,7 @@
 //! What objects name of a hypervisor, against what the configuration allows their namespace.
 
+use std::time::Instant;
+
 use cloudprovider::{Error, ErrorKind, Result, machines::ClusterRequest};
 
 use super::Request;
@@ -8,6 +10,7 @@ use crate::{
     mac::Mac,
     machines::{
         fleet::{Fleet, Host},
+        identity::Identity,
         reservation::{self, Scope},
         spec::{InterfaceSource, LibvirtClusterSpec, MacvtapMode},
     },
@@ -60,8 +63,9 @@ pub(super) fn check_cluster(allow: &Allow, request: &ClusterRequest<LibvirtClust
 
 impl Fleet {
     /// Checks that nobody else has a MAC address that the machine chooses: no domain of any hypervisor, since networks can reach over
-    /// several, and no host entry of the interface's network.
+    /// several, no machine whose domain is about to be made, and no host entry of the interface's network. Keeps it for the machine.
     pub(super) async fn check_chosen_macs(&self, host: &Host, request: &Request) -> Result<()> {
+        let machine = Identity::of(&request.mark)?;
         let mut known = Vec::new();
         for (number, interface) in request.spec.interfaces.iter().enumerate() {
             let Some(text) = &interface.mac else { continue };
@@ -75,7 +79,9 @@ impl Fleet {
                 return Err(Error::new(ErrorKind::InvalidInput, words));
             }
             known.push(mac);
-            if self.has_domain_with(mac, &request.mark)
+            // A machine that has just released it has a domain by now, so the domains are looked at after that.
+            if !self.chosen_macs.take(mac, &machine, Instant::now())
+                || self.has_domain_with(mac, &request.mark)
                 || has_entry(host, interface.network.as_deref(), mac).await?
             {
                 let words = format!("{field}: {mac} is not free");

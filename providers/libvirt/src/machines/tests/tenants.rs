@@ -261,6 +261,28 @@ async fn a_mac_address_that_is_in_use_is_not_chosen() {
     object("team-b", &with(free)).made(&daemon).await;
 }
 
+/// Their steps come in turns, so both look before a domain is there.
+#[tokio::test]
+async fn of_machines_that_choose_one_mac_address_at_once_one_gets_it() {
+    let (daemon, ..) = one("{macAddresses: true}").await;
+    let mac = "52:54:00:00:00:01";
+    let with = json!({ "interfaces": [{ "network": NETWORK, "mac": mac }] });
+    let (mut first, mut second) = (object("team-a", &with), object("team-b", &with));
+    // The hypervisor is chosen, then the address.
+    for _ in 0..2 {
+        let answer = first.step(&daemon).await;
+        assert!(matches!(&answer, Ok(MachineReport::Creating(_))), "{answer:?}");
+    }
+    let taken = (ErrorKind::Conflict, format!("spec.interfaces[0].mac: {mac} is not free"));
+    for _ in 0..2 {
+        let error = refused(&mut second, &daemon).await;
+        assert_eq!((error.kind(), error.report()), taken, "before and after the other one has a domain");
+        first.made(&daemon).await;
+    }
+    first.removed(&daemon).await;
+    second.made(&daemon).await;
+}
+
 /// The daemon is restarted with a configuration that does not have the hypervisor.
 #[tokio::test]
 async fn a_machine_on_a_hypervisor_that_is_not_configured_is_neither_gone_nor_lost() {
