@@ -56,6 +56,17 @@ const DIFFERENT: [(&str, &str, &str); 16] = [
     ("VSphereMachineTemplate", "subresources", "the same: the controller writes the status alone"),
 ];
 
+/// Kinds whose specs say what a virtual machine is cloned from, with where they say it.
+const CLONED: [(&str, &str); 3] = [
+    ("VSphereMachine", ".spec."),
+    ("VSphereMachineTemplate", ".spec.template.spec."),
+    ("VSphereVM", ".spec."),
+];
+
+/// Fields of theirs that came with 1.16, in v1beta1 too. How they are in v1beta2 is in [`later`].
+const OF_1_16: [&str; 6] =
+    ["resources", "nestedHV", "ftEncryptionMode", "migrateEncryption", "cryptoKeyID", "cryptoProfile"];
+
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
         trial("vsphere::kinds_are_those_of_cluster_api_provider_vsphere", as_theirs),
@@ -111,9 +122,16 @@ fn as_theirs() -> Outcome {
 }
 
 fn is_wanted(kind: &str, path: &str) -> bool {
-    DIFFERENT.iter().any(|(of, at, _)| {
-        *of == kind && at.strip_suffix('*').map_or(*at == path, |above| path.starts_with(above))
-    })
+    is_of_1_16(kind, path)
+        || DIFFERENT.iter().any(|(of, at, _)| {
+            *of == kind && at.strip_suffix('*').map_or(*at == path, |above| path.starts_with(above))
+        })
+}
+
+fn is_of_1_16(kind: &str, path: &str) -> bool {
+    let place = CLONED.iter().find(|(of, _)| *of == kind).map(|(_, place)| *place);
+    let below = place.and_then(|place| path.strip_prefix(place));
+    below.is_some_and(|below| OF_1_16.contains(&below.split('.').next().unwrap_or_default()))
 }
 
 /// What their webhooks refuse is refused. Every object of these kinds in their templates is accepted, read back as it was written, and loses nothing on the

@@ -250,7 +250,7 @@ impl World<'_> {
         let old = self.get("VSphereMachine", OLD, "new").await?;
         ensure!(old["spec"]["guestSoftPowerOffTimeout"] == "1m30s", "{old}");
         ensure!(old["spec"]["namingStrategy"]["template"] == "{{ .machine.name }}", "{old}");
-        ensure!(old["spec"].get("nestedHV").is_none(), "{old}");
+        ensure!(old["spec"]["nestedHV"] == true, "{old}");
         ensure!(old["spec"]["network"]["devices"][0]["routes"][0]["metric"] == 0, "{old}");
         // Somebody who knows the old version only changes something else.
         let label = json!({"metadata": {"labels": {"a": "b"}}});

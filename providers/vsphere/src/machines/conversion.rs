@@ -8,6 +8,7 @@
 //! `status.initialization.provisioned`.
 
 mod duration;
+mod later;
 mod rest;
 mod shape;
 mod v1beta1;
@@ -77,11 +78,15 @@ pub fn convert(object: Value, to: &str) -> Result<Value> {
 
     let mut converted = conversion.converted(body.clone(), to);
     if let Some(kept) = kept {
-        let kept = conversion.canonical(kept, to);
+        let mut kept = conversion.canonical(kept, to);
+        let later = conversion.take_later(&mut kept, to);
         let known = conversion.there_and_back(kept.clone(), to);
         rest::restore(&mut converted, &known, &kept);
+        later::put_back(shape, &mut converted, later);
     }
     if conversion.converted(converted.clone(), from) != body {
+        let mut body = body;
+        conversion.take_later(&mut body, from);
         add_annotation(&mut metadata, &body);
     }
 
@@ -124,6 +129,14 @@ impl Conversion<'_> {
             }
         }
         body
+    }
+
+    /// Takes what is not kept out of a body in `version`.
+    fn take_later(&self, body: &mut Body, version: Version) -> Map<String, Value> {
+        match version {
+            Version::V1Beta1 => Map::new(),
+            Version::V1Beta2 => later::take(self.shape, body),
+        }
     }
 
     /// What is left of a body in `version` that was converted to the other one and back.

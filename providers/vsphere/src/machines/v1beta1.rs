@@ -1,4 +1,4 @@
-//! The kinds of Cluster API Provider vSphere 1.14, whose only version is v1beta1.
+//! The kinds of Cluster API Provider vSphere in v1beta1: those of 1.14, with the fields that 1.16 added.
 //!
 //! Most of it is the same as in v1beta2, so the schemas are made from those of the types of v1beta2, with what is
 //! different changed here.
@@ -20,7 +20,7 @@ use super::{
     },
 };
 
-/// Fields of a machine's spec that came with v1beta2.
+/// Fields of a machine's spec that v1beta1 got together with v1beta2, in Cluster API Provider vSphere 1.16.
 pub(super) const LATER_FIELDS: [&str; 6] =
     ["resources", "nestedHV", "ftEncryptionMode", "migrateEncryption", "cryptoKeyID", "cryptoProfile"];
 
@@ -43,8 +43,8 @@ const CLUSTER: Column = Column::new(
 );
 
 /// All kinds of the group, in v1beta1. They are as those of Cluster API Provider vSphere 1.14, so that a management
-/// cluster can go from one to the other and back. It adds only what the controller needs: `status.failureDomain` of a
-/// machine, and the status of a template.
+/// cluster can go from one to the other and back. They have more only where 1.16 has it, and where the controller needs it:
+/// `status.failureDomain` of a machine, and the status of a template.
 pub fn v1beta1() -> ForeignVersion {
     let template = |spec: Value, more: Value| {
         let mut properties = json!({ "spec": spec });
@@ -130,10 +130,16 @@ pub fn v1beta1() -> ForeignVersion {
     ForeignVersion::new("v1beta1", "v1beta1", kinds)
 }
 
-/// The schema of a spec, without the limits that came with v1beta2.
+/// The schema of a spec, without the limits that came with v1beta2. Fields that came with them have them here too.
 fn spec_of<T: JsonSchema>() -> Value {
-    let mut spec = schema_of::<T>();
+    let limited = schema_of::<T>();
+    let mut spec = limited.clone();
     loosen(&mut spec);
+    for field in LATER_FIELDS {
+        if let Some(is) = limited["properties"].get(field) {
+            insert(&mut spec, field, is.clone());
+        }
+    }
     spec
 }
 
@@ -179,9 +185,6 @@ fn vm_spec() -> Value {
 }
 
 fn change_clone_spec(spec: &mut Value) {
-    for field in LATER_FIELDS {
-        remove(spec, field);
-    }
     if let Some(mode) = at(spec, &["cloneMode"]).and_then(Value::as_object_mut) {
         mode.remove("enum");
     }

@@ -77,7 +77,10 @@ async fn a_machine_is_what_its_spec_says() {
     let mut controller = Controller::new(&running);
     let more = json!({
         "numCPUs": 4, "memoryMiB": 4096, "customVMXKeys": {"disk.enableUUID": "TRUE"},
-        "dataDisks": [{"name": "etcd", "sizeGiB": 3}],
+        "dataDisks": [{"name": "etcd", "sizeGiB": 3}], "nestedHV": true,
+        "resources": {
+            "requests": {"cpu": "2.3G", "memory": "1Gi"}, "limits": {"cpu": "4G", "memory": "4096Mi"}, "shares": {"cpu": 4000},
+        },
         "network": {"devices": [
             {"networkName": "VM Network", "dhcp4": true, "macAddr": "00:50:56:01:02:03"},
             {"networkName": "DC0_DVPG0", "ipAddrs": ["192.0.2.10/24"], "gateway4": "192.0.2.1"},
@@ -95,6 +98,10 @@ async fn a_machine_is_what_its_spec_says() {
         "VirtualEthernetCardDistributedVirtualPortBackingInfo",
         "<capacityInKB>3145728</capacityInKB>",
         "<key>disk.enableUUID</key>",
+        "<cpuAllocation><reservation>2300</reservation><limit>4000</limit>\
+         <shares><shares>4000</shares><level>custom</level></shares></cpuAllocation>",
+        "<memoryAllocation><reservation>1024</reservation><limit>4096</limit></memoryAllocation>",
+        "<nestedHVEnabled>true</nestedHVEnabled>",
     ] {
         assert!(sent.contains(part), "{part}: {sent}");
     }
@@ -127,6 +134,17 @@ async fn what_a_spec_names_wrongly_is_told() {
         (json!({"pciDevices": [{"deviceId": 1}]}), ErrorKind::InvalidInput, "spec.pciDevices[0]: "),
         (json!({"hardwareVersion": "19"}), ErrorKind::InvalidInput, "spec.hardwareVersion: "),
         (json!({"cryptoKeyID": "key"}), ErrorKind::Unsupported, "spec.cryptoKeyID: "),
+        (json!({"cryptoProfile": "gold"}), ErrorKind::Unsupported, "spec.cryptoProfile: "),
+        (
+            json!({"resources": {"limits": {"memory": "4 GB"}}}),
+            ErrorKind::InvalidInput,
+            "spec.resources.limits.memory: \"4 GB\" is no quantity",
+        ),
+        (
+            json!({"resources": {"requests": {"cpu": "2G"}, "limits": {"cpu": "1G"}}}),
+            ErrorKind::InvalidInput,
+            "spec.resources.requests.cpu: more than spec.resources.limits.cpu",
+        ),
     ] {
         let mut object = Object::new(&vcsim, 1, &more);
         let error = controller.step(&mut object).await.expect_err(part);

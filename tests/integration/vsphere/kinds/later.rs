@@ -1,5 +1,5 @@
 //! v1beta2, beside the version of this name in the later branch of Cluster API Provider vSphere: its fields, their limits, and what
-//! `kubectl get` prints. No release has it yet, so its facts are written down here.
+//! `kubectl get` prints. Its facts are written down here.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -123,6 +123,8 @@ const CLONE: &str = r#"
 .nestedHV
 .ftEncryptionMode enum=["ftEncryptionDisabled","ftEncryptionOpportunistic","ftEncryptionRequired"]
 .migrateEncryption enum=["disabled","opportunistic","required"]
+.cryptoKeyID maxLength=128
+.cryptoProfile maxLength=128
 .powerOffMode enum=["hard","soft","trySoft"]
 .guestSoftPowerOffTimeoutSeconds minimum=1
 "#;

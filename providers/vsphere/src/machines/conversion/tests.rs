@@ -227,10 +227,41 @@ fn what_the_other_version_lacks_comes_back() {
         old["spec"],
         json!({
             "network": {"devices": [{"routes": routes}]},
+            "resources": {"shares": {"cpu": 1}}, "nestedHV": true,
             "datacenter": "*", "powerOffMode": "hard",
         })
     );
     assert_eq!(convert(old.clone(), "v1beta2").expect("converted"), new);
+}
+
+/// All that is in the spec of a machine of which the annotation says what its spec was.
+fn kept_earlier(spec: &Value, kept: &Value) -> Value {
+    let mut old = object("v1beta1", "VSphereMachine", &json!({ "spec": spec }));
+    let kept = json!({ "spec": kept }).to_string();
+    old["metadata"]["annotations"] = json!({ ANNOTATION: kept });
+    convert(old, "v1beta2").expect("converted")["spec"].clone()
+}
+
+#[test]
+fn what_v1beta1_had_no_place_for_earlier_is_not_lost() {
+    let spec = json!({"template": "t", "datacenter": "*", "powerOffMode": "hard"});
+    let kept = json!({"template": "t", "nestedHV": true, "resources": {"requests": {"memory": "1Gi"}}});
+    assert_eq!(kept_earlier(&spec, &kept), kept);
+    // What is in the object is newer.
+    let spec = json!({"template": "t", "datacenter": "*", "powerOffMode": "hard", "nestedHV": false});
+    assert_eq!(kept_earlier(&spec, &kept)["nestedHV"], json!(false));
+}
+
+#[test]
+fn what_is_taken_out_of_v1beta1_stays_out() {
+    // A route without a metric has to be kept.
+    let spec = json!({"template": "t", "nestedHV": true, "network": {"routes": [{"to": "a", "via": "b"}]}});
+    let new = object("v1beta2", "VSphereMachine", &json!({ "spec": spec }));
+    let mut old = convert(new, "v1beta1").expect("converted");
+    assert!(old["metadata"]["annotations"][ANNOTATION].is_string());
+    old["spec"].as_object_mut().expect("a spec").remove("nestedHV");
+    let new = convert(old, "v1beta2").expect("converted");
+    assert_eq!(new["spec"], json!({"template": "t", "network": {"routes": [{"to": "a", "via": "b"}]}}));
 }
 
 #[test]

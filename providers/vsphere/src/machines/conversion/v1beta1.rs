@@ -6,7 +6,7 @@ use super::{
     duration,
     shape::{Body, FAILURE_DOMAIN_PARTS, Shape, object, objects, rename},
 };
-use crate::machines::v1beta1::{LATER_FIELDS, defaults};
+use crate::machines::v1beta1::defaults;
 
 /// Gives `body` the names and forms of v1beta1. `namespace` is that of the object.
 pub(super) fn from_v1beta2(shape: Shape, namespace: Option<&str>, body: &mut Body) {
@@ -71,9 +71,6 @@ fn add_defaults(shape: Shape, spec: &mut Map<String, Value>) {
 }
 
 fn clone_spec(spec: &mut Map<String, Value>) {
-    for field in LATER_FIELDS {
-        spec.remove(field);
-    }
     rename(spec, "naming", "namingStrategy");
     if let Some(seconds) = spec.remove("guestSoftPowerOffTimeoutSeconds").as_ref().and_then(Value::as_i64)
         && let Some(timeout) = duration::text(seconds)

@@ -109,11 +109,13 @@ pub(crate) struct VirtualMachineCloneSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "migrate_encryption")]
     pub(crate) migrate_encryption: Option<String>,
-    /// The key with which the machine is encrypted.
+    /// The key with which the machine is encrypted. Not supported: a machine with it is not made.
     #[serde(rename = "cryptoKeyID", skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 128))]
     pub(crate) crypto_key_id: Option<String>,
-    /// The storage policy with which the machine is encrypted.
+    /// The storage policy with which the machine is encrypted. Not supported: a machine with it is not made.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 128))]
     pub(crate) crypto_profile: Option<String>,
     /// Options of the machine's extraConfig.
     #[serde(rename = "customVMXKeys", default, skip_serializing_if = "BTreeMap::is_empty")]

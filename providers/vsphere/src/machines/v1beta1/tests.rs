@@ -39,7 +39,7 @@ fn fields_of_v1beta2_are_not_there() {
     let fields = fields();
     for kind in ["VSphereMachine", "VSphereVM"] {
         let (spec, status) = &fields[kind];
-        for later in LATER_FIELDS.into_iter().chain(["naming", "guestSoftPowerOffTimeoutSeconds"]) {
+        for later in ["naming", "guestSoftPowerOffTimeoutSeconds"] {
             assert!(!spec.iter().any(|field| field == later), "{kind} {later}");
         }
         for older in ["conditions", "v1beta2", "ready", "failureReason", "failureMessage", "network"] {
@@ -64,4 +64,21 @@ fn what_is_different_is_changed_at_every_depth() {
     let modules = &of("VSphereCluster")["properties"]["clusterModules"];
     assert!(modules["items"]["required"].as_array().expect("a list").contains(&json!("controlPlane")));
     assert!(of("VSphereFailureDomain")["properties"]["zone"]["properties"]["autoConfigure"].is_object());
+}
+
+#[test]
+fn fields_of_both_versions_have_their_limits_in_both() {
+    for kind in v1beta1().kinds {
+        let spec = match kind.kind.kind {
+            "VSphereMachine" | "VSphereVM" => &kind.spec,
+            "VSphereMachineTemplate" => &kind.spec["properties"]["template"]["properties"]["spec"],
+            _ => continue,
+        };
+        let of_v1beta2 = schema_of::<VSphereMachineSpec>();
+        for field in LATER_FIELDS {
+            let limited = &of_v1beta2["properties"][field];
+            assert!(limited.is_object(), "{field}");
+            assert_eq!(&spec["properties"][field], limited, "{} {field}", kind.kind.kind);
+        }
+    }
 }
