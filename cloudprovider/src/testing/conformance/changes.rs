@@ -121,8 +121,14 @@ fn concerns(change: &InstanceChange, node: &NodeIdentity) -> bool {
     }
 }
 
-async fn known(working: &Working<'_>, node: &NodeIdentity) -> Checked<(NodeIdentity, ProviderId)> {
-    working.becomes(node, "is present", is_present, |_| false).await?;
+/// Waits until the instance is seen. A new one may be seen as off before its start is seen.
+async fn known(
+    working: &Working<'_>,
+    node: &NodeIdentity,
+    is_new: bool,
+) -> Checked<(NodeIdentity, ProviderId)> {
+    let is_seen = |answer: &InstanceLookup| is_present(answer) && (!is_new || is_powered(false)(answer));
+    working.becomes(node, "is present", is_seen, |_| false).await?;
     let id = working.id_of(node).await?;
     Ok((with_id(node, &id), id))
 }
@@ -138,7 +144,7 @@ async fn told(run: &Run<'_>) -> Checked {
         follower.learns(&node, "was created", is_present).await?;
         done.push("created");
     }
-    let (node, _) = known(&working, &node).await?;
+    let (node, _) = known(&working, &node, is_new).await?;
     for (what, acted, is_wanted) in [
         ("was powered off", run.hooks.power_off(&node).boxed(), Some(true)),
         ("was powered on", run.hooks.power_on(&node).boxed(), Some(false)),
@@ -196,7 +202,7 @@ async fn every_stream(run: &Run<'_>) -> Checked {
     let (working, nodes) = run.start().await?;
     let mut followers = [Follower::new(run, &working)?, Follower::new(run, &working)?];
     let (node, is_new) = run.to_power_off(&nodes).await?;
-    let (node, _) = known(&working, &node).await?;
+    let (node, _) = known(&working, &node, is_new).await?;
     for follower in &mut followers {
         follower.catch_up().await?;
     }
@@ -216,8 +222,8 @@ async fn every_stream(run: &Run<'_>) -> Checked {
 async fn unread(run: &Run<'_>) -> Checked {
     let (working, nodes) = run.start().await?;
     let mut follower = Follower::new(run, &working)?;
-    let (node, _) = run.to_power_off(&nodes).await?;
-    let (node, _) = known(&working, &node).await?;
+    let (node, is_new) = run.to_power_off(&nodes).await?;
+    let (node, _) = known(&working, &node, is_new).await?;
     follower.catch_up().await?;
     for _ in 0..UNREAD / 2 {
         run.hooks.power_off(&node).await?;
@@ -233,7 +239,7 @@ async fn reconnect(run: &Run<'_>) -> Checked {
     let (working, nodes) = run.start().await?;
     let mut follower = Follower::new(run, &working)?;
     let (node, is_new) = run.to_power_off(&nodes).await?;
-    let (node, _) = known(&working, &node).await?;
+    let (node, _) = known(&working, &node, is_new).await?;
     follower.catch_up().await?;
     run.hooks.disconnect().await?;
     let changed = change(run, &node, is_new).await;

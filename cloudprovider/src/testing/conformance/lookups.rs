@@ -154,8 +154,10 @@ async fn provider_id_decides(run: &Run<'_>) -> Checked {
 
 async fn powered_off(run: &Run<'_>) -> Checked {
     let (working, nodes) = run.start().await?;
-    let (node, _) = run.to_power_off(&nodes).await?;
-    working.becomes(&node, "is present", is_present, |_| false).await?;
+    let (node, is_new) = run.to_power_off(&nodes).await?;
+    // A new one may be seen as off before its start is seen.
+    let is_seen = |answer: &InstanceLookup| is_present(answer) && (!is_new || is_powered(false)(answer));
+    working.becomes(&node, "is present", is_seen, |_| false).await?;
     let known = with_id(&node, &working.id_of(&node).await?);
     run.hooks.power_off(&node).await?;
     for node in [&node, &known] {
