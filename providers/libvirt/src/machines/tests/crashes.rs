@@ -20,8 +20,8 @@ const MAX_CALLS: usize = 60;
 /// A configuration of Ignition that can be found again.
 const IGNITION: &str = r#"{"ignition":{"version":"3.4.0"},"passwd":{"users":[{"name":"hunter2hunter2"}]}}"#;
 
-/// Time for a daemon to come to the call at which it ends.
-const SOON: Duration = Duration::from_millis(400);
+/// Only ends a hang.
+const PATIENCE: Duration = Duration::from_mins(10);
 
 #[tokio::test]
 async fn only_one_hypervisor_ever_has_parts_of_a_machine() {
@@ -96,7 +96,7 @@ async fn a_deletion_that_is_cut_off_is_finished_without_the_status() {
             let mut object = Object { record: MachineRecord::default(), ..object };
             let daemon =
                 Daemon::start(vec![(hypervisor(&[]), Arc::new(FakeCalls::new(&storage)) as _)]).await;
-            tokio::time::timeout(SOON * 20, object.removed(&daemon)).await.expect("in time");
+            tokio::time::timeout(PATIENCE, object.removed(&daemon)).await.expect("in time");
             assert_eq!(storage.names(POOL), before, "call {at} {side:?}");
         }
         if !was_cut {
