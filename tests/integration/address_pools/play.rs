@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, Service};
 use kube::{
     Api, Client, ResourceExt,
@@ -15,6 +15,8 @@ use crate::support::eventually;
 
 /// kube-vip's allocator makes five requests a second.
 const LIMIT: Duration = Duration::from_secs(30);
+/// More writes than the allocator makes after a change.
+const WRITES: usize = 20;
 const ADDRESSES: &str = "kube-vip.io/loadbalancerIPs";
 const INTERFACE: &str = "kube-vip.io/serviceInterface";
 
@@ -133,7 +135,7 @@ impl Player {
         let api = self.services(service.namespace);
         let patch = Patch::Merge(patch);
         let mut version = api.patch(service.name, &PatchParams::default(), &patch).await?.resource_version();
-        loop {
+        for _ in 0..WRITES {
             self.handles_all_changes().await?;
             // What the allocator writes is a change too.
             let now = api.get(service.name).await?.resource_version();
@@ -142,6 +144,7 @@ impl Player {
             }
             version = now;
         }
+        bail!("Service {} is written again and again", service.name)
     }
 
     /// Waits until the allocator has handled all changes of Services so far. It has one worker, which answers a Service that is made
