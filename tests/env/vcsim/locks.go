@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"time"
 
 	"github.com/vmware/govmomi/simulator"
@@ -72,11 +73,13 @@ type patientFilter struct {
 }
 
 // UpdateObject makes the filter forget which objects it has, and look for them again. A removal that is then told in one batch with
-// another change is lost: the object is neither known any more nor found. A container view changes only when an object is added,
-// which the property collector looks for by itself.
+// another change is lost: the object is neither known any more nor found. A new object in a container view is found without that. One
+// that the view has already was moved, which is told in no other way.
 func (f *patientFilter) UpdateObject(ctx *simulator.Context, o mo.Reference, changes []types.PropertyChange) {
-	if o.Reference().Type == "ContainerView" {
-		return
+	if view, ok := o.(*mo.ContainerView); ok {
+		if last := len(view.View) - 1; last < 0 || !slices.Contains(view.View[:last], view.View[last]) {
+			return
+		}
 	}
 	own := &simulator.Context{Context: ctx.Context, Map: ctx.Map, Session: f.session}
 	go f.PropertyFilter.UpdateObject(own, o, changes)
