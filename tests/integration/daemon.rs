@@ -195,6 +195,11 @@ impl DaemonProcess {
         &mut self.process
     }
 
+    /// Its peak memory so far, in MiB.
+    pub(crate) fn peak_memory(&self) -> anyhow::Result<u64> {
+        peak_memory(self.process.id())
+    }
+
     /// Its log so far.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
@@ -214,4 +219,12 @@ impl DaemonProcess {
         }
         Ok(())
     }
+}
+
+/// The peak memory of a process in MiB.
+pub(crate) fn peak_memory(pid: u32) -> anyhow::Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("VmHWM")?;
+    let kib: u64 = line.trim().trim_end_matches("kB").trim().parse()?;
+    Ok(kib / 1024)
 }

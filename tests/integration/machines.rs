@@ -5,6 +5,7 @@ mod crashes;
 mod definitions;
 mod further;
 mod histories;
+mod hostile;
 mod kinds;
 pub(crate) mod libvirt;
 mod libvirt_many;
@@ -38,6 +39,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         vsphere::trials(),
         moves::trials(),
         tenants::trials(),
+        hostile::trials(),
         others::trials(),
         providers::trials(),
         crashes::trials(),

@@ -88,8 +88,13 @@ const OPEN: &str = r#"machines:
     vmxKeys: ["*"]
 "#;
 
-/// The configuration for these simulators, called `vc0`, `vc1`, ..., in CPI's format, with zones.
+/// The configuration for these simulators, called `vc0`, `vc1`, ..., in CPI's format.
 pub(crate) fn config(simulators: &[&Vcsim]) -> anyhow::Result<String> {
+    Ok(vcenters(simulators)? + OPEN)
+}
+
+/// The section of the configuration with these simulators, called `vc0`, `vc1`, ...
+pub(crate) fn vcenters(simulators: &[&Vcsim]) -> anyhow::Result<String> {
     let mut text = String::from("vcenter:\n");
     for (number, vcsim) in simulators.iter().enumerate() {
         write!(
@@ -101,7 +106,6 @@ pub(crate) fn config(simulators: &[&Vcsim]) -> anyhow::Result<String> {
             vcsim.ca_file().display()
         )?;
     }
-    text.push_str(OPEN);
     Ok(text)
 }
 

@@ -1,6 +1,6 @@
 //! The machines of several providers in one daemon.
 
-mod installed;
+pub(super) mod installed;
 mod other;
 
 use std::{fs, sync::Arc, time::Duration};

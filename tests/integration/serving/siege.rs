@@ -3,7 +3,6 @@
 
 use std::{
     cell::Cell,
-    fs,
     net::{IpAddr, Ipv4Addr},
     process::Command,
     time::Duration,
@@ -25,7 +24,7 @@ use super::{
 };
 use crate::{
     api::{Api, Target},
-    daemon::{DaemonProcess, binary},
+    daemon::{DaemonProcess, binary, peak_memory},
     lag::Stopwatch,
     support::eventually,
     trial::{Outcome, runtime, trial},
@@ -266,7 +265,7 @@ async fn ask(asked: Asked<'_>, limit: Duration) -> anyhow::Result<Seen> {
             seen.again += again;
             seen.probes += 1;
         }
-        seen.memory = seen.memory.max(memory(asked.pid)?);
+        seen.memory = seen.memory.max(peak_memory(asked.pid)?);
         seen.kernel = seen.kernel.max(kernel_memory(asked.port));
         sleep(Duration::from_millis(200)).await;
     }
@@ -308,14 +307,6 @@ async fn answered(
             bail!("{attack:?}: {path} from {from} is not answered 200: {failures:#?}");
         }
     }
-}
-
-/// The peak memory of a process in MiB.
-fn memory(pid: u32) -> anyhow::Result<u64> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("VmHWM")?;
-    let kib: u64 = line.trim().trim_end_matches("kB").trim().parse()?;
-    Ok(kib / 1024)
 }
 
 /// Kernel memory in MiB for connections to this port: received data, and data that waits to be sent. 0 if

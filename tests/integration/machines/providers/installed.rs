@@ -74,9 +74,13 @@ async fn served(control_plane: &ControlPlane, vcsim: &Vcsim) -> Result<()> {
     Ok(())
 }
 
-/// Installs Cluster API's kinds, and what the binary prints apart from the pods.
-fn install(control_plane: &ControlPlane, providers: &[&str], webhook: &Webhook) -> Result<()> {
-    let text = printed(&[&["manifests", "--replicas=1"], providers].concat())?;
+/// Installs Cluster API's kinds, and what the binary prints with these flags apart from the pods.
+pub(in crate::machines) fn install(
+    control_plane: &ControlPlane,
+    flags: &[&str],
+    webhook: &Webhook,
+) -> Result<()> {
+    let text = printed(&[&["manifests", "--replicas=1"], flags].concat())?;
     let mut objects = core::core_definitions(&["v1beta2"])?.into_iter().map(serde_json::to_value);
     let mut all = objects.by_ref().collect::<serde_json::Result<Vec<Value>>>()?;
     for document in text.split("\n---\n") {
