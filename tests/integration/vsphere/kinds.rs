@@ -70,8 +70,8 @@ const OF_1_16: [&str; 6] =
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
         trial("vsphere::kinds_are_those_of_cluster_api_provider_vsphere", as_theirs),
-        trial("vsphere::v1beta2_has_the_fields_and_limits_of_the_later_branch", later::fields),
-        trial("vsphere::v1beta2_has_the_columns_of_the_later_branch", later::columns),
+        trial("vsphere::v1beta2_has_the_fields_and_limits_of_cluster_api_provider_vsphere", later::fields),
+        trial("vsphere::v1beta2_has_the_columns_of_cluster_api_provider_vsphere", later::columns),
         on(Target::ApiServer, "vsphere::templates_of_cluster_api_provider_vsphere_apply", |api| {
             Box::pin(templates_apply(api))
         }),

@@ -176,6 +176,7 @@ impl World<'_> {
         self.templates_in_both_versions().await?;
         self.what_one_version_lacks_is_kept().await?;
         self.nothing_is_invented().await?;
+        self.what_v1beta2_requires_is_asked_for_there_alone().await?;
         self.statuses_are_kept().await?;
         self.columns()?;
 
@@ -293,6 +294,58 @@ impl World<'_> {
             let replaced = replaced.with_context(|| format!("{kind} by its own file"))?;
             ensure!(replaced.metadata.generation == read.metadata.generation, "{kind} changed: {replaced:?}");
             objects.delete("bare", &DeleteParams::default()).await?;
+        }
+        Ok(())
+    }
+
+    /// What v1beta2 refuses is accepted in v1beta1, and the controller can write such an object in its version.
+    async fn what_v1beta2_requires_is_asked_for_there_alone(&self) -> Result<()> {
+        let pool = json!([{"kind": "InClusterIPPool", "name": "p"}]);
+        let devices = json!([{"networkName": "n", "addressesFromPools": pool}]);
+        let machine = json!({"template": "t", "folder": "", "network": {"devices": devices}});
+        let object = json!({"kind": "VSphereMachine", "metadata": {"name": "lax"}, "spec": machine});
+        let refused =
+            self.apply(NEW, &object).await.err().context("an empty folder, and a pool without group")?;
+        let refused = format!("{refused:#}");
+        ensure!(refused.contains("spec.folder") && refused.contains("apiGroup"), "{refused}");
+        self.apply(OLD, &object).await?;
+        let read = self.get("VSphereMachine", NEW, "lax").await?;
+        ensure!(read["spec"].get("folder").is_none(), "{read}");
+        self.objects("VSphereMachine", NEW)
+            .patch(
+                "lax",
+                &PatchParams::default(),
+                &Patch::Merge(&json!({"spec": {"providerID": "vsphere://2"}})),
+            )
+            .await
+            .context("the provider ID of a machine whose pool has no group")?;
+        let back = self.get("VSphereMachine", OLD, "lax").await?;
+        ensure!(back["spec"]["folder"] == "" && back["spec"]["providerID"] == "vsphere://2", "{back}");
+
+        let status = Patch::Merge(json!({"status": {"ready": false}}));
+        for (kind, field) in
+            [("VSphereDeploymentZone", "failureDomain"), ("VSphereClusterIdentity", "secretName")]
+        {
+            let of = |version: &str| {
+                let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(GROUP, version, kind));
+                kube::Api::<DynamicObject>::all_with(self.api.client.clone(), &resource)
+            };
+            let made = async |version: &str| {
+                let spec = json!({"placementConstraint": {"folder": "k8s"}});
+                let spec = if kind == "VSphereDeploymentZone" { spec } else { json!({}) };
+                let object = json!({
+                    "apiVersion": format!("{GROUP}/{version}"), "kind": kind, "metadata": {"name": "lax"}, "spec": spec,
+                });
+                let object = serde_json::from_value(object).map_err(kube::Error::SerdeError)?;
+                of(version).create(&PostParams::default(), &object).await
+            };
+            let refused =
+                made(NEW).await.err().with_context(|| format!("{kind} without {field}"))?.to_string();
+            ensure!(refused.contains(field), "{refused}");
+            made(OLD).await.with_context(|| format!("{kind} without {field} in {OLD}"))?;
+            let told = of(NEW).patch_status("lax", &PatchParams::default(), &status).await;
+            told.with_context(|| format!("the status of a {kind} without {field}"))?;
+            of(OLD).delete("lax", &DeleteParams::default()).await?;
         }
         Ok(())
     }

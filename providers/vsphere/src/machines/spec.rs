@@ -2,7 +2,8 @@
 //!
 //! The fields are those of Cluster API Provider vSphere, so that its manifests apply unchanged. The doc comments are
 //! the descriptions in the CRDs, so they are written for users. A text, number or list that is empty or zero means
-//! the same as one that is missing.
+//! the same as one that is missing. In v1beta2 the API server refuses most of those. Objects that were written in v1beta1 may still have
+//! them, and may lack what is required, so a missing field is no error of these types.
 
 mod clone;
 mod cluster;

@@ -11,7 +11,7 @@ use cloudprovider::machines::{Column, ForeignVersion, Kind, KindDefinition, sche
 use schemars::JsonSchema;
 use serde_json::{Value, json};
 
-use self::edits::{at, insert, loosen, remove, rename, require, set_default};
+use self::edits::{allow_missing, at, insert, loosen, remove, rename, require, set_default};
 use super::{
     kinds,
     spec::{
@@ -23,6 +23,9 @@ use super::{
 /// Fields of a machine's spec that v1beta1 got together with v1beta2, in Cluster API Provider vSphere 1.16.
 pub(super) const LATER_FIELDS: [&str; 6] =
     ["resources", "nestedHV", "ftEncryptionMode", "migrateEncryption", "cryptoKeyID", "cryptoProfile"];
+
+/// Texts that are not empty in this version either, by their paths in specs.
+const NOT_EMPTY: [&[&str]; 3] = [&["template"], &["identityRef", "name"], &["secretName"]];
 
 /// How many new disks a machine may have.
 const MAX_DATA_DISKS: u32 = 29;
@@ -108,7 +111,7 @@ pub fn v1beta1() -> ForeignVersion {
         KindDefinition::new(
             kinds::CLUSTER_IDENTITY,
             "Credentials for a vCenter, for all namespaces that it allows.",
-            spec_of::<VSphereClusterIdentitySpec>(),
+            identity_spec(),
         )
         .cluster_scoped()
         .with_status(status::of_others()),
@@ -135,6 +138,11 @@ fn spec_of<T: JsonSchema>() -> Value {
     let limited = schema_of::<T>();
     let mut spec = limited.clone();
     loosen(&mut spec);
+    for path in NOT_EMPTY {
+        if let Some(text) = at(&mut spec, path) {
+            text["minLength"] = json!(1);
+        }
+    }
     for field in LATER_FIELDS {
         if let Some(is) = limited["properties"].get(field) {
             insert(&mut spec, field, is.clone());
@@ -209,6 +217,14 @@ fn change_clone_spec(spec: &mut Value) {
                 require(route, "metric");
             }
         }
+        allow_pools_without_group(network, &["devices", "[]"]);
+    }
+}
+
+/// A pool may have no group.
+fn allow_pools_without_group(owner: &mut Value, path: &[&str]) {
+    if let Some(pool) = at(owner, path).and_then(|owner| at(owner, &["addressesFromPools", "[]"])) {
+        allow_missing(pool, "apiGroup");
     }
 }
 
@@ -227,14 +243,18 @@ fn cluster_spec() -> Value {
             },
         }),
     );
-    if let Some(module) = at(&mut spec, &["clusterModules", "[]"]) {
-        require(module, "controlPlane");
-    }
+    spec
+}
+
+fn identity_spec() -> Value {
+    let mut spec = spec_of::<VSphereClusterIdentitySpec>();
+    allow_missing(&mut spec, "secretName");
     spec
 }
 
 fn deployment_zone_spec() -> Value {
     let mut spec = spec_of::<VSphereDeploymentZoneSpec>();
+    allow_missing(&mut spec, "failureDomain");
     require(&mut spec, "placementConstraint");
     set_default(&mut spec, "controlPlane", json!(defaults::CONTROL_PLANE));
     spec
@@ -242,6 +262,7 @@ fn deployment_zone_spec() -> Value {
 
 fn failure_domain_spec() -> Value {
     let mut spec = spec_of::<VSphereFailureDomainSpec>();
+    allow_pools_without_group(&mut spec, &["topology", "networkConfigurations", "[]"]);
     for part in ["region", "zone"] {
         if let Some(part) = at(&mut spec, &[part]) {
             insert(part, "autoConfigure", json!({"description": "Not used.", "type": "boolean"}));

@@ -1,5 +1,5 @@
 //! The kinds beside machines and clusters, in v1beta2, and what `kubectl get` prints of all kinds: the columns that Cluster API Provider
-//! vSphere has in its later branch, and beside them why something is not ready.
+//! vSphere has there, and beside them why something is not ready.
 
 use cloudprovider::machines::{Column, KindDefinition, MachineColumns, schema_of};
 

@@ -1,5 +1,5 @@
-//! v1beta2, beside the version of this name in the later branch of Cluster API Provider vSphere: its fields, their limits, and what
-//! `kubectl get` prints. Its facts are written down here.
+//! v1beta2, beside the version of this name in Cluster API Provider vSphere: its fields, their limits, and what `kubectl get` prints.
+//! The facts are those of 1.16.1, written down here: the peer of the other tests is 1.14, whose only version is v1beta1.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,48 +19,48 @@ const VERSION: &str = "v1beta2";
 /// The documentation has the differences in a table: it names the fields, and says why.
 const TITLE: &str = "### v1beta2, beside CAPV's";
 
-/// The limits that are compared. An empty text or object means the same as a missing one here, so how long one is at least is not
-/// among them.
-const LIMITS: [&str; 5] = ["enum", "maxItems", "maxLength", "maximum", "minimum"];
+/// The limits that are compared. An empty object means the same as a missing one here, so how many fields one has at least is not among
+/// them.
+const LIMITS: [&str; 6] = ["enum", "maxItems", "maxLength", "maximum", "minLength", "minimum"];
 
 const CLONE: &str = r#"
-.template maxLength=2048 required
+.template maxLength=2048 minLength=1 required
 .cloneMode enum=["fullClone","linkedClone"]
-.snapshot maxLength=1024
-.server maxLength=1024
-.thumbprint maxLength=1024
-.datacenter maxLength=2048
-.folder maxLength=2048
-.datastore maxLength=2048
-.storagePolicyName maxLength=1024
-.resourcePool maxLength=2048
+.snapshot maxLength=1024 minLength=1
+.server maxLength=1024 minLength=1
+.thumbprint maxLength=1024 minLength=1
+.datacenter maxLength=2048 minLength=1
+.folder maxLength=2048 minLength=1
+.datastore maxLength=2048 minLength=1
+.storagePolicyName maxLength=1024 minLength=1
+.resourcePool maxLength=2048 minLength=1
 .network required
 .network.devices maxItems=128 required
 .network.devices[]
-.network.devices[].networkName maxLength=2048 required
-.network.devices[].deviceName maxLength=1024
+.network.devices[].networkName maxLength=2048 minLength=1 required
+.network.devices[].deviceName maxLength=1024 minLength=1
 .network.devices[].dhcp4
 .network.devices[].dhcp6
-.network.devices[].gateway4 maxLength=64
-.network.devices[].gateway6 maxLength=64
+.network.devices[].gateway4 maxLength=64 minLength=1
+.network.devices[].gateway6 maxLength=64 minLength=1
 .network.devices[].ipAddrs maxItems=128
-.network.devices[].ipAddrs[] maxLength=39
+.network.devices[].ipAddrs[] maxLength=39 minLength=1
 .network.devices[].mtu
-.network.devices[].macAddr maxLength=23
+.network.devices[].macAddr maxLength=23 minLength=1
 .network.devices[].nameservers maxItems=128
-.network.devices[].nameservers[] maxLength=64
+.network.devices[].nameservers[] maxLength=64 minLength=1
 .network.devices[].routes maxItems=512
 .network.devices[].routes[]
-.network.devices[].routes[].to maxLength=39 required
-.network.devices[].routes[].via maxLength=39 required
+.network.devices[].routes[].to maxLength=39 minLength=1 required
+.network.devices[].routes[].via maxLength=39 minLength=1 required
 .network.devices[].routes[].metric minimum=0 required
 .network.devices[].searchDomains maxItems=128
-.network.devices[].searchDomains[] maxLength=1024
+.network.devices[].searchDomains[] maxLength=1024 minLength=1
 .network.devices[].addressesFromPools maxItems=128
 .network.devices[].addressesFromPools[]
-.network.devices[].addressesFromPools[].name maxLength=253 required
-.network.devices[].addressesFromPools[].kind maxLength=63 required
-.network.devices[].addressesFromPools[].apiGroup maxLength=253 required
+.network.devices[].addressesFromPools[].name maxLength=253 minLength=1 required
+.network.devices[].addressesFromPools[].kind maxLength=63 minLength=1 required
+.network.devices[].addressesFromPools[].apiGroup maxLength=253 minLength=1 required
 .network.devices[].dhcp4Overrides
 .network.devices[].dhcp4Overrides.hostname maxLength=1024
 .network.devices[].dhcp4Overrides.routeMetric minimum=0
@@ -84,8 +84,8 @@ const CLONE: &str = r#"
 .network.devices[].skipIPAllocation
 .network.routes maxItems=512
 .network.routes[]
-.network.routes[].to maxLength=39 required
-.network.routes[].via maxLength=39 required
+.network.routes[].to maxLength=39 minLength=1 required
+.network.routes[].via maxLength=39 minLength=1 required
 .network.routes[].metric minimum=0 required
 .numCPUs minimum=2
 .numCoresPerSocket minimum=0
@@ -106,55 +106,55 @@ const CLONE: &str = r#"
 .customVMXKeys
 .customVMXKeys{}
 .tagIDs maxItems=128
-.tagIDs[] maxLength=1024
+.tagIDs[] maxLength=1024 minLength=1
 .pciDevices maxItems=128
 .pciDevices[]
 .pciDevices[].deviceId
 .pciDevices[].vendorId
-.pciDevices[].vGPUProfile maxLength=1024
-.pciDevices[].customLabel maxLength=1024
-.os maxLength=128
-.hardwareVersion maxLength=128
+.pciDevices[].vGPUProfile maxLength=1024 minLength=1
+.pciDevices[].customLabel maxLength=1024 minLength=1
+.os maxLength=128 minLength=1
+.hardwareVersion maxLength=128 minLength=1
 .dataDisks maxItems=29
 .dataDisks[]
-.dataDisks[].name maxLength=1024 required
+.dataDisks[].name maxLength=1024 minLength=1 required
 .dataDisks[].sizeGiB minimum=1 required
 .dataDisks[].provisioningMode enum=["Thin","Thick","EagerlyZeroed"]
 .nestedHV
 .ftEncryptionMode enum=["ftEncryptionDisabled","ftEncryptionOpportunistic","ftEncryptionRequired"]
 .migrateEncryption enum=["disabled","opportunistic","required"]
-.cryptoKeyID maxLength=128
-.cryptoProfile maxLength=128
+.cryptoKeyID maxLength=128 minLength=1
+.cryptoProfile maxLength=128 minLength=1
 .powerOffMode enum=["hard","soft","trySoft"]
 .guestSoftPowerOffTimeoutSeconds minimum=1
 "#;
 
 const MACHINE: &str = "
-.providerID maxLength=512
+.providerID maxLength=512 minLength=1
 .naming
-.naming.template maxLength=1024
+.naming.template maxLength=1024 minLength=1
 ";
 
 const VM: &str = "
 .bootstrapRef
-.bootstrapRef.name maxLength=253 required
-.biosUUID maxLength=1024
+.bootstrapRef.name maxLength=253 minLength=1 required
+.biosUUID maxLength=1024 minLength=1
 ";
 
 const CLUSTER: &str = r#"
-.server maxLength=1024 required
-.thumbprint maxLength=1024
+.server maxLength=1024 minLength=1 required
+.thumbprint maxLength=1024 minLength=1
 .controlPlaneEndpoint
-.controlPlaneEndpoint.host maxLength=512
+.controlPlaneEndpoint.host maxLength=512 minLength=1
 .controlPlaneEndpoint.port maximum=65535 minimum=1
 .identityRef
 .identityRef.kind enum=["VSphereClusterIdentity","Secret"] required
-.identityRef.name maxLength=253 required
+.identityRef.name maxLength=253 minLength=1 required
 .clusterModules maxItems=512
 .clusterModules[]
 .clusterModules[].controlPlane required
-.clusterModules[].targetObjectName maxLength=253 required
-.clusterModules[].moduleUUID maxLength=2048 required
+.clusterModules[].targetObjectName maxLength=253 minLength=1 required
+.clusterModules[].moduleUUID maxLength=2048 minLength=1 required
 .disableClusterModule
 .failureDomainSelector
 .failureDomainSelector.matchLabels
@@ -168,7 +168,7 @@ const CLUSTER: &str = r#"
 "#;
 
 const IDENTITY: &str = "
-.secretName maxLength=253 required
+.secretName maxLength=253 minLength=1 required
 .allowedNamespaces
 .allowedNamespaces.selector
 .allowedNamespaces.selector.matchLabels
@@ -182,44 +182,40 @@ const IDENTITY: &str = "
 ";
 
 const ZONE: &str = r#"
-.server maxLength=1024
-.thumbprint
-.identityRef
-.identityRef.kind enum=["VSphereClusterIdentity","Secret"] required
-.identityRef.name maxLength=253 required
-.failureDomain maxLength=253 required
+.server maxLength=1024 minLength=1
+.failureDomain maxLength=253 minLength=1 required
 .controlPlane
 .placementConstraint
-.placementConstraint.resourcePool maxLength=2048
-.placementConstraint.folder maxLength=2048
+.placementConstraint.resourcePool maxLength=2048 minLength=1
+.placementConstraint.folder maxLength=2048 minLength=1
 "#;
 
 const DOMAIN: &str = r#"
 .region required
-.region.name maxLength=1024 required
+.region.name maxLength=1024 minLength=1 required
 .region.type enum=["Datacenter","ComputeCluster","HostGroup"] required
-.region.tagCategory maxLength=1024 required
+.region.tagCategory maxLength=1024 minLength=1 required
 .zone required
-.zone.name maxLength=1024 required
+.zone.name maxLength=1024 minLength=1 required
 .zone.type enum=["Datacenter","ComputeCluster","HostGroup"] required
-.zone.tagCategory maxLength=1024 required
+.zone.tagCategory maxLength=1024 minLength=1 required
 .topology required
-.topology.datacenter maxLength=2048 required
-.topology.computeCluster maxLength=2048
+.topology.datacenter maxLength=2048 minLength=1 required
+.topology.computeCluster maxLength=2048 minLength=1
 .topology.hosts
-.topology.hosts.vmGroupName maxLength=2048 required
-.topology.hosts.hostGroupName maxLength=2048 required
+.topology.hosts.vmGroupName maxLength=2048 minLength=1 required
+.topology.hosts.hostGroupName maxLength=2048 minLength=1 required
 .topology.networks maxItems=128
-.topology.networks[] maxLength=2048
+.topology.networks[] maxLength=2048 minLength=1
 .topology.networkConfigurations maxItems=128
 .topology.networkConfigurations[]
-.topology.networkConfigurations[].networkName maxLength=2048 required
+.topology.networkConfigurations[].networkName maxLength=2048 minLength=1 required
 .topology.networkConfigurations[].dhcp4
 .topology.networkConfigurations[].dhcp6
 .topology.networkConfigurations[].nameservers maxItems=128
-.topology.networkConfigurations[].nameservers[] maxLength=64
+.topology.networkConfigurations[].nameservers[] maxLength=64 minLength=1
 .topology.networkConfigurations[].searchDomains maxItems=128
-.topology.networkConfigurations[].searchDomains[] maxLength=1024
+.topology.networkConfigurations[].searchDomains[] maxLength=1024 minLength=1
 .topology.networkConfigurations[].dhcp4Overrides
 .topology.networkConfigurations[].dhcp4Overrides.hostname maxLength=1024
 .topology.networkConfigurations[].dhcp4Overrides.routeMetric minimum=0
@@ -242,11 +238,10 @@ const DOMAIN: &str = r#"
 .topology.networkConfigurations[].dhcp6Overrides.useRoutes maxLength=128
 .topology.networkConfigurations[].addressesFromPools maxItems=128
 .topology.networkConfigurations[].addressesFromPools[]
-.topology.networkConfigurations[].addressesFromPools[].name maxLength=253 required
-.topology.networkConfigurations[].addressesFromPools[].kind maxLength=63 required
-.topology.networkConfigurations[].addressesFromPools[].apiGroup maxLength=253 required
-.topology.datastore maxLength=2048
-.topology.template maxLength=2048
+.topology.networkConfigurations[].addressesFromPools[].name maxLength=253 minLength=1 required
+.topology.networkConfigurations[].addressesFromPools[].kind maxLength=63 minLength=1 required
+.topology.networkConfigurations[].addressesFromPools[].apiGroup maxLength=253 minLength=1 required
+.topology.datastore maxLength=2048 minLength=1
 "#;
 
 const OF_TEMPLATE: &str = ".spec.template.spec";

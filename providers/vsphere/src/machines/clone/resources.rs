@@ -157,7 +157,7 @@ mod tests {
     fn every_notation_of_a_quantity_is_read_exactly() {
         for (text, mhz) in [
             ("2300M", 2300),
-            // 2.3e9 and 4.35e9 have no exact binary form.
+            // 2.3 and 4.35 have no exact binary form.
             ("2.3G", 2300),
             ("4.35G", 4350),
             ("2300000000", 2300),

@@ -413,3 +413,69 @@ fn an_annotation_that_would_take_much_memory_is_not_read() {
     assert_eq!(converted["spec"], spec);
     assert_eq!(converted["metadata"]["annotations"], Value::Null);
 }
+
+/// Each text that v1beta1 allows to be empty and v1beta2 does not, at its place.
+#[test]
+fn an_empty_text_is_none_where_it_is_not_allowed() {
+    let pools = json!([{"apiGroup": "", "kind": "P", "name": "p"}]);
+    let device = json!({
+        "networkName": "n", "deviceName": "", "gateway4": "", "gateway6": "", "macAddr": "",
+        "addressesFromPools": pools, "nameservers": [""],
+    });
+    let mut machine = json!({
+        "template": "t", "network": {"devices": [device]}, "namingStrategy": {"template": ""}, "powerOffMode": "hard",
+        "pciDevices": [{"vGPUProfile": "", "customLabel": "", "vendorId": 1, "deviceId": 2}], "customVMXKeys": {"folder": ""},
+    });
+    for text in [
+        "cloneMode",
+        "snapshot",
+        "server",
+        "thumbprint",
+        "datacenter",
+        "folder",
+        "datastore",
+        "storagePolicyName",
+    ]
+    .into_iter()
+    .chain(["resourcePool", "os", "hardwareVersion", "biosUUID", "providerID"])
+    {
+        machine[text] = json!("");
+    }
+    let pools = json!([{"kind": "P", "name": "p"}]);
+    let device = json!({
+        "networkName": "n", "addressesFromPools": pools, "nameservers": [""],
+    });
+    let of_machine = json!({
+        "template": "t", "network": {"devices": [device]}, "naming": {}, "powerOffMode": "hard",
+        "pciDevices": [{"vendorId": 1, "deviceId": 2}], "customVMXKeys": {"folder": ""},
+    });
+    let network = json!({"networkName": "n", "addressesFromPools": [{"apiGroup": ""}]});
+    let network_later = json!({"networkName": "n", "addressesFromPools": [{}]});
+    for (kind, old, new) in [
+        ("VSphereMachine", machine.clone(), of_machine.clone()),
+        ("VSphereVM", machine.clone(), of_machine.clone()),
+        (
+            "VSphereMachineTemplate",
+            json!({"template": {"spec": machine}}),
+            json!({"template": {"spec": of_machine}}),
+        ),
+        ("VSphereCluster", json!({"server": "", "thumbprint": ""}), json!({})),
+        (
+            "VSphereDeploymentZone",
+            json!({"server": "", "failureDomain": "", "placementConstraint": {"resourcePool": "", "folder": ""}}),
+            json!({"failureDomain": "", "placementConstraint": {}}),
+        ),
+        (
+            "VSphereFailureDomain",
+            json!({"topology": {
+                "datacenter": "", "computeCluster": "", "datastore": "", "networkConfigurations": [network],
+            }}),
+            json!({"topology": {"datacenter": "", "networkConfigurations": [network_later]}}),
+        ),
+    ] {
+        let old = object("v1beta1", kind, &json!({ "spec": old }));
+        let converted = convert(old.clone(), "v1beta2").expect("converted");
+        assert_eq!(converted["spec"], new, "{kind}");
+        assert_eq!(convert(converted, "v1beta1").expect("converted"), old, "{kind}");
+    }
+}

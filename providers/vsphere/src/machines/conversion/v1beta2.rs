@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     duration,
-    shape::{Body, FAILURE_DOMAIN_PARTS, Shape, object, rename},
+    shape::{Body, FAILURE_DOMAIN_PARTS, Shape, object, objects, rename},
 };
 
 /// Gives `body` the names and forms of v1beta2.
@@ -15,6 +15,13 @@ pub(super) fn from_v1beta1(shape: Shape, body: &mut Body) {
         }
         if shape.has_cluster_spec() {
             endpoint(spec);
+            leave_out_empty(spec, &["server", "thumbprint"]);
+        }
+        if shape == Shape::DeploymentZone {
+            leave_out_empty(spec, &["server"]);
+            if let Some(constraint) = object(spec, "placementConstraint") {
+                leave_out_empty(constraint, &["resourcePool", "folder"]);
+            }
         }
         if shape == Shape::VirtualMachine {
             bootstrap_reference(spec);
@@ -28,6 +35,10 @@ pub(super) fn from_v1beta1(shape: Shape, body: &mut Body) {
                 if let Some(part) = object(spec, part) {
                     part.remove("autoConfigure");
                 }
+            }
+            if let Some(topology) = object(spec, "topology") {
+                leave_out_empty(topology, &["computeCluster", "datastore"]);
+                objects(topology, "networkConfigurations").for_each(network_device);
             }
         }
     }
@@ -68,6 +79,32 @@ pub(super) fn repeat_ready(shape: Shape, body: &mut Body) {
 /// Numbers of which zero means the same as none. v1beta2 does not allow it.
 const NONE_IF_ZERO: [&str; 3] = ["numCPUs", "memoryMiB", "diskGiB"];
 
+/// Texts about a virtual machine of which an empty one means the same as none. v1beta2 does not allow it.
+const NONE_IF_EMPTY: [&str; 13] = [
+    "cloneMode",
+    "snapshot",
+    "server",
+    "thumbprint",
+    "datacenter",
+    "folder",
+    "datastore",
+    "storagePolicyName",
+    "resourcePool",
+    "os",
+    "hardwareVersion",
+    "biosUUID",
+    "providerID",
+];
+
+/// Leaves those of these texts out that are empty.
+fn leave_out_empty(fields: &mut Map<String, Value>, texts: &[&str]) {
+    for text in texts {
+        if fields.get(*text).is_some_and(|value| value == "") {
+            fields.remove(*text);
+        }
+    }
+}
+
 fn clone_spec(spec: &mut Map<String, Value>) {
     rename(spec, "namingStrategy", "naming");
     for field in NONE_IF_ZERO {
@@ -75,8 +112,12 @@ fn clone_spec(spec: &mut Map<String, Value>) {
             spec.remove(field);
         }
     }
-    if spec.get("cloneMode").is_some_and(|mode| mode == "") {
-        spec.remove("cloneMode");
+    leave_out_empty(spec, &NONE_IF_EMPTY);
+    if let Some(naming) = object(spec, "naming") {
+        leave_out_empty(naming, &["template"]);
+    }
+    for device in objects(spec, "pciDevices") {
+        leave_out_empty(device, &["vGPUProfile", "customLabel"]);
     }
     if let Some(timeout) = spec.remove("guestSoftPowerOffTimeout")
         && let Some(seconds) = timeout.as_str().and_then(duration::seconds)
@@ -85,6 +126,15 @@ fn clone_spec(spec: &mut Map<String, Value>) {
     }
     if let Some(network) = object(spec, "network") {
         network.remove("preferredAPIServerCidr");
+        objects(network, "devices").for_each(network_device);
+    }
+}
+
+/// A network device, or what a failure domain says of one.
+fn network_device(device: &mut Map<String, Value>) {
+    leave_out_empty(device, &["deviceName", "gateway4", "gateway6", "macAddr"]);
+    for pool in objects(device, "addressesFromPools") {
+        leave_out_empty(pool, &["apiGroup"]);
     }
 }
 

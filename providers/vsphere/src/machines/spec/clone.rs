@@ -21,37 +21,37 @@ pub(crate) struct VirtualMachineCloneSpec {
     pub(crate) clone_mode: Option<CloneMode>,
     /// The snapshot from which a linked clone is made. Default: the template's current one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 1024))]
+    #[schemars(length(min = 1, max = 1024))]
     pub(crate) snapshot: Option<String>,
     /// The vCenter: a DNS name or an address, with a port if it is not 443. Default: the one of the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 1024))]
+    #[schemars(length(min = 1, max = 1024))]
     pub(crate) server: Option<String>,
     /// The fingerprint of the vCenter's certificate, SHA-1 or SHA-256, in hexadecimal with colons. Default: the one of
     /// the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 1024))]
+    #[schemars(length(min = 1, max = 1024))]
     pub(crate) thumbprint: Option<String>,
     /// The datacenter: its name, its inventory path or its managed object ID. `*` stands for the only one there is.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 2048))]
+    #[schemars(length(min = 1, max = 2048))]
     pub(crate) datacenter: Option<String>,
     /// The folder: its name, its inventory path or its managed object ID. Default: the datacenter's own.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 2048))]
+    #[schemars(length(min = 1, max = 2048))]
     pub(crate) folder: Option<String>,
     /// The datastore: its name, its inventory path or its managed object ID. It may be a datastore cluster, of which Storage DRS recommends
     /// one. Default: one that the storage policy allows, or that of the template.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 2048))]
+    #[schemars(length(min = 1, max = 2048))]
     pub(crate) datastore: Option<String>,
     /// The name of the storage policy of the machine and its disks.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 1024))]
+    #[schemars(length(min = 1, max = 1024))]
     pub(crate) storage_policy_name: Option<String>,
     /// The resource pool: its name, its inventory path or its managed object ID. Default: the only one there is.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 2048))]
+    #[schemars(length(min = 1, max = 2048))]
     pub(crate) resource_pool: Option<String>,
     /// The network devices, which take the place of the template's.
     pub(crate) network: NetworkSpec,
@@ -95,7 +95,7 @@ pub(crate) struct VirtualMachineCloneSpec {
     /// The hardware version, such as `vmx-19`. A machine with a lower one is upgraded before it starts. Default: as in
     /// the template.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 128))]
+    #[schemars(length(min = 1, max = 128))]
     pub(crate) hardware_version: Option<String>,
     /// Whether the guest may run virtual machines itself.
     #[serde(rename = "nestedHV", skip_serializing_if = "Option::is_none")]
@@ -162,7 +162,7 @@ pub(crate) fn text(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
 }
 
 fn operating_system(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-    schemars::json_schema!({"type": "string", "maxLength": 128})
+    schemars::json_schema!({"type": "string", "minLength": 1, "maxLength": 128})
 }
 
 fn ft_encryption_mode(_: &mut schemars::SchemaGenerator) -> schemars::Schema {

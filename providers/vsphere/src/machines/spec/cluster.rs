@@ -11,11 +11,11 @@ use super::LabelSelector;
 pub(crate) struct VSphereClusterSpec {
     /// The vCenter: a DNS name or an address, with a port if it is not 443.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 1024))]
+    #[schemars(length(min = 1, max = 1024))]
     pub(crate) server: Option<String>,
     /// The fingerprint of the vCenter's certificate, SHA-1 or SHA-256, in hexadecimal with colons.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 1024))]
+    #[schemars(length(min = 1, max = 1024))]
     pub(crate) thumbprint: Option<String>,
     /// Whose credentials are used. Default: those of the controller.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -58,12 +58,13 @@ pub(crate) enum IdentityKind {
 pub(crate) struct ClusterModule {
     /// Whether the machines are those of the control plane.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(required)]
     pub(crate) control_plane: Option<bool>,
     /// The name of the object that owns the machines, such as a `MachineDeployment`.
-    #[schemars(length(max = 253))]
+    #[schemars(length(min = 1, max = 253))]
     pub(crate) target_object_name: String,
     /// The module's ID.
     #[serde(rename = "moduleUUID")]
-    #[schemars(length(max = 2048))]
+    #[schemars(length(min = 1, max = 2048))]
     pub(crate) module_uuid: String,
 }

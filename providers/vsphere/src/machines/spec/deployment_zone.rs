@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct VSphereDeploymentZoneSpec {
     /// The vCenter: a DNS name or an address, with a port if it is not 443.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 1024))]
+    #[schemars(length(min = 1, max = 1024))]
     pub(crate) server: Option<String>,
     /// The `VSphereFailureDomain` that it is in.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 253))]
+    #[schemars(required, length(min = 1, max = 253))]
     pub(crate) failure_domain: Option<String>,
     /// Whether machines of the control plane may be here. Default: true.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -29,10 +29,10 @@ pub(crate) struct VSphereDeploymentZoneSpec {
 pub(crate) struct PlacementConstraint {
     /// The resource pool: its name or its inventory path.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 2048))]
+    #[schemars(length(min = 1, max = 2048))]
     pub(crate) resource_pool: Option<String>,
     /// The folder: its name or its inventory path.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 2048))]
+    #[schemars(length(min = 1, max = 2048))]
     pub(crate) folder: Option<String>,
 }

@@ -21,13 +21,13 @@ pub(crate) struct VSphereFailureDomainSpec {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct FailureDomain {
     /// The name of the tag.
-    #[schemars(length(max = 1024))]
+    #[schemars(length(min = 1, max = 1024))]
     pub(crate) name: String,
     /// What carries the tag.
     #[serde(rename = "type")]
     pub(crate) kind: FailureDomainType,
     /// The category of the tag.
-    #[schemars(length(max = 1024))]
+    #[schemars(length(min = 1, max = 1024))]
     pub(crate) tag_category: String,
 }
 
@@ -47,11 +47,11 @@ pub(crate) enum FailureDomainType {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Topology {
     /// The datacenter: its name or its inventory path.
-    #[schemars(length(max = 2048))]
+    #[schemars(length(min = 1, max = 2048))]
     pub(crate) datacenter: String,
     /// The cluster of hosts: its name or its inventory path.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 2048))]
+    #[schemars(length(min = 1, max = 2048))]
     pub(crate) compute_cluster: Option<String>,
     /// The hosts of the cluster that belong to it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -67,7 +67,7 @@ pub(crate) struct Topology {
     pub(crate) network_configurations: Vec<NetworkConfiguration>,
     /// The datastore or datastore cluster: its name or its inventory path.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 2048))]
+    #[schemars(length(min = 1, max = 2048))]
     pub(crate) datastore: Option<String>,
 }
 
@@ -76,10 +76,10 @@ pub(crate) struct Topology {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct FailureDomainHosts {
     /// The VM group that machines are put into.
-    #[schemars(length(max = 2048))]
+    #[schemars(length(min = 1, max = 2048))]
     pub(crate) vm_group_name: String,
     /// The host group that the VM group is tied to.
-    #[schemars(length(max = 2048))]
+    #[schemars(length(min = 1, max = 2048))]
     pub(crate) host_group_name: String,
 }
 
@@ -88,7 +88,7 @@ pub(crate) struct FailureDomainHosts {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct NetworkConfiguration {
     /// The network: its name or its inventory path.
-    #[schemars(length(max = 2048))]
+    #[schemars(length(min = 1, max = 2048))]
     pub(crate) network_name: String,
     /// Whether the guest asks for an IPv4 address by DHCP.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -42,11 +42,11 @@ pub(crate) struct PciDeviceSpec {
     pub(crate) vendor_id: Option<i32>,
     /// The profile of a virtual GPU.
     #[serde(rename = "vGPUProfile", skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 1024))]
+    #[schemars(length(min = 1, max = 1024))]
     pub(crate) vgpu_profile: Option<String>,
     /// The hardware label of the device.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 1024))]
+    #[schemars(length(min = 1, max = 1024))]
     pub(crate) custom_label: Option<String>,
 }
 

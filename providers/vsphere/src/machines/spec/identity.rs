@@ -8,6 +8,7 @@ use super::LabelSelector;
 /// The spec of a `VSphereClusterIdentity`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("required" = ["secretName"]))]
 pub(crate) struct VSphereClusterIdentitySpec {
     /// The Secret with the keys `username` and `password`, in the namespace of the controller.
     #[serde(default)]

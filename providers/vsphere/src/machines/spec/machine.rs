@@ -46,6 +46,6 @@ pub(crate) struct NamingSpec {
     /// A Go template with `.machine.name`, the name of the Machine, and functions such as `trimSuffix` and `trunc`. Names are cut at
     /// 63 characters.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 1024))]
+    #[schemars(length(min = 1, max = 1024))]
     pub(crate) template: Option<String>,
 }

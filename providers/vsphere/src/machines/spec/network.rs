@@ -24,7 +24,7 @@ pub(crate) struct NetworkDeviceSpec {
     pub(crate) network_name: String,
     /// The device's name in the guest. Default: `eth` and its number.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 1024))]
+    #[schemars(length(min = 1, max = 1024))]
     pub(crate) device_name: Option<String>,
     /// Whether the guest asks for an IPv4 address by DHCP.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -34,11 +34,11 @@ pub(crate) struct NetworkDeviceSpec {
     pub(crate) dhcp6: Option<bool>,
     /// The IPv4 gateway.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 64))]
+    #[schemars(length(min = 1, max = 64))]
     pub(crate) gateway4: Option<String>,
     /// The IPv6 gateway.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 64))]
+    #[schemars(length(min = 1, max = 64))]
     pub(crate) gateway6: Option<String>,
     /// Static addresses with the length of their prefix, such as `192.0.2.10/24`. Not for templates, whose machines
     /// would all have the same ones.
@@ -50,7 +50,7 @@ pub(crate) struct NetworkDeviceSpec {
     pub(crate) mtu: Option<i64>,
     /// The MAC address. Default: a locally administered one, made from the UID of the object.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 23))]
+    #[schemars(length(min = 1, max = 23))]
     pub(crate) mac_addr: Option<String>,
     /// Addresses of DNS servers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -137,13 +137,13 @@ pub(crate) struct DhcpOverrides {
 pub(crate) struct AddressPoolReference {
     /// The API group of the pool.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 253))]
+    #[schemars(required, length(min = 1, max = 253))]
     pub(crate) api_group: Option<String>,
     /// The kind of the pool.
-    #[schemars(length(max = 63))]
+    #[schemars(length(min = 1, max = 63))]
     pub(crate) kind: String,
     /// The name of the pool.
-    #[schemars(length(max = 253))]
+    #[schemars(length(min = 1, max = 253))]
     pub(crate) name: String,
 }
 

@@ -17,7 +17,7 @@ pub(crate) struct VSphereVMSpec {
     pub(crate) bootstrap_ref: Option<BootstrapReference>,
     /// The virtual machine's BIOS UUID, set once it exists.
     #[serde(rename = "biosUUID", skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 1024))]
+    #[schemars(length(min = 1, max = 1024))]
     pub(crate) bios_uuid: Option<String>,
     /// How the machine is powered off before it is deleted. Default: `hard`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -32,6 +32,6 @@ pub(crate) struct VSphereVMSpec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct BootstrapReference {
     /// The Secret's name.
-    #[schemars(length(max = 253))]
+    #[schemars(length(min = 1, max = 253))]
     pub(crate) name: String,
 }

@@ -37,6 +37,17 @@ pub(super) fn require(schema: &mut Value, field: &str) {
     }
 }
 
+/// A field may be missing.
+pub(super) fn allow_missing(schema: &mut Value, field: &str) {
+    let Some(keywords) = schema.as_object_mut() else { return };
+    if let Some(required) = keywords.get_mut("required").and_then(Value::as_array_mut) {
+        required.retain(|one| one != field);
+        if required.is_empty() {
+            keywords.remove("required");
+        }
+    }
+}
+
 /// Sets what a field is if it is missing.
 pub(super) fn set_default(schema: &mut Value, field: &str, value: Value) {
     if let Some(field) = at(schema, &[field]).and_then(Value::as_object_mut) {
@@ -44,9 +55,9 @@ pub(super) fn set_default(schema: &mut Value, field: &str, value: Value) {
     }
 }
 
-/// Takes limits of texts, lists and numbers away, at any depth. How long a text is at least stays.
+/// Takes limits of texts, lists and numbers away, at any depth.
 pub(super) fn loosen(schema: &mut Value) {
-    const LIMITS: [&str; 3] = ["maxLength", "maxItems", "minimum"];
+    const LIMITS: [&str; 4] = ["minLength", "maxLength", "maxItems", "minimum"];
     let Some(keywords) = schema.as_object_mut() else { return };
     keywords.retain(|keyword, _| !LIMITS.contains(&keyword.as_str()));
     for (keyword, below) in keywords {

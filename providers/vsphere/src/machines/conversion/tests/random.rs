@@ -16,7 +16,7 @@ const KINDS: [&str; 8] = [
 ];
 
 /// Names that mean something in one of the versions, and two that do not.
-const NAMES: [&str; 39] = [
+const NAMES: [&str; 45] = [
     "spec",
     "template",
     "network",
@@ -54,6 +54,12 @@ const NAMES: [&str; 39] = [
     "initialization",
     "provisioned",
     "failureDomains",
+    "datacenter",
+    "deviceName",
+    "pciDevices",
+    "vGPUProfile",
+    "addressesFromPools",
+    "apiGroup",
     "x",
     "y",
 ];
@@ -96,6 +102,8 @@ fn body() -> impl Strategy<Value = Value> {
         "bootstrapRef",
         "numCPUs",
         "cloneMode",
+        "datacenter",
+        "pciDevices",
         "naming",
         "namingStrategy",
         "guestSoftPowerOffTimeout",
