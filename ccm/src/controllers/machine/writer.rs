@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use cloudprovider::machines::{FurtherKind, Kinds};
+use cloudprovider::{
+    FairPermit, FairPermits,
+    machines::{FurtherKind, Kinds},
+};
 use component::api_client::describe;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
 use serde_json::{Map, Value, json};
-use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::{
     companions::Write,
@@ -33,7 +35,7 @@ pub(super) const MAX_REQUESTS: usize = 32;
 pub(super) struct ObjectWriter {
     client: Client,
     kinds: Kinds,
-    turns: Arc<Semaphore>,
+    turns: FairPermits<Arc<str>>,
 }
 
 impl std::fmt::Debug for ObjectWriter {
@@ -45,13 +47,13 @@ impl std::fmt::Debug for ObjectWriter {
 impl ObjectWriter {
     /// A writer over this client.
     pub(super) fn new(client: Client, kinds: Kinds) -> Self {
-        Self { client, kinds, turns: Arc::new(Semaphore::new(MAX_REQUESTS)) }
+        Self { client, kinds, turns: FairPermits::new(MAX_REQUESTS) }
     }
 
-    /// Waits until a request may be sent, in the order of arrival. It counts until this is dropped.
-    async fn turn(&self) -> Option<SemaphorePermit<'_>> {
+    /// Waits until a request for an object of this namespace may be sent. Namespaces take turns. It counts until this is dropped.
+    async fn turn(&self, namespace: &str) -> Option<FairPermit<Arc<str>>> {
         // it is never closed
-        self.turns.acquire().await.ok()
+        self.turns.acquire(namespace.into()).await.ok()
     }
 
     fn path(&self, kind: SubjectKind, object: &InfraObject) -> String {
@@ -67,7 +69,7 @@ impl ObjectWriter {
         object: &InfraObject,
         body: &Value,
     ) -> Result<InfraObject, WriteError> {
-        let _turn = self.turn().await;
+        let _turn = self.turn(object.namespace()).await;
         let path = self.path(kind, object);
         let answer = patch_as::<InfraObject>(&self.client, &path, MERGE_PATCH, body, WHOLE_OBJECT).await;
         answer.map(InfraObject::lean)
@@ -80,7 +82,7 @@ impl ObjectWriter {
         object: &InfraObject,
         status: &Map<String, Value>,
     ) -> Result<InfraObject, WriteError> {
-        let _turn = self.turn().await;
+        let _turn = self.turn(object.namespace()).await;
         let path = format!("{}/status", self.path(kind, object));
         let body = json!([
             {"op": "test", "path": "/metadata/uid", "value": object.metadata.uid},
@@ -100,7 +102,7 @@ impl ObjectWriter {
         kind: SubjectKind,
         object: &InfraObject,
     ) -> Result<InfraObject, WriteError> {
-        let _turn = self.turn().await;
+        let _turn = self.turn(object.namespace()).await;
         let request = http::Request::get(self.path(kind, object))
             .body(Vec::new())
             .map_err(|error| WriteError::Failed(error.to_string()))?;
@@ -120,7 +122,7 @@ impl ObjectWriter {
         found: Option<&Kept>,
         write: &Write,
     ) -> Result<Option<Kept>, WriteError> {
-        let _turn = self.turn().await;
+        let _turn = self.turn(namespace).await;
         let all = companions(kind, namespace);
         let one = format!("{all}/{name}");
         let (uid, version) = match found {
@@ -156,7 +158,7 @@ impl ObjectWriter {
         found: &Kept,
         write: &Write,
     ) -> Result<Kept, WriteError> {
-        let _turn = self.turn().await;
+        let _turn = self.turn(found.object.namespace.as_deref().unwrap_or_default()).await;
         let FurtherKind { group, version, plural, .. } = kind;
         let all = match &found.object.namespace {
             Some(namespace) => companions(kind, namespace),
@@ -194,7 +196,7 @@ impl ObjectWriter {
         namespace: &str,
         name: &str,
     ) -> Result<Kept, WriteError> {
-        let _turn = self.turn().await;
+        let _turn = self.turn(namespace).await;
         let request = http::Request::get(format!("{}/{name}", companions(kind, namespace)))
             .body(Vec::new())
             .map_err(|error| WriteError::Failed(error.to_string()))?;
@@ -212,7 +214,7 @@ impl ObjectWriter {
         cluster: Option<&str>,
         uid: &str,
     ) -> Result<bool, WriteError> {
-        let _turn = self.turn().await;
+        let _turn = self.turn(namespace).await;
         let selector = cluster.map(|name| format!("?labelSelector={CLUSTER_NAME_LABEL}%3D{name}"));
         let path = format!("{}{}", companions(kind, namespace), selector.unwrap_or_default());
         let request = http::Request::get(path)
@@ -230,7 +232,7 @@ impl ObjectWriter {
     /// # Errors
     /// The API server does not answer. A refusal is no error: it is said in a condition.
     pub(super) async fn bootstrap(&self, namespace: &str, name: &str) -> Result<Bootstrap, WriteError> {
-        let _turn = self.turn().await;
+        let _turn = self.turn(namespace).await;
         let secrets = kube::Api::<Secret>::namespaced(self.client.clone(), namespace);
         let read = async {
             match secrets.get_opt(name).await {
@@ -271,10 +273,10 @@ mod tests {
     const KINDS: Kinds =
         Kinds::new("v1", Kind::new("MyMachine", "mymachines"), Kind::new("MyCluster", "myclusters"));
 
-    #[tokio::test(start_paused = true)]
-    async fn no_more_requests_than_connections() {
-        let (at_once, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-        let (now, seen) = (Arc::clone(&at_once), Arc::clone(&most));
+    /// A writer whose requests take a second each, and the most requests at a time.
+    fn slow_writer() -> (ObjectWriter, Arc<AtomicUsize>) {
+        let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let seen = Arc::clone(&most);
         let service = tower::service_fn(move |_: http::Request<kube::client::Body>| {
             let (now, seen) = (Arc::clone(&now), Arc::clone(&seen));
             async move {
@@ -284,9 +286,28 @@ mod tests {
                 Err::<http::Response<kube::client::Body>, _>(std::io::Error::other("away"))
             }
         });
-        let writer = ObjectWriter::new(Client::new(service, "default"), KINDS);
+        (ObjectWriter::new(Client::new(service, "default"), KINDS), most)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_more_requests_than_connections() {
+        let (writer, most) = slow_writer();
         let names: Vec<_> = (0..100).map(|number| format!("data-{number}")).collect();
         let all = join_all(names.iter().map(|name| writer.bootstrap("default", name))).await;
         assert_eq!((all.len(), most.load(Ordering::SeqCst)), (100, MAX_REQUESTS));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_of_another_namespace_does_not_wait_behind_a_thousand() {
+        let (writer, _) = slow_writer();
+        let many = join_all((0..1_000).map(|_| writer.bootstrap("team-a", "data")));
+        let began = tokio::time::Instant::now();
+        let other = async {
+            tokio::task::yield_now().await;
+            let answer = writer.bootstrap("team-b", "data").await;
+            (answer.is_err(), began.elapsed().as_secs())
+        };
+        let (_, other) = tokio::join!(many, other);
+        assert_eq!(other, (true, 2), "those at work, and then its own");
     }
 }

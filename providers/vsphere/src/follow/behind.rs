@@ -252,7 +252,10 @@ mod tests {
             assert_eq!(rig.machines(), ["vm-1", "vm-2"]);
             assert_eq!(rig.transport.count("DestroyPropertyCollector"), 0);
             // nothing tells that the first one was destroyed; the watch may take one answer before the listing
-            rig.answers("WaitForUpdatesEx", [0; 2].map(|_| updates("1", "enter", std::slice::from_ref(&second), false)));
+            rig.answers(
+                "WaitForUpdatesEx",
+                [0; 2].map(|_| updates("1", "enter", std::slice::from_ref(&second), false)),
+            );
             sleep(Duration::from_secs(20)).await;
             assert_eq!(rig.machines(), ["vm-2"]);
             sleep(REFRESH_INTERVAL / 2).await;
