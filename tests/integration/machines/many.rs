@@ -45,6 +45,9 @@ async fn at_once(api: &Api) -> anyhow::Result<()> {
     eventually(SOON * 10, "all are ready", up).await?;
     // In parallel: a task and an address take 20 s together.
     ensure!(began.elapsed() < patience(Duration::from_secs(60)), "{:?}", began.elapsed());
+    for number in 0..MACHINES {
+        world.tape.has_writes_of(&format!("m-{number}")).await;
+    }
     let mut writes = BTreeMap::<String, usize>::new();
     for write in world.tape.writes() {
         *writes.entry(write.name).or_default() += 1;

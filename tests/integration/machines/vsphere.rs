@@ -147,7 +147,10 @@ impl<'a> World<'a> {
         })
         .await;
         match outcome {
-            Ok(object) => Ok(object),
+            Ok(object) => {
+                self.tape.has_writes_of(name).await;
+                Ok(object)
+            }
             Err(error) => Err(error.context(self.get(kind, name).await?.to_string())),
         }
     }

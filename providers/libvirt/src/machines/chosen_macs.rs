@@ -31,7 +31,7 @@ impl ChosenMacs {
         true
     }
 
-    /// The domain of the machine is there and shows what it has, or nothing of the machine is left.
+    /// The domain of the machine is there and shows what it has, it was refused, or nothing of the machine is left.
     pub(crate) fn release(&self, machine: &Identity) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, (other, _)| other != machine);
     }

@@ -10,7 +10,7 @@ use crate::support::{
     CRASHED, Cloud, OFF, PAUSED, RUNNING, domain, domain_with, new_node, node, provider_id,
 };
 
-/// For how long a hypervisor's list is good after it was confirmed.
+/// For how long a hypervisor's list is good after it was confirmed: as long as the provider has it.
 const CONFIRMED_FOR: Duration = Duration::from_secs(2);
 
 #[tokio::test]

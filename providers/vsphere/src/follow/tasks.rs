@@ -304,6 +304,7 @@ mod tests {
         let mut follower = rig.follower();
         let looking = async {
             let mut counts = Vec::new();
+            // Ends before everything is listed anew.
             for _ in 0..3 {
                 for _ in 0..4 {
                     rig.vcenter.wait_for_task(&task, "u-1");

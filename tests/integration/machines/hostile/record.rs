@@ -3,6 +3,7 @@
 use std::{
     collections::HashSet,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use anyhow::{Context, Result};
@@ -14,7 +15,7 @@ use kube::{
     api::{Api, DynamicObject, ListParams, Patch, PatchParams, WatchEvent, WatchParams},
 };
 use serde_json::{Value, json};
-use tokio::task::JoinHandle;
+use tokio::{task::JoinHandle, time::sleep};
 
 use super::{objects::Kind, tenant::resource};
 use crate::machines::world::condition;
@@ -85,10 +86,16 @@ fn lock(changes: &Changes) -> MutexGuard<'_, Vec<Change>> {
     changes.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The pause after a watch that the API server does not begin.
+const PAUSE: Duration = Duration::from_millis(100);
+
 /// Records changes. The API server ends a watch after some minutes, and then it goes on from the last version.
 async fn follow(api: Api<DynamicObject>, mut version: String, changes: Changes) {
     loop {
-        let Ok(events) = api.watch(&WatchParams::default(), &version).await else { return };
+        let Ok(events) = api.watch(&WatchParams::default(), &version).await else {
+            sleep(PAUSE).await;
+            continue;
+        };
         let mut events = events.boxed();
         while let Some(Ok(event)) = events.next().await {
             let (WatchEvent::Added(object) | WatchEvent::Modified(object)) = &event else { continue };

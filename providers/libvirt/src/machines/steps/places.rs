@@ -66,6 +66,15 @@ impl Fleet {
     /// several, no machine whose domain is about to be made, and no host entry of the interface's network. Keeps it for the machine.
     pub(super) async fn check_chosen_macs(&self, host: &Host, request: &Request) -> Result<()> {
         let machine = Identity::of(&request.mark)?;
+        let checked = self.take_chosen_macs(host, request, &machine).await;
+        if checked.is_err() {
+            // A machine that is refused keeps no address from others, and looks again before its domain is made.
+            self.chosen_macs.release(&machine);
+        }
+        checked
+    }
+
+    async fn take_chosen_macs(&self, host: &Host, request: &Request, machine: &Identity) -> Result<()> {
         let mut known = Vec::new();
         for (number, interface) in request.spec.interfaces.iter().enumerate() {
             let Some(text) = &interface.mac else { continue };
@@ -80,7 +89,7 @@ impl Fleet {
             }
             known.push(mac);
             // A machine that has just released it has a domain by now, so the domains are looked at after that.
-            if !self.chosen_macs.take(mac, &machine, Instant::now())
+            if !self.chosen_macs.take(mac, machine, Instant::now())
                 || self.has_domain_with(mac, &request.mark)
                 || has_entry(host, interface.network.as_deref(), mac).await?
             {

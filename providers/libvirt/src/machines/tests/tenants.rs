@@ -280,7 +280,27 @@ async fn of_machines_that_choose_one_mac_address_at_once_one_gets_it() {
         first.made(&daemon).await;
     }
     first.removed(&daemon).await;
-    second.made(&daemon).await;
+    object("team-c", &with).made(&daemon).await;
+    assert_eq!(
+        refused(&mut second, &daemon).await.report(),
+        taken.1,
+        "the one that was refused has kept nothing"
+    );
+}
+
+/// Each has one address of the other's, and asks for it after its own.
+#[tokio::test]
+async fn machines_that_are_refused_do_not_hold_each_other_up() {
+    let (daemon, ..) = one("{macAddresses: true}").await;
+    let [own, used] = ["52:54:00:00:00:01", "52:54:00:00:00:02"];
+    let with = |macs: &[&str]| {
+        let interfaces: Vec<_> = macs.iter().map(|mac| json!({ "network": NETWORK, "mac": mac })).collect();
+        json!({ "interfaces": interfaces })
+    };
+    object("team-a", &with(&[used])).made(&daemon).await;
+    let mut refused_for_ever = object("team-b", &with(&[own, used]));
+    refused(&mut refused_for_ever, &daemon).await;
+    object("team-c", &with(&[own])).made(&daemon).await;
 }
 
 /// The daemon is restarted with a configuration that does not have the hypervisor.
