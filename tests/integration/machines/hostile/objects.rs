@@ -30,7 +30,7 @@ impl Kind {
 pub(super) enum Hostile {
     /// The infrastructure of a machine, with this spec.
     Machine(Kind, String, Value),
-    /// A VSphereCluster with a Secret of its own.
+    /// A `VSphereCluster` with a Secret of its own.
     Cluster(String, Value),
     /// A Service with these annotations and this spec.
     Service(String, Value, Value),

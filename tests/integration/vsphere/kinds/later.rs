@@ -181,14 +181,14 @@ const IDENTITY: &str = "
 .allowedNamespaces.selector.matchExpressions[].values[]
 ";
 
-const ZONE: &str = r#"
+const ZONE: &str = r"
 .server maxLength=1024 minLength=1
 .failureDomain maxLength=253 minLength=1 required
 .controlPlane
 .placementConstraint
 .placementConstraint.resourcePool maxLength=2048 minLength=1
 .placementConstraint.folder maxLength=2048 minLength=1
-"#;
+";
 
 const DOMAIN: &str = r#"
 .region required
