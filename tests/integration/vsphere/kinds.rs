@@ -1,9 +1,9 @@
 //! The kinds of Cluster API Provider vSphere, beside its own definitions and templates.
 
 mod flat;
-mod later;
 pub(super) mod rules;
 pub(crate) mod templates;
+mod v1beta2;
 
 use std::{collections::BTreeMap, fs, time::Duration};
 
@@ -63,15 +63,15 @@ const CLONED: [(&str, &str); 3] = [
     ("VSphereVM", ".spec."),
 ];
 
-/// Fields of theirs that came with 1.16, in v1beta1 too. How they are in v1beta2 is in [`later`].
+/// Fields of theirs that came with 1.16, in v1beta1 too. How they are in v1beta2 is in [`v1beta2`].
 const OF_1_16: [&str; 6] =
     ["resources", "nestedHV", "ftEncryptionMode", "migrateEncryption", "cryptoKeyID", "cryptoProfile"];
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
         trial("vsphere::kinds_are_those_of_cluster_api_provider_vsphere", as_theirs),
-        trial("vsphere::v1beta2_has_the_fields_and_limits_of_cluster_api_provider_vsphere", later::fields),
-        trial("vsphere::v1beta2_has_the_columns_of_cluster_api_provider_vsphere", later::columns),
+        trial("vsphere::v1beta2_has_the_fields_and_limits_of_cluster_api_provider_vsphere", v1beta2::fields),
+        trial("vsphere::v1beta2_has_the_columns_of_cluster_api_provider_vsphere", v1beta2::columns),
         on(Target::ApiServer, "vsphere::templates_of_cluster_api_provider_vsphere_apply", |api| {
             Box::pin(templates_apply(api))
         }),
