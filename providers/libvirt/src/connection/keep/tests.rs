@@ -1,9 +1,6 @@
 //! Tests of the actor without a libvirtd.
 
-use std::{
-    os::unix::net::UnixListener,
-    sync::atomic::{AtomicUsize, Ordering},
-};
+use std::os::unix::net::UnixListener;
 
 use tokio::sync::{broadcast, watch};
 
@@ -30,19 +27,35 @@ async fn the_thread_of_a_refused_connection_does_not_end_the_pause() {
     let dir = tempfile::tempdir().expect("a directory");
     let socket = dir.path().join("s");
     let listener = UnixListener::bind(&socket).expect("a socket");
-    let count = Arc::new(AtomicUsize::new(0));
-    let counter = Arc::clone(&count);
+    let (accepted, mut tries) = tokio::sync::mpsc::unbounded_channel();
     std::thread::spawn(move || {
         for stream in listener.incoming() {
+            // Before the connection ends: the pause begins after that.
+            let is_awaited = accepted.send(Instant::now()).is_ok();
             drop(stream);
-            counter.fetch_add(1, Ordering::Relaxed);
+            if !is_awaited {
+                return;
+            }
         }
     });
     let (mut actor, _hypervisor) = actor(&socket);
-    // the pauses between the first three tries are at least 0.8 s and 1.6 s
-    assert!(tokio::time::timeout(Duration::from_millis(2300), actor.keep_connected()).await.is_err());
-    let tries = count.load(Ordering::Relaxed);
-    assert!((1..=2).contains(&tries), "{tries} tries");
+    let three = async {
+        let mut times = Vec::new();
+        while times.len() < 3 {
+            times.push(tries.recv().await.expect("the listener"));
+        }
+        times
+    };
+    let times = tokio::select! {
+        () = actor.keep_connected() => unreachable!("it tries for ever"),
+        times = three => times,
+    };
+    let pauses: Vec<Duration> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    for (pause, failures) in pauses.iter().zip(1..) {
+        // The jitter takes a fifth at most.
+        let least = Duration::from_millis(800) * failures;
+        assert!(*pause >= least, "{pauses:?}");
+    }
 }
 
 #[tokio::test]
