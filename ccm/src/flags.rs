@@ -46,7 +46,7 @@ pub use controllers::{
     ROUTE_CONTROLLER, SERVICE, SERVICE_CONTROLLER, ServiceLbControllerFlags, canonical_name,
 };
 pub use generic::GenericFlags;
-pub use known_gates::KNOWN_GATES;
+pub use known_gates::{KNOWN_GATES, OF_NEXT_RELEASE};
 pub use leader_election::LeaderElectionFlags;
 pub use machine_providers::{MachineProvider, ServedMachines, machine_providers};
 pub use misc::MiscFlags;

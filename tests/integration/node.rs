@@ -42,6 +42,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("a_provided_node_ip_must_match", |api| provided_node_ip(api).boxed_local()),
         ("nodes_of_other_clouds_are_left_alone", |api| foreign(api).boxed_local()),
         ("addresses_and_labels_follow_the_cloud", |api| follows(api).boxed_local()),
+        ("additional_labels_of_others_are_replaced_with_upstreams_gate", |api| replaced(api).boxed_local()),
         ("a_panicking_provider_stops_nobody", |api| panics(api).boxed_local()),
         ("a_provider_that_panics_over_one_node_stops_no_other", |api| panics_over_one(api).boxed_local()),
         ("an_instance_without_an_id_is_enough_for_a_node_that_has_one", |api| without_id(api).boxed_local()),
@@ -147,6 +148,28 @@ async fn complete(api: &Api) -> anyhow::Result<()> {
         writes == [("PATCH nodes".to_owned(), 1), ("PATCH nodes/status".to_owned(), 1)].into(),
         "{writes:?}"
     );
+    daemon.stop().await
+}
+
+/// As upstream's reconciliation of additional labels: a Node that is initialised gets the cloud's value.
+async fn replaced(api: &Api) -> anyhow::Result<()> {
+    let cloud = FakeCloud::new();
+    let mut machine = running(1);
+    machine.metadata.additional_labels = [("example.com/taken".to_owned(), "cloud".to_owned())].into();
+    cloud.put(&uuid(1), machine);
+    let gate = "--feature-gates=CloudNodeAdditionalLabelsReconciliation=true";
+    let daemon = InProcess::start(&api.daemon_client, cloud.provider(), &[gate])?;
+    let mut node = kubelet::node_of_real_size("n1", &uuid(1));
+    let labels = node.metadata.labels.get_or_insert_default();
+    labels.extend(
+        [("example.com/taken", "mine"), ("example.com/own", "mine")].map(|(k, v)| (k.into(), v.into())),
+    );
+    kubelet::register(&api.client, &node).await?;
+    let done = node_becomes(&api.client, "n1", SOON, "labelled by the cloud", |node| {
+        is_initialized(node) && label(node, "example.com/taken") == Some("cloud")
+    })
+    .await?;
+    ensure!(label(&done, "example.com/own") == Some("mine"), "a label that the cloud does not give stays");
     daemon.stop().await
 }
 

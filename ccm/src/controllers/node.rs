@@ -13,6 +13,7 @@ mod sync;
 
 pub use controller::{NodeController, NodeControllerOptions};
 pub use explain::{Difference, NodePlan, plan};
+pub use labels::ForeignValue;
 pub use metrics::NodeMetrics;
 pub(crate) use row::DESCRIPTOR;
 

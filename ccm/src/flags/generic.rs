@@ -10,7 +10,7 @@ use component::command_line::{
 };
 
 use super::{controllers, known_gates::feature_gates};
-use crate::nodes::protobuf::PROTOBUF;
+use crate::{controllers::node::ForeignValue, nodes::protobuf::PROTOBUF};
 
 /// The least rate that makes any sense: a request in 1,000 s.
 const LEAST_QPS: f64 = 0.001;
@@ -20,6 +20,9 @@ const ROUTE_PERIOD: Duration = Duration::from_secs(300);
 
 /// The gate that makes upstream follow changes of Nodes. It then ignores `--route-reconciliation-period`.
 const WATCH_BASED_ROUTES: &str = "CloudControllerManagerWatchBasedRoutesReconciliation";
+
+/// The gate with which the cloud's additional labels replace those of others.
+const ADDITIONAL_LABELS: &str = "CloudNodeAdditionalLabelsReconciliation";
 
 /// The cloud, the API server, and which controllers run.
 #[derive(Clone, Debug, Args)]
@@ -158,6 +161,15 @@ impl GenericFlags {
             ));
         }
         warnings
+    }
+
+    /// What happens to an additional label of a Node that has another client's value.
+    pub fn foreign_labels(&self) -> ForeignValue {
+        if self.feature_gates.enabled(ADDITIONAL_LABELS) {
+            ForeignValue::IsReplaced
+        } else {
+            ForeignValue::Stays
+        }
     }
 
     fn has_watch_based_routes(&self) -> bool {

@@ -8,6 +8,18 @@ use component::command_line::feature_gates::{
 /// The gates, so that a command line of the Go framework keeps working.
 pub const KNOWN_GATES: KnownGates = KnownGates { gates: KNOWN, gone: GONE };
 
+/// Gates that came with Kubernetes 1.38: the binary of 1.37 refuses them.
+pub const OF_NEXT_RELEASE: [&str; 8] = [
+    "AllocatorPoolBufferCap",
+    "CloudNodeAdditionalLabelsReconciliation",
+    "ConditionalAuthorization",
+    "ConsistentGetFromCache",
+    "ManagedFieldsOptOut",
+    "OpenAPIV2LazyBuild",
+    "RequestCostAggregation",
+    "WatchFromStorageWithoutPrevKV",
+];
+
 /// Reads `A=true,B=false`.
 pub(super) fn feature_gates(text: &str) -> Result<FeatureGates, String> {
     FeatureGates::parse(text, &KNOWN_GATES)
@@ -15,8 +27,9 @@ pub(super) fn feature_gates(text: &str) -> Result<FeatureGates, String> {
 
 /// Gates that switch something here.
 #[cfg(test)]
-pub(super) const WITH_EFFECT: [&str; 6] = [
+pub(super) const WITH_EFFECT: [&str; 7] = [
     "CloudControllerManagerWatchBasedRoutesReconciliation",
+    "CloudNodeAdditionalLabelsReconciliation",
     "ComponentFlagz",
     "ComponentStatusz",
     "LoggingAlphaOptions",
@@ -28,7 +41,7 @@ const fn known(name: &'static str, stage: Stage, default: bool, locked: bool) ->
     Gate { name, stage, default, locked }
 }
 
-/// Of k8s.io/cloud-provider 0.37, with the generic API server's that are linked into it. Sorted.
+/// Of k8s.io/cloud-provider 0.37 and the next release's ([`OF_NEXT_RELEASE`]), with the generic API server's that are linked into it. Sorted.
 const KNOWN: &[Gate] = &[
     known("APIResponseCompression", Beta, true, false),
     known("APIServerIdentity", Beta, true, false),
@@ -37,14 +50,18 @@ const KNOWN: &[Gate] = &[
     known("AggregatedDiscoveryRemoveBetaType", Deprecated, true, true),
     known("AllAlpha", Alpha, false, false),
     known("AllBeta", Beta, false, false),
+    known("AllocatorPoolBufferCap", Beta, true, false),
     known("AllowParsingUserUIDFromCertAuth", Beta, true, false),
     known("AllowUnsafeMalformedObjectDeletion", Beta, true, false),
     known("CBORServingAndStorage", Alpha, false, false),
     known("CloudControllerManagerWatchBasedRoutesReconciliation", Alpha, false, false),
     known("CloudControllerManagerWebhook", Alpha, false, false),
+    known("CloudNodeAdditionalLabelsReconciliation", Alpha, false, false),
     known("ComponentFlagz", Beta, true, false),
     known("ComponentStatusz", Beta, true, false),
     known("ConcurrentWatchObjectDecode", Beta, true, false),
+    known("ConditionalAuthorization", Alpha, false, false),
+    known("ConsistentGetFromCache", Alpha, false, false),
     known("ConsistentListFromCacheSkipTimeoutFallback", Alpha, false, false),
     known("ConstrainedImpersonation", Beta, true, false),
     known("ContextualLogging", Beta, true, false),
@@ -60,11 +77,14 @@ const KNOWN: &[Gate] = &[
     known("ListFromCacheSnapshot", Beta, true, false),
     known("LoggingAlphaOptions", Alpha, false, false),
     known("LoggingBetaOptions", Beta, true, false),
+    known("ManagedFieldsOptOut", Alpha, false, false),
     known("ManifestBasedAdmissionControlConfig", Beta, true, false),
     known("MutatingAdmissionPolicy", Ga, true, false),
     known("NativeHistograms", Beta, true, false),
     known("OpenAPIEnums", Beta, true, false),
+    known("OpenAPIV2LazyBuild", Beta, true, false),
     known("RemoteRequestHeaderUID", Beta, true, false),
+    known("RequestCostAggregation", Alpha, false, false),
     known("SeparateCacheWatchRPC", Deprecated, false, true),
     known("ShardedListAndWatch", Alpha, false, false),
     known("SizeBasedListCostEstimate", Beta, true, false),
@@ -76,6 +96,7 @@ const KNOWN: &[Gate] = &[
     known("UnauthenticatedHTTP2DOSMitigation", Beta, true, false),
     known("UnknownVersionInteroperabilityProxy", Beta, true, false),
     known("WatchCacheInitializationPostStartHook", Ga, true, true),
+    known("WatchFromStorageWithoutPrevKV", Beta, true, false),
     known("WatchList", Beta, true, false),
     known("WatchListCompression", Beta, true, false),
     known("WebhookRoundTripLoadBalancing", Beta, true, false),

@@ -8,6 +8,7 @@ use std::{net::IpAddr, time::Duration};
 use clap::Command;
 
 use super::*;
+use crate::controllers::node::ForeignValue;
 
 fn flags(args: &[&str]) -> Flags {
     parse(["ccm"].iter().chain(args)).unwrap_or_else(|error| panic!("{args:?}: {error}"))
@@ -308,6 +309,17 @@ fn one_warning_for_what_has_no_effect() {
         &["--kube-api-content-type=application/vnd.kubernetes.protobuf"],
     ] {
         assert_eq!(flags(args).warnings(), Vec::<String>::new(), "{args:?}");
+    }
+}
+
+#[test]
+fn additional_labels_of_others_are_replaced_with_upstreams_gate() {
+    for (args, expected) in [
+        (&[][..], ForeignValue::Stays),
+        (&["--feature-gates=CloudNodeAdditionalLabelsReconciliation=true"], ForeignValue::IsReplaced),
+        (&["--feature-gates=AllAlpha=true"], ForeignValue::IsReplaced),
+    ] {
+        assert_eq!(flags(args).generic.foreign_labels(), expected, "{args:?}");
     }
 }
 

@@ -25,7 +25,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    PROVIDED_NODE_IP, UNINITIALIZED_TAINT,
+    ForeignValue, PROVIDED_NODE_IP, UNINITIALIZED_TAINT,
     initialize::WRITE_FAILED,
     metrics::NodeMetrics,
     repair::repair,
@@ -62,6 +62,8 @@ pub struct NodeControllerOptions {
     pub concurrent_syncs: usize,
     /// `--node-status-update-frequency`: period of the comparison of all initialised Nodes with the cloud.
     pub status_update_frequency: Duration,
+    /// Additional labels that have another client's value.
+    pub foreign_labels: ForeignValue,
     /// `--dry-run`: writes have no effect, so a Node that was written stays as it is.
     pub dry_run: bool,
 }
@@ -132,7 +134,14 @@ impl NodeController {
         options: NodeControllerOptions,
     ) -> Self {
         Self {
-            shared: Arc::new(Shared { nodes, cloud, writer, metrics, dry_run: options.dry_run }),
+            shared: Arc::new(Shared {
+                nodes,
+                cloud,
+                writer,
+                metrics,
+                foreign_labels: options.foreign_labels,
+                dry_run: options.dry_run,
+            }),
             events,
             options,
             queue: WorkQueue::measured(queue),
@@ -224,6 +233,7 @@ impl NodeController {
             return;
         };
         let is_waiting = self.queue.is_waiting(name);
+        let foreign = self.shared.foreign_labels;
         let state = self.state_of(&node);
         if state.gone || state.written.as_ref().is_some_and(|written| node.is_older_than(written)) {
             // The watch has not shown our own write yet. It will.
@@ -246,7 +256,7 @@ impl NodeController {
         let is_right = state
             .metadata
             .as_ref()
-            .is_some_and(|metadata| repair(&node, metadata, Timestamp::now()).patches.is_empty());
+            .is_some_and(|metadata| repair(&node, metadata, foreign, Timestamp::now()).patches.is_empty());
         if is_right {
             return;
         }

@@ -10,7 +10,7 @@ use super::{
     UNINITIALIZED_TAINT,
     addresses::wanted_addresses,
     initialize::initialize,
-    labels::label_changes,
+    labels::{ForeignValue, label_changes},
     repair::{repair, untold},
 };
 use crate::nodes::Node;
@@ -40,19 +40,25 @@ pub struct NodePlan {
 }
 
 /// What the controller would do, from what the cloud answers.
-pub fn plan(node: &Node, answer: &InstanceLookup, provider: &str, now: Timestamp) -> NodePlan {
+pub fn plan(
+    node: &Node,
+    answer: &InstanceLookup,
+    provider: &str,
+    foreign: ForeignValue,
+    now: Timestamp,
+) -> NodePlan {
     let initialized = !node.has_taint(UNINITIALIZED_TAINT);
     let mut plan = NodePlan {
         initialized,
         why: String::new(),
-        differences: differences(node, answer),
+        differences: differences(node, answer, foreign),
         next: Vec::new(),
     };
     if initialized {
         plan.why = format!("it has no taint {UNINITIALIZED_TAINT}");
         match answer {
             InstanceLookup::Present(instance) => {
-                let repair = repair(node, &instance.metadata, now);
+                let repair = repair(node, &instance.metadata, foreign, now);
                 plan.next.extend(repair.warnings.iter().map(|warning| format!("leave alone: {warning}")));
                 if !repair.patches.is_empty() {
                     plan.next.push(
@@ -91,7 +97,7 @@ pub fn plan(node: &Node, answer: &InstanceLookup, provider: &str, now: Timestamp
     plan
 }
 
-fn differences(node: &Node, answer: &InstanceLookup) -> Vec<Difference> {
+fn differences(node: &Node, answer: &InstanceLookup, foreign: ForeignValue) -> Vec<Difference> {
     let mut differences = Vec::new();
     let mut add = |field: String, node: String, cloud: String| {
         differences.push(Difference { field, node, cloud });
@@ -108,7 +114,7 @@ fn differences(node: &Node, answer: &InstanceLookup) -> Vec<Difference> {
         {
             add("addresses".to_owned(), list(&node.identity.addresses), list(&addresses));
         }
-        if let Ok(changes) = label_changes(node, &instance.metadata) {
+        if let Ok(changes) = label_changes(node, &instance.metadata, foreign) {
             for (key, value) in changes.labels {
                 let now = node.identity.labels.get(&key).cloned();
                 add(format!("label {key}"), shown(now), shown(value));
@@ -157,7 +163,7 @@ mod tests {
     }
 
     fn plan_of(node: serde_json::Value, answer: &InstanceLookup) -> NodePlan {
-        plan(&Node::from_json(node), answer, "x", Timestamp::UNIX_EPOCH)
+        plan(&Node::from_json(node), answer, "x", ForeignValue::Stays, Timestamp::UNIX_EPOCH)
     }
 
     #[test]

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::{
     PROVIDED_NODE_IP, UNINITIALIZED_TAINT,
     addresses::{addresses_patch, wanted_addresses},
-    labels::{LabelChanges, label_changes},
+    labels::{ForeignValue, LabelChanges, label_changes},
 };
 use crate::{
     conditions::{INITIALIZED, WantedCondition, reason_word},
@@ -134,7 +134,8 @@ pub(super) fn initialize(
     if let Some(error) = &instance.incomplete {
         return Err(NotInitialized::from_error(error));
     }
-    let labels = label_changes(node, &instance.metadata)
+    // Upstream's gate counts for initialised Nodes alone.
+    let labels = label_changes(node, &instance.metadata, ForeignValue::Stays)
         .map_err(|error| NotInitialized::new("InvalidLabel", error.to_string()))?;
     let addresses = addresses(node, &instance.metadata.addresses)?;
     let provider_id = match (&node.identity.provider_id, &instance.provider_id) {

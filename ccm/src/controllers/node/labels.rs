@@ -51,14 +51,28 @@ pub(super) struct InvalidLabel {
     fault: &'static str,
 }
 
+/// What happens to an additional label that has another client's value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ForeignValue {
+    /// It stays, and the cloud's value is dropped with a warning.
+    #[default]
+    Stays,
+    /// The cloud's value replaces it: upstream's rule for initialised Nodes with the gate
+    /// `CloudNodeAdditionalLabelsReconciliation`.
+    IsReplaced,
+}
+
 /// What has to change for `node` to carry the labels that `metadata` asks for.
 ///
-/// Instance type, zone and region follow the cloud, and the deprecated labels follow them. Additional labels
-/// never replace a value that another client has set.
+/// Instance type, zone and region follow the cloud, and the deprecated labels follow them.
 ///
 /// # Errors
 /// Instance type, zone or region is not a valid label value. The API server would refuse the whole write.
-pub(super) fn label_changes(node: &Node, metadata: &InstanceMetadata) -> Result<LabelChanges, InvalidLabel> {
+pub(super) fn label_changes(
+    node: &Node,
+    metadata: &InstanceMetadata,
+    foreign: ForeignValue,
+) -> Result<LabelChanges, InvalidLabel> {
     let mut changes = LabelChanges::default();
     for (label, beta_label, field) in PAIRS {
         let (name, from_cloud) = field.of(metadata);
@@ -85,11 +99,16 @@ pub(super) fn label_changes(node: &Node, metadata: &InstanceMetadata) -> Result<
             }
         }
     }
-    additional_label_changes(node, metadata, &mut changes);
+    additional_label_changes(node, metadata, foreign, &mut changes);
     Ok(changes)
 }
 
-fn additional_label_changes(node: &Node, metadata: &InstanceMetadata, changes: &mut LabelChanges) {
+fn additional_label_changes(
+    node: &Node,
+    metadata: &InstanceMetadata,
+    foreign: ForeignValue,
+    changes: &mut LabelChanges,
+) {
     let remembered: BTreeMap<String, String> = node
         .identity
         .annotations
@@ -103,7 +122,8 @@ fn additional_label_changes(node: &Node, metadata: &InstanceMetadata, changes: &
             continue;
         }
         let now = node.identity.labels.get(key);
-        if now.is_some_and(|now| now != value && remembered.get(key) != Some(now)) {
+        let is_foreign = now.is_some_and(|now| now != value && remembered.get(key) != Some(now));
+        if is_foreign && foreign == ForeignValue::Stays {
             changes.warnings.push(format!(
                 "additional label {key}={value} from the cloud is dropped: the Node has another value already"
             ));
@@ -113,7 +133,7 @@ fn additional_label_changes(node: &Node, metadata: &InstanceMetadata, changes: &
             changes.labels.insert(key.clone(), Some(value.clone()));
         }
         // A label that somebody else set stays theirs, even where it happens to have the cloud's value.
-        if now.is_none() || remembered.contains_key(key) {
+        if now.is_none() || is_foreign || remembered.contains_key(key) {
             ours.insert(key, value);
         }
     }
@@ -186,17 +206,17 @@ mod tests {
     #[test]
     fn both_labels_follow_the_cloud() {
         for labels in [json!({}), json!({ZONE: "old"}), json!({ZONE: "old", BETA_ZONE: "older"})] {
-            let changes = label_changes(&node(labels), &zone("new")).expect("valid");
+            let changes = label_changes(&node(labels), &zone("new"), ForeignValue::Stays).expect("valid");
             assert_eq!(set(&changes), [(BETA_ZONE, "new"), (ZONE, "new")]);
         }
         let right = node(json!({ZONE: "new", BETA_ZONE: "new"}));
-        assert!(label_changes(&right, &zone("new")).expect("valid").is_empty());
+        assert!(label_changes(&right, &zone("new"), ForeignValue::Stays).expect("valid").is_empty());
     }
 
     #[test]
     fn the_beta_label_follows_where_the_cloud_does_not_say() {
         let silent = InstanceMetadata::default();
-        let changes = |labels| label_changes(&node(labels), &silent).expect("valid");
+        let changes = |labels| label_changes(&node(labels), &silent, ForeignValue::Stays).expect("valid");
         assert_eq!(set(&changes(json!({ZONE: "a", BETA_ZONE: "b"}))), [(BETA_ZONE, "a")]);
         assert_eq!(set(&changes(json!({BETA_ZONE: "b"}))), [(ZONE, "b")]);
         assert!(changes(json!({ZONE: "a"})).is_empty());
@@ -205,28 +225,37 @@ mod tests {
 
     #[test]
     fn values_that_are_no_labels_are_named() {
-        let error = label_changes(&node(json!({})), &zone("rack 7/b")).expect_err("a blank");
+        let error =
+            label_changes(&node(json!({})), &zone("rack 7/b"), ForeignValue::Stays).expect_err("a blank");
         assert!(error.to_string().contains("zone \"rack 7/b\""), "{error}");
-        assert!(label_changes(&node(json!({})), &zone("-a")).is_err());
-        assert!(label_changes(&node(json!({})), &zone(&"a".repeat(64))).is_err());
-        assert!(label_changes(&node(json!({})), &zone("")).expect("empty is silence").is_empty());
+        assert!(label_changes(&node(json!({})), &zone("-a"), ForeignValue::Stays).is_err());
+        assert!(label_changes(&node(json!({})), &zone(&"a".repeat(64)), ForeignValue::Stays).is_err());
+        assert!(
+            label_changes(&node(json!({})), &zone(""), ForeignValue::Stays)
+                .expect("empty is silence")
+                .is_empty()
+        );
     }
 
     #[test]
     fn reserved_keys_are_dropped_as_upstream_does() {
         for key in ["foo.k8s.io/x", "kubernetes.io/x", "k8s.io/x", "a.b.kubernetes.io/x"] {
-            let changes = label_changes(&node(json!({})), &additional(key, "v")).expect("valid");
+            let changes =
+                label_changes(&node(json!({})), &additional(key, "v"), ForeignValue::Stays).expect("valid");
             assert!(changes.is_empty() && changes.warnings.len() == 1, "{key}");
         }
         for key in ["app.k8snio/x", "mykubernetes.io/x", "plain", "example.com/x"] {
-            let changes = label_changes(&node(json!({})), &additional(key, "v")).expect("valid");
+            let changes =
+                label_changes(&node(json!({})), &additional(key, "v"), ForeignValue::Stays).expect("valid");
             assert_eq!(set(&changes), [(key, "v")]);
         }
         for (key, value) in
             [("a/b/c", "v"), ("/x", "v"), ("a b", "v"), ("a", "b c"), ("UPPER.example/x", "v")]
         {
             assert!(
-                label_changes(&node(json!({})), &additional(key, value)).expect("valid").is_empty(),
+                label_changes(&node(json!({})), &additional(key, value), ForeignValue::Stays)
+                    .expect("valid")
+                    .is_empty(),
                 "{key}"
             );
         }
@@ -234,15 +263,34 @@ mod tests {
 
     #[test]
     fn additional_labels_of_others_stay() {
-        let changes = label_changes(&node(json!({"a": "mine"})), &additional("a", "cloud")).expect("valid");
+        let changes =
+            label_changes(&node(json!({"a": "mine"})), &additional("a", "cloud"), ForeignValue::Stays)
+                .expect("valid");
         assert!(changes.is_empty());
         assert_eq!(changes.warnings.len(), 1);
     }
 
     #[test]
+    fn with_upstreams_gate_the_clouds_value_replaces_that_of_others() {
+        let changes = |labels, metadata: InstanceMetadata| {
+            label_changes(&node(labels), &metadata, ForeignValue::IsReplaced).expect("valid")
+        };
+        let changed = changes(json!({"a": "mine"}), additional("a", "cloud"));
+        assert_eq!(set(&changed), [("a", "cloud")]);
+        assert_eq!(changed.annotations[ADDITIONAL_LABELS].as_deref(), Some(r#"{"a":"cloud"}"#));
+        assert!(changed.warnings.is_empty());
+        // What has the value already costs no write, and a label that the cloud does not give stays.
+        assert!(changes(json!({"a": "cloud", "b": "mine"}), additional("a", "cloud")).is_empty());
+        let reserved = changes(json!({"x.k8s.io/a": "mine"}), additional("x.k8s.io/a", "cloud"));
+        assert!(reserved.is_empty());
+        assert_eq!(reserved.warnings.len(), 1);
+    }
+
+    #[test]
     fn a_label_of_others_with_the_clouds_value_is_not_claimed() {
         let changes =
-            label_changes(&node(json!({"env": "prod"})), &additional("env", "prod")).expect("valid");
+            label_changes(&node(json!({"env": "prod"})), &additional("env", "prod"), ForeignValue::Stays)
+                .expect("valid");
         assert!(changes.is_empty() && changes.warnings.is_empty());
     }
 
@@ -252,14 +300,21 @@ mod tests {
             Node::from_json(json!({"metadata": {"name": "n", "labels": {"a": value},
                 "annotations": {ADDITIONAL_LABELS: r#"{"a":"one"}"#}}}))
         };
-        assert!(label_changes(&node("one"), &additional("a", "one")).expect("valid").is_empty());
-        let changed = label_changes(&node("one"), &additional("a", "two")).expect("valid");
+        assert!(
+            label_changes(&node("one"), &additional("a", "one"), ForeignValue::Stays)
+                .expect("valid")
+                .is_empty()
+        );
+        let changed =
+            label_changes(&node("one"), &additional("a", "two"), ForeignValue::Stays).expect("valid");
         assert_eq!(set(&changed), [("a", "two")]);
         assert_eq!(changed.annotations[ADDITIONAL_LABELS].as_deref(), Some(r#"{"a":"two"}"#));
-        let vanished = label_changes(&node("one"), &InstanceMetadata::default()).expect("valid");
+        let vanished =
+            label_changes(&node("one"), &InstanceMetadata::default(), ForeignValue::Stays).expect("valid");
         assert_eq!(set(&vanished), [("a", "(removed)")]);
         assert_eq!(vanished.annotations[ADDITIONAL_LABELS], None);
-        let taken_over = label_changes(&node("users"), &InstanceMetadata::default()).expect("valid");
+        let taken_over =
+            label_changes(&node("users"), &InstanceMetadata::default(), ForeignValue::Stays).expect("valid");
         assert!(taken_over.labels.is_empty());
     }
 }

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{
     addresses::{addresses_patch, wanted_addresses},
-    labels::label_changes,
+    labels::{ForeignValue, label_changes},
 };
 use crate::{
     conditions::{INITIALIZED, WantedCondition, reason_word},
@@ -27,7 +27,12 @@ pub(super) struct Repair {
 /// The comparison is exact: it covers all addresses and their order. So a Node that is up to date costs no
 /// write. What the cloud does not report is left unchanged. What cannot be followed is a warning here and not
 /// an error, since the Node works.
-pub(super) fn repair(node: &Node, metadata: &InstanceMetadata, now: Timestamp) -> Repair {
+pub(super) fn repair(
+    node: &Node,
+    metadata: &InstanceMetadata,
+    foreign: ForeignValue,
+    now: Timestamp,
+) -> Repair {
     let mut repair = Repair::default();
     let mut status = serde_json::Map::new();
     match wanted_addresses(node, &metadata.addresses) {
@@ -48,7 +53,7 @@ pub(super) fn repair(node: &Node, metadata: &InstanceMetadata, now: Timestamp) -
             .patches
             .push(NodePatch::Status(json!({"metadata": {"uid": node.identity.uid}, "status": status})));
     }
-    match label_changes(node, metadata) {
+    match label_changes(node, metadata, foreign) {
         Ok(changes) => {
             if !changes.is_empty() {
                 let mut metadata = json!({"uid": node.identity.uid});
@@ -139,7 +144,7 @@ mod tests {
     }
 
     fn patches(node: &Node, metadata: &InstanceMetadata) -> Vec<NodePatch> {
-        repair(node, metadata, Timestamp::UNIX_EPOCH).patches
+        repair(node, metadata, ForeignValue::Stays, Timestamp::UNIX_EPOCH).patches
     }
 
     #[test]
@@ -173,7 +178,7 @@ mod tests {
             addresses: vec![NodeAddress::internal_ip("10.0.0.2")],
             ..InstanceMetadata::default()
         };
-        let repair = repair(&node, &metadata, Timestamp::UNIX_EPOCH);
+        let repair = repair(&node, &metadata, ForeignValue::Stays, Timestamp::UNIX_EPOCH);
         assert_eq!(repair.patches, []);
         assert_eq!(repair.warnings.len(), 1);
     }

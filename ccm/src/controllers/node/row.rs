@@ -21,7 +21,9 @@ pub(crate) const DESCRIPTOR: ControllerDescriptor = ControllerDescriptor {
     build,
     metrics: |metrics| metrics.get::<NodeMetrics>().map(drop),
     permissions,
-    explain: Some(|asked| plan(asked.node, asked.answer, asked.provider, asked.now).next),
+    explain: Some(|asked| {
+        plan(asked.node, asked.answer, asked.provider, asked.flags.generic.foreign_labels(), asked.now).next
+    }),
 };
 
 fn permissions() -> ControllerPermissions {
@@ -33,6 +35,7 @@ fn build(context: ControllerContext<'_>) -> anyhow::Result<Run> {
     let options = NodeControllerOptions {
         concurrent_syncs: flags.controllers.cloud_node.syncs(),
         status_update_frequency: flags.misc.node_status_update_frequency,
+        foreign_labels: flags.generic.foreign_labels(),
         dry_run: flags.misc.dry_run,
     };
     let writer = NodeWriter::new(clients.client);

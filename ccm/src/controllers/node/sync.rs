@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use tokio::time::timeout;
 
 use super::{
-    UNINITIALIZED_TAINT,
+    ForeignValue, UNINITIALIZED_TAINT,
     initialize::{Initialization, NotInitialized, initialize},
     metrics::NodeMetrics,
     repair::{Repair, Untold, no_longer_waiting, repair, untold},
@@ -30,6 +30,7 @@ pub(super) struct Shared {
     pub cloud: Cloud,
     pub writer: NodeWriter,
     pub metrics: NodeMetrics,
+    pub foreign_labels: ForeignValue,
     /// `--dry-run`: writes have no effect, and each is logged where it is answered.
     pub dry_run: bool,
 }
@@ -78,7 +79,7 @@ impl Shared {
         }
         let untold = untold(&node, &answer);
         if let InstanceLookup::Present(instance) = answer {
-            let plan = repair(&node, &instance.metadata, Timestamp::now());
+            let plan = repair(&node, &instance.metadata, self.foreign_labels, Timestamp::now());
             return self.repair(node, plan, instance.metadata).await;
         }
         if let Some(condition) = no_longer_waiting(&node)

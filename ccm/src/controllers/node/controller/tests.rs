@@ -52,8 +52,12 @@ fn start() -> Working {
     let daemon = EventObject::lease("kube-system", "ccm", "");
     let (events, _) =
         event_recorder(COMPONENT, client.clone(), daemon, EventMetrics::unregistered().expect("metrics"));
-    let options =
-        NodeControllerOptions { concurrent_syncs: 1, status_update_frequency: PERIOD, dry_run: false };
+    let options = NodeControllerOptions {
+        concurrent_syncs: 1,
+        status_update_frequency: PERIOD,
+        foreign_labels: ForeignValue::Stays,
+        dry_run: false,
+    };
     let writer = NodeWriter::new(client.clone());
     let metrics = NodeMetrics::unregistered().expect("metrics");
     let queue = WorkQueueMetrics::unregistered().expect("metrics").named("Nodes");
