@@ -6,6 +6,7 @@ mod explain;
 mod initialize;
 mod labels;
 mod metrics;
+mod reminder;
 mod repair;
 mod row;
 mod state;

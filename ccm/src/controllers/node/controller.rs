@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     ForeignValue, PROVIDED_NODE_IP, UNINITIALIZED_TAINT,
     initialize::WRITE_FAILED,
-    metrics::NodeMetrics,
+    metrics::{Counted, NodeMetrics},
     repair::repair,
     state::NodeState,
     sync::{Gone, Outcome, Shared},
@@ -319,8 +319,8 @@ impl NodeController {
     }
 
     fn forget(&mut self, name: &str) {
-        if let Some(reason) = self.states.remove(name).and_then(|state| state.waiting_for) {
-            self.shared.metrics.uninitialized_nodes.with_label_values(&[reason]).dec();
+        if let Some(state) = self.states.remove(name) {
+            self.shared.metrics.recount(state.counted(), Counted::default());
         }
     }
 
@@ -379,23 +379,19 @@ impl NodeController {
 
     /// Takes note that a Node belongs to another cloud, and logs once that it waits for that cloud's manager.
     fn leave_alone(&mut self, node: &Node, is_uninitialized: bool) {
-        let gauge = self.shared.metrics.uninitialized_nodes.clone();
+        let shared = self.shared.clone();
         let state = self.state_of(node);
-        let waited_for = state.waiting_for;
+        let before = state.counted();
         state.succeed();
         state.waiting_for = is_uninitialized.then_some(FOREIGN);
-        let waits_for = state.waiting_for;
-        if waited_for == waits_for {
-            return;
-        }
-        waited_for.inspect(|reason| gauge.with_label_values(&[*reason]).dec());
-        if let Some(reason) = waits_for {
-            gauge.with_label_values(&[reason]).inc();
+        let now = state.counted();
+        shared.metrics.recount(before, now);
+        if is_uninitialized && before != now {
             let provider_id = node.identity.provider_id.as_deref().unwrap_or_default();
             tracing::info!(
                 node = node.name(),
                 provider_id,
-                provider = &*self.shared.cloud.name(),
+                provider = &*shared.cloud.name(),
                 "node is left to another cloud: its provider ID is not of ours"
             );
         }

@@ -15,11 +15,14 @@ pub struct NodeMetrics {
     pub initial_node_sync_delay: Histogram,
     /// Nodes that wait for their initialisation, by `reason`.
     pub uninitialized_nodes: IntGaugeVec,
+    /// Initialised Nodes that are not followed, by `reason`.
+    pub unfollowed_nodes: IntGaugeVec,
 }
 
 impl MetricSet for NodeMetrics {
     fn register(register: &mut Register<'_>) -> prometheus::Result<Self> {
         let uninitialized = register.own("uninitialized_nodes");
+        let unfollowed = register.own("unfollowed_nodes");
         Ok(Self {
             taint_removal_delay: register.histogram(
                 "node_controller_cloud_provider_taint_removal_delay_seconds",
@@ -36,6 +39,34 @@ impl MetricSet for NodeMetrics {
                 "Nodes that wait for their initialization, by what stands in the way.",
                 &["reason"],
             )?,
+            unfollowed_nodes: register.gauges(
+                &unfollowed,
+                "Initialized nodes whose addresses and labels are not followed, since the cloud has no instance or several for them. \
+                 Those without a provider ID are never deleted.",
+                &["reason"],
+            )?,
         })
     }
+}
+
+impl NodeMetrics {
+    /// Counts a Node elsewhere than before, after what is remembered of it has changed.
+    pub(super) fn recount(&self, before: Counted, now: Counted) {
+        for (gauge, before, now) in [
+            (&self.uninitialized_nodes, before.uninitialized, now.uninitialized),
+            (&self.unfollowed_nodes, before.unfollowed, now.unfollowed),
+        ] {
+            if before != now {
+                before.inspect(|reason| gauge.with_label_values(&[*reason]).dec());
+                now.inspect(|reason| gauge.with_label_values(&[*reason]).inc());
+            }
+        }
+    }
+}
+
+/// Under which reasons a Node is counted. By default under none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counted {
+    pub uninitialized: Option<&'static str>,
+    pub unfollowed: Option<&'static str>,
 }

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{initialize::NotInitialized, repair::Untold};
+use super::{initialize::NotInitialized, metrics::Counted, reminder::Reminder, repair::Untold};
 use crate::{
     conditions::{INITIALIZED, WantedCondition},
     nodes::Node,
@@ -37,6 +37,8 @@ pub(super) struct NodeState {
     failing_since: Option<Instant>,
     /// What was reported last, and when.
     reported: Option<(NotInitialized, Instant)>,
+    /// The events that say why the Node is not initialised.
+    reminder: Option<Reminder>,
     /// Why the Node waits now, for the metric.
     pub waiting_for: Option<&'static str>,
     /// The resource version that our own last write produced: older ones in the cache are skipped.
@@ -45,8 +47,8 @@ pub(super) struct NodeState {
     pub metadata: Option<InstanceMetadata>,
     /// When drift was last repaired.
     pub repaired: Option<Instant>,
-    /// What was said of a Node that is not followed, so that it is said once.
-    pub untold: Option<Untold>,
+    /// What was said of a Node that is not followed.
+    untold: Option<(Untold, Reminder)>,
     /// The last warnings, so that each is logged once.
     warned: Vec<String>,
 }
@@ -81,8 +83,41 @@ impl NodeState {
             return None;
         }
         self.reported = Some((fault.clone(), now));
+        self.reminder = Some(Reminder::begin());
         let condition = WantedCondition::new(INITIALIZED, "False", fault.reason, fault.message.clone());
         (!condition.is_on(node)).then_some(condition)
+    }
+
+    /// Whether the event about a fault that lasts is due again.
+    pub(super) fn is_reminder_due(&mut self) -> bool {
+        self.reminder.as_mut().is_some_and(Reminder::is_due)
+    }
+
+    /// Notes that the Node is initialised and not followed, for a reason that may be worth an event. Returns whether the event is
+    /// due now.
+    pub(super) fn not_followed(&mut self, untold: Option<Untold>) -> bool {
+        let before = self.untold.take();
+        self.succeed();
+        let Some(untold) = untold else { return false };
+        let (reminder, is_due) = match before {
+            Some((said, mut reminder)) if said == untold => {
+                let is_due = reminder.is_due();
+                (reminder, is_due)
+            }
+            _ => (Reminder::begin(), true),
+        };
+        self.untold = Some((untold, reminder));
+        is_due
+    }
+
+    /// Why the Node is initialised and not followed.
+    fn not_followed_for(&self) -> Option<&'static str> {
+        self.untold.as_ref().map(|(untold, _)| untold.reason)
+    }
+
+    /// Where the Node is counted.
+    pub(super) fn counted(&self) -> Counted {
+        Counted { uninitialized: self.waiting_for, unfollowed: self.not_followed_for() }
     }
 
     /// The report could not be written, or was overwritten. It is due again.
@@ -95,6 +130,7 @@ impl NodeState {
         self.failures = 0;
         self.failing_since = None;
         self.reported = None;
+        self.reminder = None;
         self.waiting_for = None;
         self.tried = None;
         self.untold = None;
@@ -111,6 +147,7 @@ impl NodeState {
         json!({
             "lastResult": last_result,
             "waitingFor": self.waiting_for,
+            "notFollowedFor": self.not_followed_for(),
             "reported": self.reported.as_ref().map(|(fault, at)| json!({
                 "reason": fault.reason,
                 "message": fault.message,

@@ -17,12 +17,15 @@ const RETRY_AFTER: std::ops::RangeInclusive<Duration> = Duration::from_millis(10
 /// pushed, or seen in the next period.
 const HOPELESS: Duration = Duration::from_secs(60);
 
+/// The reason of the event about a Node that is not initialised.
+const INITIALIZATION_FAILED: &str = "InitializationFailed";
+
 impl NodeController {
     /// Notes the outcome for one Node and sets the time of the next try. Returns whether the Node's condition
     /// is to be written first.
     pub(super) fn settle(&mut self, name: &str, outcome: Outcome) -> bool {
         let Some(state) = self.states.get_mut(name) else { return false };
-        let waited_for = state.waiting_for;
+        let counted = state.counted();
         let mut report = None;
         let mut retry_in = None;
         state.gone = matches!(outcome, Outcome::Gone);
@@ -69,6 +72,14 @@ impl NodeController {
                     state.forget_report();
                 }
                 report = state.fail(&node, &fault).map(|condition| (node.clone(), condition));
+                if report.is_none() && state.is_reminder_due() {
+                    self.events.record(
+                        node.event_object(),
+                        EventType::Warning,
+                        INITIALIZATION_FAILED,
+                        not_initialized(&fault.message),
+                    );
+                }
                 state.tried = Some(node);
                 let wait = match fault.retry_after {
                     Some(after) => after.clamp(*RETRY_AFTER.start(), *RETRY_AFTER.end()),
@@ -90,20 +101,21 @@ impl NodeController {
                 }
                 // What follows from an absence is the node-lifecycle controller's task. Here the next period, or a pushed
                 // change, looks at the Node again.
-                if let Some(untold) = &untold
-                    && state.untold.as_ref() != Some(untold)
-                {
+                let is_due = state.not_followed(untold.clone());
+                if let Some(untold) = untold.filter(|_| is_due) {
                     tracing::warn!(
                         node = name,
                         reason = untold.reason,
                         why = untold.message,
                         "node not followed"
                     );
-                    let message = untold.message.clone();
-                    self.events.record(node.event_object(), EventType::Warning, untold.reason, message);
+                    self.events.record(
+                        node.event_object(),
+                        EventType::Warning,
+                        untold.reason,
+                        untold.message,
+                    );
                 }
-                state.succeed();
-                state.untold = untold;
                 state.tried = Some(node);
             }
             Outcome::NotRepaired { why } => {
@@ -112,12 +124,7 @@ impl NodeController {
                 retry_in = Some(BACKOFF.after(state.failures));
             }
         }
-        let waits_for = state.waiting_for;
-        if waited_for != waits_for {
-            let gauge = &self.shared.metrics.uninitialized_nodes;
-            waited_for.inspect(|reason| gauge.with_label_values(&[*reason]).dec());
-            waits_for.inspect(|reason| gauge.with_label_values(&[*reason]).inc());
-        }
+        self.shared.metrics.recount(counted, state.counted());
         let Some(retry_in) = retry_in else { return false };
         if let Some((node, condition)) = report.filter(|_| !self.stopping) {
             self.report(node, condition, retry_in);
@@ -130,17 +137,21 @@ impl NodeController {
 
     /// Says in an event and in the Node's condition why it is not initialised.
     fn report(&mut self, node: Arc<Node>, condition: WantedCondition, retry_in: Duration) {
-        let message = format!("Node is not initialized: {}", condition.message);
+        let message = not_initialized(&condition.message);
         tracing::warn!(
             node = node.name(),
             reason = condition.reason,
             why = condition.message,
             "node not initialized"
         );
-        self.events.record(node.event_object(), EventType::Warning, "InitializationFailed", message);
+        self.events.record(node.event_object(), EventType::Warning, INITIALIZATION_FAILED, message);
         // Put before the writes that wait, since the next try of this Node has to come after it.
         self.writes.push_front(Write::Report(node, condition, retry_in));
     }
+}
+
+fn not_initialized(why: &str) -> String {
+    format!("Node is not initialized: {why}")
 }
 
 fn warn(name: &str, warnings: Vec<String>) {

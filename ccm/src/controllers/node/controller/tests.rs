@@ -8,10 +8,10 @@ use component::{
     metrics::MetricSet as _,
     work_queue::WorkQueueMetrics,
 };
-use k8s_openapi::api::core::v1::Node as ApiNode;
+use k8s_openapi::api::core::v1::{Event, Node as ApiNode};
 use kube::{
     Api,
-    api::{DeleteParams, Patch, PatchParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams},
 };
 use sandbox::{Action, Fault, Matcher, Sandbox, kubelet};
 
@@ -41,20 +41,25 @@ struct Working {
     sandbox: Sandbox,
     nodes: NodeStore,
     cloud: Cloud,
+    metrics: NodeMetrics,
     _stop: tokio_util::sync::DropGuard,
 }
 
 fn start() -> Working {
+    start_with(&everything(), PERIOD)
+}
+
+fn start_with(fake: &FakeCloud, period: Duration) -> Working {
     let (sandbox, nodes, stop) = (Sandbox::new(), NodeStore::new(), CancellationToken::new());
     let client = sandbox.client();
     let cloud_metrics = CloudMetrics::unregistered().expect("metrics");
-    let cloud = Cloud::new(Started::new(everything().provider(), stop.child_token()), cloud_metrics);
+    let cloud = Cloud::new(Started::new(fake.provider(), stop.child_token()), cloud_metrics);
     let daemon = EventObject::lease("kube-system", "ccm", "");
-    let (events, _) =
+    let (events, writes) =
         event_recorder(COMPONENT, client.clone(), daemon, EventMetrics::unregistered().expect("metrics"));
     let options = NodeControllerOptions {
         concurrent_syncs: 1,
-        status_update_frequency: PERIOD,
+        status_update_frequency: period,
         foreign_labels: ForeignValue::Stays,
         dry_run: false,
     };
@@ -62,11 +67,12 @@ fn start() -> Working {
     let metrics = NodeMetrics::unregistered().expect("metrics");
     let queue = WorkQueueMetrics::unregistered().expect("metrics").named("Nodes");
     let controller =
-        NodeController::new(nodes.clone(), cloud.clone(), writer, events, metrics, queue, options);
+        NodeController::new(nodes.clone(), cloud.clone(), writer, events, metrics.clone(), queue, options);
     let inspection = Inspection::register(COMPONENT, &HealthChecks::new(), &DebugState::new());
     tokio::spawn(watch_nodes(client, nodes.clone(), stop.clone()));
+    tokio::spawn(writes.run(stop.clone()));
     tokio::spawn(controller.run(stop.clone(), inspection));
-    Working { sandbox, nodes, cloud, _stop: stop.drop_guard() }
+    Working { sandbox, nodes, cloud, metrics, _stop: stop.drop_guard() }
 }
 
 impl Working {
@@ -76,6 +82,15 @@ impl Working {
 
     async fn register(&self, name: &str) {
         kubelet::register(&self.sandbox.client(), &kubelet::node(name, name)).await.expect("registered");
+    }
+
+    /// How often an event with this reason was written for this Node.
+    async fn events(&self, name: &str, reason: &str) -> i32 {
+        let events = Api::<Event>::all(self.sandbox.client()).list(&ListParams::default()).await;
+        let is_it = |event: &&Event| {
+            event.involved_object.name.as_deref() == Some(name) && event.reason.as_deref() == Some(reason)
+        };
+        events.expect("events").iter().filter(is_it).map(|event| event.count.unwrap_or(1)).sum()
     }
 
     /// How long it takes until this Node is initialised, `most` at most.
@@ -133,4 +148,38 @@ async fn what_was_seen_of_nodes_that_are_gone_is_forgotten_without_the_other_con
     tokio::time::sleep(PERIOD).await;
     assert!(!working.cloud.has_seen(&gone));
     assert!(working.cloud.has_seen(&stays));
+}
+
+/// Without a word of its own, a Node that the cloud has no instance for would stay for ever.
+#[tokio::test(start_paused = true)]
+async fn a_node_without_an_instance_is_counted_and_its_event_comes_again() {
+    let fake = FakeCloud::named("empty").without_changes();
+    let working = start_with(&fake, Duration::from_secs(300));
+    let mut left = kubelet::node("left", "left");
+    left.spec.get_or_insert_default().taints = None;
+    kubelet::register(&working.sandbox.client(), &left).await.expect("registered");
+    working.register("new").await;
+    let events = async || {
+        let left = working.events("left", "InstanceNotFound").await;
+        (left, working.events("new", "InitializationFailed").await)
+    };
+    let counted = || {
+        let NodeMetrics { unfollowed_nodes, uninitialized_nodes, .. } = &working.metrics;
+        [unfollowed_nodes, uninitialized_nodes]
+            .map(|gauge| gauge.with_label_values(&["InstanceNotFound"]).get())
+    };
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!((events().await, counted()), ((1, 1), [1, 1]));
+    tokio::time::sleep(Duration::from_secs(9 * 3600)).await;
+    let (said_of_left, said_of_new) = events().await;
+    assert!(
+        (5..=7).contains(&said_of_left) && (5..=7).contains(&said_of_new),
+        "with growing pauses: {said_of_left} {said_of_new}"
+    );
+    assert_eq!(counted(), [1, 1]);
+    for name in ["left", "new"] {
+        working.api().delete(name, &DeleteParams::default()).await.expect("deleted");
+    }
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(counted(), [0, 0]);
 }
