@@ -12,6 +12,7 @@
 
 mod bootstrap;
 mod cluster;
+mod copies;
 mod create;
 mod delete;
 mod elsewhere;
@@ -105,18 +106,21 @@ async fn ensure(
     record: &mut MachineRecord,
 ) -> Result<MachineReport> {
     let uid = machine.uid;
-    if let Some((host, domain)) = fleet.find(uid, &request.mark)? {
+    let copies = fleet.copies(machine, request, record);
+    if let Some((host, domain)) = fleet.find(uid, &request.mark)?
+        && !copies.contains(&host.name())
+    {
         return fleet.present(host, &domain, machine, request, record).await;
     }
     match &request.provider_id {
         None => fleet.create(machine, request, record).await,
         Some(_) => {
-            let all: Vec<_> = fleet.hosts.iter().collect();
-            fleet.confirm_absent(&all, uid).await?;
+            let others: Vec<_> = fleet.hosts.iter().filter(|host| !copies.contains(&host.name())).collect();
+            fleet.confirm_absent(&others, uid).await?;
             if let Some(name) = fleet.left(request, record) {
                 return Err(Fleet::elsewhere("the machine", &name));
             }
-            Ok(MachineReport::lost(format!("no hypervisor has domain {uid} any more")))
+            Ok(MachineReport::lost(format!("no hypervisor has the machine's domain {uid} any more")))
         }
     }
 }

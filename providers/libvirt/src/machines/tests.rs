@@ -1,6 +1,7 @@
 //! The steps of machines on libvirt's test driver, with a storage in memory: the driver can neither upload nor download.
 
 mod conformance;
+mod copies;
 mod costs;
 mod crashes;
 mod endpoint;

@@ -32,7 +32,7 @@ use crate::{
 pub(super) const PATIENCE: Duration = test_env::PATIENCE;
 
 /// The pause between two steps.
-const PAUSE: Duration = Duration::from_millis(5);
+pub(super) const PAUSE: Duration = Duration::from_millis(5);
 
 /// The image of all machines.
 pub(super) const IMAGE: &str = "debian-12.raw";
