@@ -1,4 +1,4 @@
-//! Names of objects in vCenter: how they are escaped, and patterns of them with `*` and `?`.
+//! Names of objects in vCenter: how they are escaped, and patterns of them.
 
 /// A name as the user typed it: vCenter escapes three characters in names.
 pub(crate) fn unescaped(name: &str) -> Box<str> {
@@ -7,16 +7,6 @@ pub(crate) fn unescaped(name: &str) -> Box<str> {
     }
     let name = name.replace("%2f", "/").replace("%2F", "/").replace("%5c", "\\").replace("%5C", "\\");
     name.replace("%25", "%").into()
-}
-
-/// Whether a name matches a pattern in which `*` stands for any characters and `?` for one.
-pub(crate) fn matches(pattern: &str, name: &str) -> bool {
-    let token = |one| match one {
-        '*' => Token::Any,
-        '?' => Token::One,
-        other => Token::Char(other),
-    };
-    is_match(&pattern.chars().map(token).collect::<Vec<_>>(), name)
 }
 
 /// Whether a name matches a pattern, as Go's `path.Match` says. A malformed pattern matches nothing.
@@ -117,24 +107,6 @@ fn class_char(rest: &mut std::iter::Peekable<std::str::Chars<'_>>) -> Option<cha
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn stars_and_question_marks() {
-        for (pattern, name, expected) in [
-            ("", "", true),
-            ("*", "", true),
-            ("*", "anything", true),
-            ("a*c", "abbc", true),
-            ("a*c", "abcd", false),
-            ("*b*d", "abcbcd", true),
-            ("?", "", false),
-            ("a?c", "abc", true),
-            ("abc", "ab", false),
-            ("ab", "abc", false),
-        ] {
-            assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
-        }
-    }
 
     #[test]
     fn patterns_of_parts_of_paths() {

@@ -20,6 +20,7 @@ use crate::{
         property_collector::{ObjectUpdate, UpdateKind},
     },
     vm::VirtualMachine,
+    words::{Named, meant},
     zones::Parents,
 };
 
@@ -240,6 +241,13 @@ impl Inventory {
         path
     }
 
+    /// The names that lead to an object, without that of the root. One that is not known is a question mark.
+    pub(crate) fn path_of(&self, object: &MoRef) -> Vec<String> {
+        let up = self.path_up(object);
+        let down = up[..up.len().saturating_sub(1)].iter().rev();
+        down.map(|one| self.name_of(one).unwrap_or("?").to_owned()).collect()
+    }
+
     /// The names from the root to an object of a datacenter, without that of the root. `None` if one of them is not known, or the object is
     /// in no datacenter that is.
     pub(crate) fn names_to(&self, object: &MoRef) -> Option<Vec<String>> {
@@ -265,27 +273,13 @@ impl Inventory {
             .find_map(|start| self.path_up(start).into_iter().find(|object| object.kind() == "Datacenter"))
     }
 
-    /// The datacenters that an entry of the configuration means: a name, a path of names, or `Datacenter:`
-    /// and a reference.
+    /// The datacenters that an entry of the configuration means. Several may be meant: the list says which machines are looked at.
     pub(crate) fn datacenters_called(&self, word: &str) -> Vec<MoRef> {
-        let word = word.trim();
-        let is_meant = |reference: &MoRef| {
-            if let Some(id) = word.strip_prefix("Datacenter:") {
-                return reference.id() == id;
-            }
-            let path = self.path_up(reference);
-            // the root folder is not part of a path
-            let names = path[..path.len().saturating_sub(1)].iter().rev();
-            let names = names.filter_map(|object| self.entities.get(object)).map(|name| &**name);
-            let path = names.collect::<Vec<_>>().join("/");
-            let wanted = word.trim_matches('/');
-            path == wanted || (!wanted.contains('/') && path.rsplit('/').next() == Some(wanted))
-        };
-        self.entities
-            .keys()
-            .filter(|reference| reference.kind() == "Datacenter" && is_meant(reference))
-            .cloned()
-            .collect()
+        let all = self.entities.keys().filter(|reference| reference.kind() == "Datacenter");
+        let named =
+            |reference: &MoRef| Named { path: self.path_of(reference), moref: reference.clone(), object: () };
+        let all: Vec<_> = all.map(named).collect();
+        meant(word.trim(), &[], &all).into_iter().map(|one| one.moref.clone()).collect()
     }
 }
 

@@ -66,6 +66,7 @@ mod tls;
 mod vcenter;
 mod vim;
 mod vm;
+mod words;
 mod yaml;
 mod zones;
 

@@ -4,7 +4,7 @@ use cloudprovider::{ConfigProblem, dns, kind_of_value};
 use serde_json::{Map, Value};
 
 use super::hints;
-use crate::{glob, moref::MoRef};
+use crate::{glob::unescaped, moref::MoRef, words::part_means};
 
 /// The key of the list in the section.
 pub(crate) const ALLOW_KEY: &str = "allow";
@@ -59,7 +59,7 @@ impl ObjectPattern {
             Self::Path { parts, is_below } => {
                 let is_long_enough =
                     if *is_below { path.len() > parts.len() } else { path.len() == parts.len() };
-                is_long_enough && parts.iter().zip(path).all(|(part, name)| glob::matches(part, name))
+                is_long_enough && parts.iter().zip(path).all(|(part, name)| part_means(part, name))
             }
         }
     }
@@ -71,7 +71,7 @@ impl ObjectPattern {
         if let Some(path) = text.strip_prefix('/') {
             let (path, is_below) = path.strip_suffix("/**").map_or((path, false), |above| (above, true));
             // a slash in a name is written as in vCenter
-            let parts: Vec<_> = path.split('/').map(|part| glob::unescaped(part).into_string()).collect();
+            let parts: Vec<_> = path.split('/').map(|part| unescaped(part).into_string()).collect();
             let is_whole = parts.iter().all(|part| !part.is_empty() && !part.contains("**"));
             return is_whole.then_some(Self::Path { parts, is_below });
         }

@@ -188,7 +188,7 @@ pub(crate) const KEYS: &[Key] = &[
     Key::new(Global, "datacenters", "datacenters", List)
         .env("VSPHERE_DATACENTER")
         .default("all")
-        .means("Datacenters whose virtual machines are looked at: names, inventory paths, or `Datacenter:<ID>`."),
+        .means("Datacenters whose virtual machines are looked at: names, inventory paths, patterns of them, or `Datacenter:<ID>`."),
     Key::new(Global, "caFile", "ca-file", Text)
         .env("VSPHERE_CAFILE")
         .default("the system's")

@@ -336,11 +336,54 @@ fn the_way_up() {
     assert_eq!(ids(&host), ["host-6", "domain-c5", "group-h4", "datacenter-2", "group-f1", "group-d1"]);
     let datacenter =
         inventory.datacenter_of(inventory.machine(&vm("vm-7")).expect("there")).expect("a datacenter");
-    for word in ["DC0", "/DC0", "a/b/DC0", "/a/b/DC0", "Datacenter:datacenter-2"] {
+    let inner = ["a/b/DC0", "/a/b/DC0", "/a%2fb/DC0", "a%2Fb/DC0", "/a*/DC?", "/*/DC0"];
+    for word in
+        ["DC0", " DC0 ", "DC*", "DC[0-9]", "datacenter-2", "Datacenter:datacenter-2"].into_iter().chain(inner)
+    {
         assert_eq!(inventory.datacenters_called(word), std::slice::from_ref(&datacenter), "{word}");
     }
-    for word in ["DC", "dc0", "b/DC0", "Datacenter:datacenter-3", ""] {
+    for word in ["DC", "dc0", "/DC0", "/DC*", "b/DC0", "*/*/DC0", "Datacenter:datacenter-3", ""] {
         assert!(inventory.datacenters_called(word).is_empty(), "{word}");
+    }
+}
+
+/// As for machines: a whole path means that path, and what is written out comes before a pattern.
+#[test]
+fn words_for_datacenters() {
+    let mut inventory = Inventory::default();
+    for (id, name, above) in [
+        ("group-f1", "site", "group-d1"),
+        ("datacenter-2", "prod", "group-f1"),
+        ("datacenter-3", "prod", "group-d1"),
+        ("datacenter-4", "pr*", "group-d1"),
+        ("datacenter-5", "a%2fb", "group-f1"),
+        ("datacenter-6", "x [1]", "group-f1"),
+    ] {
+        let kind = if id.starts_with("group") { "Folder" } else { "Datacenter" };
+        let properties = [("name", word(name)), ("parent", reference("val", &MoRef::new("Folder", above)))];
+        assert!(put(&mut inventory, MoRef::new(kind, id), &properties).is_moved);
+    }
+    for (word, expected) in [
+        ("prod", &["2", "3"][..]),
+        ("/prod", &["3"]),
+        ("site/prod", &["2"]),
+        ("/site/prod", &["2"]),
+        ("/site/prod/", &["2"]),
+        ("pr*", &["4"]),
+        ("pr??", &["2", "3"]),
+        ("/*/pr*", &["2"]),
+        ("/site/*", &["2", "5", "6"]),
+        ("a%2fb", &["5"]),
+        ("a/b", &["5"]),
+        ("/site/a%2Fb", &["5"]),
+        ("/site/a/b", &["5"]),
+        ("x [1]", &["6"]),
+        ("/elsewhere/prod", &[]),
+    ] {
+        let mut found: Vec<_> = inventory.datacenters_called(word);
+        found.sort();
+        let found: Vec<_> = found.iter().filter_map(|one| one.id().strip_prefix("datacenter-")).collect();
+        assert_eq!(found, expected, "{word}");
     }
 }
 

@@ -2,7 +2,6 @@
 
 mod catalog;
 mod finder;
-mod words;
 
 pub(crate) use self::{
     catalog::{Catalog, Storage, catalog_selection, switches, switches_selection},

@@ -56,6 +56,25 @@ fn a_namespace_may_name_what_any_of_its_entries_lists() {
     assert!(may_clone(&Allowed::new(&list, "z", "main", true), "dc/vm/victim"), "its privileges decide");
 }
 
+/// A list and a spec are written in one language.
+#[test]
+fn patterns_are_those_of_the_words_of_a_spec() {
+    for (pattern, at, expected) in [
+        ("/dc/vm/t-[0-9]", "dc/vm/t-7", true),
+        ("/dc/vm/t-[0-9]", "dc/vm/t-[0-9]", true),
+        ("/dc/vm/t-[^0-9]", "dc/vm/t-7", false),
+        ("/dc/vm/t-[", "dc/vm/t-[", true),
+        ("/dc/vm/t-[", "dc/vm/t-x", false),
+        ("/dc/vm/50%25 %5c *", "dc/vm/50% \\ *", true),
+        ("/dc/vm/?", "dc/vm/ab", false),
+        ("/*/vm/a*", "dc/vm/ab", true),
+        ("/*/vm/a*", "dc/vm/ab/c", false),
+    ] {
+        let list = entries(json!([{"templates": [pattern]}]));
+        assert_eq!(may_clone(&Allowed::new(&list, "a", "main", false), at), expected, "{pattern} {at}");
+    }
+}
+
 #[test]
 fn a_slash_in_a_name_is_no_border() {
     let list = entries(json!([{"templates": ["/dc/vm/images/u"]}]));

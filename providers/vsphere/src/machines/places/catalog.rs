@@ -4,10 +4,7 @@ use std::collections::HashMap;
 
 use cloudprovider::{Error, ErrorKind, Result};
 
-use super::{
-    finder::Finder,
-    words::{Named, listed, meant},
-};
+use super::finder::Finder;
 use crate::{
     inventory::unescaped,
     moref::MoRef,
@@ -19,6 +16,7 @@ use crate::{
         objects::{ObjectSpec, PropertyFilterSpec, PropertySpec, TraversalSpec},
         property_collector::ObjectUpdate,
     },
+    words::{Named, listed, meant},
 };
 
 /// The networks, datastores and datastore clusters of a datacenter.

@@ -2,12 +2,16 @@
 //!
 //! A word is a name (`k8s`), a path from the folder of its kind (`DC0_C0/Resources`), a whole path
 //! (`/DC0/host/DC0_C0/Resources`), or a managed object ID (`resgroup-8`). Names and paths may be patterns, as in the tools of vSphere
-//! ([`words`](super::words)). Exactly one object must match.
+//! ([`words`](crate::words)). Exactly one object must match.
 
 use cloudprovider::{Error, ErrorKind, Result, uuids::parse_uuid};
 
-use super::words::{Named, could_mean, listed, meant};
-use crate::{inventory::Inventory, moref::MoRef, vm::VirtualMachine};
+use crate::{
+    inventory::Inventory,
+    moref::MoRef,
+    vm::VirtualMachine,
+    words::{Named, could_mean, listed, meant},
+};
 
 /// Finds objects in one inventory.
 #[derive(Clone, Copy)]
@@ -196,9 +200,7 @@ impl<'a> Finder<'a> {
 
     /// The names from the root to an object, without that of the root.
     fn path(self, entity: &MoRef) -> Vec<String> {
-        let up = self.inventory.path_up(entity);
-        let down = up[..up.len().saturating_sub(1)].iter().rev();
-        down.map(|one| self.inventory.name_of(one).unwrap_or("?").to_owned()).collect()
+        self.inventory.path_of(entity)
     }
 
     /// The objects below the folder `root` of the datacenter, itself included.

@@ -127,8 +127,12 @@ fn is_written_out(parts: &[Box<str>], path: &[String]) -> bool {
 }
 
 fn fits(parts: &[Box<str>], path: &[String]) -> bool {
-    parts.len() == path.len()
-        && parts.iter().zip(path).all(|(part, name)| **part == **name || matches_path_part(part, name))
+    parts.len() == path.len() && parts.iter().zip(path).all(|(part, name)| part_means(part, name))
+}
+
+/// Whether a part of a path means this name: it is the name, or a pattern that matches it.
+pub(crate) fn part_means(part: &str, name: &str) -> bool {
+    part == name || matches_path_part(part, name)
 }
 
 /// The first whole paths of objects, for people.
