@@ -39,6 +39,9 @@ pub(super) fn trials() -> Vec<Trial> {
         on(Target::Sandbox, "machines::refused_and_lost_writes_are_made_up_for", |api| {
             refused(api).boxed_local()
         }),
+        on(Target::Sandbox, "machines::the_last_finalizer_is_removed_whatever_the_answer", |api| {
+            last_write(api).boxed_local()
+        }),
         on(Target::Sandbox, "machines::a_refused_write_is_not_put_off", |api| put_off(api).boxed_local()),
     ]
 }
@@ -298,6 +301,53 @@ async fn refused(api: &Api) -> anyhow::Result<()> {
             faults(api)?.clear();
             daemon.stop().await?;
         }
+    }
+    Ok(())
+}
+
+/// The write that lets an object go is refused, or happens and its answer is lost. Meanwhile another object may get the name.
+async fn last_write(api: &Api) -> anyhow::Result<()> {
+    for (action, expected) in [
+        (Action::LoseResponse, &[][..]),
+        (Action::ResetConnection, &["object"]),
+        (Action::ErrorEvent(404), &["object 404", "object"]),
+        (Action::ErrorEvent(422), &["object 422", "object"]),
+        (Action::Conflict, &["object 409", "object"]),
+        (Action::InternalError, &["object 500", "object"]),
+    ] {
+        let (world, daemon) = World::with_cluster(api).await?;
+        let outcome = async {
+            let first = world.add_machine("one").await?["metadata"]["uid"].clone();
+            world.is_up("one").await?;
+            world.delete("FakeMachine", "one").await?;
+            world.waits_for("one", "Deleting").await?;
+            world.tape.clear();
+            let removal = Matcher::any().verb("patch").resource("fakemachines").subresource("");
+            faults(api)?.inject(Fault::new(removal, action.clone()).times(1));
+            // A 404 is believed for a minute: the watch will show it.
+            world.pause().await;
+            world.vanishes("FakeMachine", "one").await?;
+            let mut writes = world.tape.of("fakemachines", "one");
+            writes.retain(|write| write.starts_with("object"));
+            ensure!(writes == expected, "{writes:?}");
+            world.cloud_has(&[])?;
+            world.delete("Machine", "one").await?;
+            let second = world.add_machine_without_data("one").await?["metadata"]["uid"].clone();
+            world.name_secret("one").await?;
+            let up = world.is_up("one").await?;
+            ensure!(first != second && up["metadata"]["uid"] == second, "{up}");
+            world.pause().await;
+            let now = world.get("FakeMachine", "one").await?;
+            ensure!(now["metadata"]["finalizers"] == json!([FINALIZER]) && is_ready(&now), "{now}");
+            world.cloud_has(&["disk/one", "instance/one"])?;
+            ensure!(world.cloud.count(Operation::CreateMachine) == 2, "made twice");
+            world.delete("FakeMachine", "one").await?;
+            world.vanishes("FakeMachine", "one").await?;
+            world.cloud_has(&[])
+        };
+        outcome.await.with_context(|| format!("{action:?}"))?;
+        faults(api)?.clear();
+        daemon.stop().await?;
     }
     Ok(())
 }

@@ -20,6 +20,9 @@ use crate::{
     trial::on,
 };
 
+/// Longer than the daemon believes that an object is gone which the watch still shows.
+const LONGEST_BELIEF: Duration = Duration::from_secs(120);
+
 /// More calls and writes than anything here needs.
 const MOST_STEPS: usize = 12;
 
@@ -44,6 +47,9 @@ pub(super) fn trials() -> Vec<Trial> {
             at_every_step(api, "nodes", nodes_change).boxed_local()
         }),
         on(Target::Sandbox, "services::killed_after_each_lost_answer", |api| lost_answers(api).boxed_local()),
+        on(Target::Sandbox, "services::the_last_finalizer_is_removed_whatever_the_answer", |api| {
+            last_write(api).boxed_local()
+        }),
         on(Target::Sandbox, "services::killed_after_a_write_for_an_older_service", |api| {
             older_service(api).boxed_local()
         }),
@@ -278,5 +284,44 @@ async fn stale_watch(api: &Api) -> anyhow::Result<()> {
     let daemon = world.start(&[])?;
     sleep(Duration::from_secs(60)).await;
     ensure!(world.cloud.load_balancers().is_empty(), "{:?}", world.tape.of("web"));
+    daemon.stop().await
+}
+
+/// The write that lets a Service go is refused, or happens and its answer is lost. Then another Service gets the name.
+async fn last_write(api: &Api) -> anyhow::Result<()> {
+    let world = World::with_nodes(api, &["n1"]).await?;
+    let daemon = world.start(&[])?;
+    for action in [
+        Action::LoseResponse,
+        Action::ResetConnection,
+        Action::ErrorEvent(404),
+        Action::ErrorEvent(422),
+        Action::Conflict,
+        Action::InternalError,
+    ] {
+        let outcome = async {
+            let first = world.with_load_balancer("web").await?;
+            world.tape.clear();
+            world.cloud.set_latency(Duration::from_secs(5));
+            world.delete("web").await?;
+            world.steps("web", "delete", 1).await?;
+            let removal = Matcher::any().verb("patch").resource("services");
+            faults(api)?.inject(sandbox::Fault::new(removal, action.clone()).times(1));
+            world.cloud.set_latency(Duration::ZERO);
+            // A 404 is believed for a minute: the watch will show it.
+            world.vanishes("web", 2 * LONGEST_BELIEF).await?;
+            ensure!(world.load_balancer(&first).is_none(), "it is left");
+            let second = world.with_load_balancer("web").await?;
+            ensure!(first.metadata.uid != second.metadata.uid);
+            sleep(LONGEST_BELIEF).await;
+            let now = world.get("web").await?;
+            ensure!(has_finalizer(&now) && ingress(&now) == ingress(&second), "{now:?}");
+            ensure!(world.load_balancer(&second).is_some(), "another Service's was deleted");
+            world.delete("web").await?;
+            world.vanishes("web", SOON).await
+        };
+        outcome.await.with_context(|| format!("{action:?}: {:?}", world.tape.of("web")))?;
+        faults(api)?.clear();
+    }
     daemon.stop().await
 }

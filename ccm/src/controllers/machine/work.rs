@@ -40,6 +40,10 @@ use crate::{
 /// How often an object is read again in one piece of work because it changed meanwhile.
 const MAX_READS_AGAIN: usize = 5;
 
+/// The API server may say that an object does not exist while the watch still shows it. After this time it is tried again: the answer may
+/// have come from something in between, such as a proxy, or from an API server that does not serve the kind yet.
+pub(super) const GONE_FOR: Duration = Duration::from_secs(60);
+
 /// The waits for a Secret with bootstrap data that is not there, or cannot be used.
 const BOOTSTRAP_WAITS: Backoff = Backoff { first: Duration::from_secs(2), most: Duration::from_secs(60) };
 
@@ -87,6 +91,8 @@ pub(super) enum Then {
     WhenChanged,
     /// Soon, since the API server did not do what it was asked for.
     TryAgain,
+    /// When the watch shows that the object is gone, as the API server says, or else after [`GONE_FOR`].
+    Gone,
     /// The term has ended.
     Stopped,
 }
@@ -382,7 +388,7 @@ impl Work<'_> {
     fn not_written(&self, what: &str, error: WriteError) -> NotWritten {
         match error {
             WriteError::Stale(_) => NotWritten::Stale,
-            WriteError::Gone => NotWritten::Early(Then::WhenChanged),
+            WriteError::Gone => NotWritten::Early(Then::Gone),
             WriteError::Failed(why) => {
                 tracing::warn!(object = %self.view.subject, error = why, "{what}");
                 NotWritten::Early(Then::TryAgain)

@@ -58,6 +58,8 @@ pub(super) enum Outcome {
     /// The load balancer is gone, and so is the finalizer.
     CleanedUp {
         version: Option<WrittenVersion>,
+        /// Whether the API server says that the Service is gone, and its finalizer with it.
+        is_denied: bool,
     },
     /// The load balancer of a Service that is gone was deleted.
     OldDeleted,

@@ -85,7 +85,9 @@ pub(super) fn next(service: Option<&Service>, memory: Option<&Memory>, world: &W
     if service.needs_cleanup() || is_unclear || (memory.may_exist && (service.deleting || !wants)) {
         if memory.standing == Standing::CleanedUp && memory.told.resource_version == service.resource_version
         {
-            return Next::Wait;
+            return memory
+                .retry_of(Action::CleanUp)
+                .map_or(Next::Wait, |at| world.due(Some(at), Action::CleanUp));
         }
         // A change may be what it takes. Of a Service that is not whole nothing is kept that could help.
         let has_changed = service.is_whole() && !memory.told.same_content(service);

@@ -215,7 +215,7 @@ impl Outcome {
             | Self::Elsewhere { version, .. }
             | Self::Rehearsed { version }
             | Self::Repaired { version }
-            | Self::CleanedUp { version } => version.as_ref(),
+            | Self::CleanedUp { version, .. } => version.as_ref(),
             Self::Failed(failure) => failure.version.as_ref(),
             _ => None,
         }

@@ -9,7 +9,7 @@ use crate::controllers::machine::{
     outcome::RETRIES,
     plan::{Due, Memory},
     subject::Subject,
-    work::{Ended, Then},
+    work::{Ended, GONE_FOR, Then},
 };
 
 /// How long nothing is done about an object after a step that was given up since the term has ended. It may be renewed.
@@ -62,6 +62,10 @@ impl MachineController {
             Then::Stopped => {
                 self.queue.add_after(&name, STOPPED_FOR);
                 return;
+            }
+            Then::Gone => {
+                self.tries.remove(subject);
+                self.queue.add_after(&name, GONE_FOR);
             }
             Then::Look | Then::WhenChanged => drop(self.tries.remove(subject)),
         }

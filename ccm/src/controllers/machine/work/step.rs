@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{Ended, MAX_READS_AGAIN, NotWritten, Then, Work, companions::Unwanted};
+use super::{Ended, GONE_FOR, MAX_READS_AGAIN, NotWritten, Then, Work, companions::Unwanted};
 use crate::controllers::machine::{
     conditions::is_news,
     further::Reader,
@@ -160,6 +160,9 @@ impl Work<'_> {
                 let memory =
                     Memory { inputs, due, failures, needs_no_bootstrap, unwritten, ..Memory::default() };
                 return self.end(Some(memory), Then::Look);
+            }
+            Written::Not(Then::Gone) => {
+                (&seen, outcome.due.or(Due::At(Instant::now() + GONE_FOR)), Then::Gone)
             }
             Written::Not(then) => (&seen, outcome.due, then),
         };

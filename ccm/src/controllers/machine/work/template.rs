@@ -64,7 +64,6 @@ impl Shared {
                 ended(Due::WhenChanged, 0, written.metadata.resource_version, Then::Look)
             }
             Err(error) => match not_written(subject, error) {
-                NotWritten::Early(Then::WhenChanged) => ended(Due::WhenChanged, 0, None, Then::WhenChanged),
                 NotWritten::Early(then) => Ended { version: None, memory: None, then },
                 // The watch shows what has changed.
                 NotWritten::Stale => Ended { version: None, memory: None, then: Then::TryAgain },
@@ -76,7 +75,7 @@ impl Shared {
 fn not_written(subject: &Subject, error: WriteError) -> NotWritten {
     match error {
         WriteError::Stale(_) => NotWritten::Stale,
-        WriteError::Gone => NotWritten::Early(Then::WhenChanged),
+        WriteError::Gone => NotWritten::Early(Then::Gone),
         WriteError::Failed(why) => {
             tracing::warn!(object = %subject, error = why, "capacity not written");
             NotWritten::Early(Then::TryAgain)

@@ -16,6 +16,9 @@ use crate::controllers::service::{
 /// for this time, it is not tried again.
 const GONE_FOR: Duration = Duration::from_secs(60);
 
+/// What is remembered then.
+const DENIED: &str = "the API server does not have this Service any more";
+
 /// How long nothing is done about a Service after a call that was given up since the term has ended. It may be renewed.
 const STOPPED_FOR: Duration = Duration::from_secs(1);
 
@@ -96,16 +99,18 @@ impl ServiceController {
             Outcome::NotVerified { retry_after } => {
                 memory.verify_at = retry_after.map(|after| now + asked_wait(after)).or(verify_at);
             }
-            Outcome::CleanedUp { .. } => {
+            Outcome::CleanedUp { is_denied, .. } => {
                 memory.succeed(Standing::CleanedUp);
+                if is_denied {
+                    memory.fail(action, DENIED.to_owned(), Some(GONE_FOR), now);
+                }
                 (memory.may_exist, memory.was_ensured, memory.confirmed) = (false, false, false);
                 (memory.has_our_finalizer, memory.untold) = (false, None);
             }
             Outcome::OldDeleted => self.forget(key),
             Outcome::Gone => {
                 memory.may_exist = before.may_exist;
-                let why = "the API server does not have this Service any more".to_owned();
-                memory.fail(action, why, Some(GONE_FOR), now);
+                memory.fail(action, DENIED.to_owned(), Some(GONE_FOR), now);
             }
             // The back ends were noted before the call.
             Outcome::Stopped if action == Action::UpdateNodes => memory.nodes.clone_from(&before.nodes),

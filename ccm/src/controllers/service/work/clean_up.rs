@@ -51,11 +51,12 @@ impl Shared {
         let is_ours = exists || memory.may_exist || service.needs_cleanup();
         let clears_status =
             is_ours && (service.has_finalizer() || !service.content.status.ingress.is_empty());
+        let mut is_denied = false;
         if let Some(body) = patch::clean_up(service.has_finalizer(), clears_status) {
             match self.writer.patch_status(&service, body).await {
                 Ok(written) => version = Some(written),
                 // The Service is gone, and its finalizer with it.
-                Err(WriteError::Gone) => {}
+                Err(WriteError::Gone) => is_denied = true,
                 Err(error) => {
                     let tried = "failed to remove load balancer cleanup finalizer";
                     let failure = Failure::of_write(tried, &error);
@@ -64,7 +65,7 @@ impl Shared {
             }
         }
         self.record(&service, &Happening::Deleted);
-        Ok(Outcome::CleanedUp { version })
+        Ok(Outcome::CleanedUp { version, is_denied })
     }
 
     /// Sends this patch. The answer is the Service as it is now: what the watch shows may be older. Ends the work if the
