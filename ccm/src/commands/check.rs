@@ -16,7 +16,7 @@ use super::tools::{self, Output};
 use crate::{
     cloud::machine_kinds_of,
     cloud_config::{CloudConfig, Reading},
-    controllers::machine::{self, told::states::all_states},
+    controllers::machine::{self, misconfigured, told::states::all_states},
     daemon,
     flags::{Flags, MACHINE_CONTROLLER},
     nodes::{self, Node},
@@ -232,6 +232,7 @@ async fn check_kinds(flags: &Flags, client: &Client, kinds: &Kinds, report: &mut
             let (machine, cluster) = (kinds.machine.kind, kinds.cluster.kind);
             report.works(MACHINES, format!("{machine}, {cluster} and Cluster API's {version} are served"));
             check_told(client, kinds, namespace, report).await;
+            check_misconfigured(client, kinds, namespace, report).await;
         }
         Ok(Err(missing)) => report.failed(MACHINES, missing),
         Err(_) => report.failed(MACHINES, format!("the API server did not answer within {ANSWER_WITHIN:?}")),
@@ -258,6 +259,26 @@ async fn check_told(client: &Client, kinds: &Kinds, namespace: Option<&str>, rep
     }
     for (kind, count) in ready {
         report.works(MACHINES, format!("{kind}: {count} ready"));
+    }
+}
+
+/// Whether machines and clusters wait for another configuration.
+async fn check_misconfigured(client: &Client, kinds: &Kinds, namespace: Option<&str>, report: &mut Report) {
+    /// How many are named.
+    const SHOWN: usize = 5;
+    let found = match tokio::time::timeout(ANSWER_WITHIN, misconfigured(client, kinds, namespace)).await {
+        Ok(Ok(found)) => found,
+        Ok(Err(why)) => return report.warning(MACHINES, why),
+        Err(_) => {
+            return report
+                .warning(MACHINES, format!("the API server did not answer within {ANSWER_WITHIN:?}"));
+        }
+    };
+    for words in found.iter().take(SHOWN) {
+        report.warning(MACHINES, words);
+    }
+    if let Some(more) = found.len().checked_sub(SHOWN).filter(|more| *more > 0) {
+        report.warning(MACHINES, format!("{more} more objects wait for another configuration"));
     }
 }
 

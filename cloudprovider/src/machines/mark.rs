@@ -66,6 +66,18 @@ impl Mark {
             None => error,
         }
     }
+
+    /// The error of a step that cannot reach what it is about: `what`, such as `the machine`, was made at `place`, such as
+    /// `hypervisor "kvm1"`, which is not in the configuration any more. It may be there still, so it is neither gone nor lost. The message
+    /// tells nothing of what else is configured.
+    pub fn out_of_reach(&self, what: impl fmt::Display, place: impl fmt::Display) -> Error {
+        let words = format!(
+            "{what} was made on {place}, which the configuration of the controller does not have any more. It may run there still, so \
+             nothing is deleted, and the finalizer stays. An operator can add {place} to the configuration again or, if that is gone for \
+             good, remove the finalizer by hand"
+        );
+        Error::new(ErrorKind::InvalidConfiguration, words)
+    }
 }
 
 impl fmt::Display for Mark {

@@ -3,11 +3,12 @@
 use anyhow::{Context, ensure};
 use ccm::{
     cloud::machine_kinds_of,
-    controllers::machine::{explain::explain, told::states::all_states},
+    controllers::machine::{explain::explain, misconfigured, told::states::all_states},
     daemon::Parts,
 };
 use cloudprovider::{
     Error, ErrorKind,
+    machines::Mark,
     testing::{FAKE_REGION, Fault, Operation},
 };
 use futures::FutureExt;
@@ -30,6 +31,7 @@ pub(super) fn trials() -> Vec<Trial> {
         ("machines::templates_say_what_a_machine_will_have", |api| templates(api).boxed_local()),
         ("machines::a_dry_run_changes_nothing", |api| dry_run(api).boxed_local()),
         ("machines::explain_says_what_a_machine_waits_for", |api| explained(api).boxed_local()),
+        ("machines::what_the_configuration_does_not_reach_is_named", |api| out_of_reach(api).boxed_local()),
         ("machines::an_infrastructure_cluster_goes_after_its_machines", |api| {
             machines_first(api).boxed_local()
         }),
@@ -178,6 +180,42 @@ async fn explained(api: &Api) -> anyhow::Result<()> {
     eventually(SOON, "it is told", told).await?;
     let all = all_states(&api.client, &kinds, None).await.map_err(anyhow::Error::msg)?;
     ensure!(all.iter().map(ToString::to_string).collect::<Vec<_>>() == [words], "{all:?}");
+    daemon.stop().await
+}
+
+/// A machine on a server that has left the configuration keeps its finalizer. Condition, event, `check` and `explain` say so.
+async fn out_of_reach(api: &Api) -> anyhow::Result<()> {
+    let (world, daemon) = World::with_cluster(api).await?;
+    let provider = world.cloud.provider();
+    let kinds = machine_kinds_of(&*provider).context("machines")?;
+    let found =
+        async || misconfigured(&api.client, &kinds, Some(NAMESPACE)).await.map_err(anyhow::Error::msg);
+    let made = world.add_machine("one").await?;
+    let uid = made["metadata"]["uid"].as_str().context("a UID")?;
+    world.is_up("one").await?;
+    ensure!(found().await?.is_empty());
+    let error = Mark::machine(uid, NAMESPACE, "prod", "one").out_of_reach("the machine", "server \"old\"");
+    let words = format!("not deleted yet: {}", error.report());
+    for _ in 0..100 {
+        world.cloud.fail_next(Operation::DeleteMachine, Fault::Error(error.clone()));
+    }
+    world.delete("FakeMachine", "one").await?;
+    let told = world.waits_for("one", "ProviderMisconfigured").await?;
+    ensure!(condition(&told, "Ready")["message"] == words, "{told}");
+    let keeps = format!(
+        "FakeMachine default/one (it is being deleted, and the finalizer {FINALIZER} keeps it): {words}"
+    );
+    ensure!(found().await? == [keeps.clone()], "{:?}", found().await?);
+    let plan = explain(&api.client, &kinds, None, (NAMESPACE, "one")).await.map_err(anyhow::Error::msg)?;
+    let plan = plan.context("a plan")?;
+    ensure!(plan.finalizer && plan.conditions.iter().any(|one| one.ends_with(&words)), "{plan:?}");
+    let events = || async { Ok(world.events("one").await?.into_iter().find(|(_, said)| *said == words)) };
+    eventually(SOON, "an event says it", events).await?;
+    // The command of the documentation.
+    let patch = json!({"metadata": {"finalizers": null}});
+    world.change("FakeMachine", "one", patch).await?;
+    world.vanishes("FakeMachine", "one").await?;
+    ensure!(found().await?.is_empty());
     daemon.stop().await
 }
 

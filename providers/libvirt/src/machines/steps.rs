@@ -118,7 +118,7 @@ async fn ensure(
             let others: Vec<_> = fleet.hosts.iter().filter(|host| !copies.contains(&host.name())).collect();
             fleet.confirm_absent(&others, uid).await?;
             if let Some(name) = fleet.left(request, record) {
-                return Err(Fleet::elsewhere("the machine", &name));
+                return Err(Fleet::elsewhere(&request.mark, "the machine", &name));
             }
             Ok(MachineReport::lost(format!("no hypervisor has the machine's domain {uid} any more")))
         }

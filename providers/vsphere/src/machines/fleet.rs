@@ -188,7 +188,7 @@ impl Fleet {
         let known = || {
             let all: Vec<_> =
                 self.configured.iter().map(|site| site.vcenter.settings.endpoint.authority()).collect();
-            all.join(", ")
+            format!("the configuration has {}", all.join(", "))
         };
         let server = server.unwrap_or_default();
         if self.configured.is_empty() {
@@ -203,19 +203,16 @@ impl Fleet {
                 [only] => Ok(Arc::clone(only)),
                 _ => {
                     let words = format!(
-                        "{field}: missing; name one of the configured vCenters, or a Secret in spec.identityRef of the VSphereCluster: {}",
-                        known()
+                        "{field}: missing; name a vCenter of the controller's configuration, which has several, or a Secret in \
+                         spec.identityRef of the VSphereCluster"
                     );
-                    Err(Error::new(ErrorKind::InvalidInput, words))
+                    Err(Error::new(ErrorKind::InvalidInput, words).with_log_detail(known()))
                 }
             };
         }
         self.configured.iter().find(|site| site.is_called(server)).cloned().ok_or_else(|| {
-            let words = format!(
-                "{field}: the configuration of the controller has no vCenter {server:?}; it has {}",
-                known()
-            );
-            Error::new(ErrorKind::NotFound, words)
+            let words = format!("{field}: the configuration of the controller has no vCenter {server:?}");
+            Error::new(ErrorKind::NotFound, words).with_log_detail(known())
         })
     }
 

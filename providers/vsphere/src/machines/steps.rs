@@ -230,7 +230,8 @@ impl Fleet {
         let is_there = request.provider_id.is_some() || self.has(&request.mark);
         let addresses = claims::addresses(request, record, is_there)?;
         let with_addresses = claims::with_addresses(request, &addresses);
-        let site = &turn.note_vcenter(self.site_for(&login).await)?;
+        let site = self.site_of(&login, &request.mark, || has_begun(&turn, request, record)).await;
+        let site = &turn.note_vcenter(site)?;
         let (known, written) = {
             let known = turn.slot.known();
             (known.guest, known.guest_written)
@@ -479,6 +480,8 @@ fn is_one_vcenter(one: &Arc<Site>, other: &Arc<Site>) -> bool {
 
 #[cfg(test)]
 mod copies_tests;
+#[cfg(test)]
+mod reach_tests;
 #[cfg(test)]
 mod removed_tests;
 #[cfg(test)]

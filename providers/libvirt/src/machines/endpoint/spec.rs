@@ -45,19 +45,16 @@ impl EndpointPoolSpec {
         match (&self.hypervisor, names) {
             (Some(wanted), _) => names.iter().find(|name| *name == wanted).copied().ok_or_else(|| {
                 let words = format!(
-                    "spec.controlPlaneEndpointPool.hypervisor: the configuration has no hypervisor {wanted:?}; it has {}",
-                    known()
+                    "spec.controlPlaneEndpointPool.hypervisor: the configuration has no hypervisor {wanted:?}"
                 );
-                Error::new(ErrorKind::NotFound, words)
+                Error::new(ErrorKind::NotFound, words).with_log_detail(format!("it has {}", known()))
             }),
             (None, [only]) => Ok(only),
-            (None, _) => Err(Error::new(
-                ErrorKind::InvalidInput,
-                format!(
-                    "spec.controlPlaneEndpointPool.hypervisor: is missing; say which of them has the network: {}",
-                    known()
-                ),
-            )),
+            (None, _) => {
+                let words = "spec.controlPlaneEndpointPool.hypervisor: is missing; say which hypervisor has the network";
+                Err(Error::new(ErrorKind::InvalidInput, words)
+                    .with_log_detail(format!("there are {}", known())))
+            }
         }
     }
 }

@@ -39,11 +39,9 @@ fn hypervisors_of<'a>(
     let find = |(i, name): (usize, &String)| {
         all.iter().copied().find(|one| one.name == *name).ok_or_else(|| {
             let known: Vec<_> = all.iter().map(|one| one.name.as_str()).collect();
-            let words = format!(
-                "spec.hypervisors[{i}]: the configuration has no hypervisor {name:?}; it has {}",
-                known.join(", ")
-            );
-            Error::new(ErrorKind::NotFound, words)
+            let words = format!("spec.hypervisors[{i}]: the configuration has no hypervisor {name:?}");
+            let detail = format!("it has {}", known.join(", "));
+            Error::new(ErrorKind::NotFound, words).with_log_detail(detail)
         })
     };
     spec.hypervisors.iter().enumerate().map(find).collect()
@@ -94,7 +92,7 @@ impl Fleet {
         }
         match left {
             Some(name) if !is_found => {
-                Err(Self::elsewhere("the claim of spec.controlPlaneEndpoint.host", name))
+                Err(Self::elsewhere(&request.mark, "the claim of spec.controlPlaneEndpoint.host", name))
             }
             _ => Ok(Deletion::Gone),
         }
@@ -205,10 +203,7 @@ mod tests {
     #[test]
     fn what_the_configuration_does_not_have_is_named() {
         let error = step(&["kvm1", "kvm9"], &[]).expect_err("unknown");
-        assert_eq!(
-            error.report(),
-            "spec.hypervisors[1]: the configuration has no hypervisor \"kvm9\"; it has kvm1, kvm2, kvm3"
-        );
+        assert_eq!(error.report(), "spec.hypervisors[1]: the configuration has no hypervisor \"kvm9\"");
         let error = step(&["kvm1"], &["rack-2"]).expect_err("not of this cluster");
         assert!(
             error.report().ends_with("no failure domain \"rack-2\"; it has rack-1"),

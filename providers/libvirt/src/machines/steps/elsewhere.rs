@@ -1,7 +1,7 @@
 //! Machines that were made on a hypervisor that the configuration does not have any more, under the name that is known.
 
 use cloudprovider::{
-    Error, ErrorKind, Result,
+    Error, Result,
     machines::{MachineRequest, Mark, Wait},
 };
 use std::time::Duration;
@@ -20,12 +20,8 @@ const CHOSEN_RETRY: Duration = Duration::from_millis(1);
 
 impl Fleet {
     /// The error about something on a hypervisor that the configuration does not have.
-    pub(super) fn elsewhere(what: &str, name: &str) -> Error {
-        let words = format!(
-            "{what} was made on hypervisor {name:?}, which the configuration does not have any more, and is on no other one. Add the \
-             hypervisor to the configuration again; if it is gone for good, remove the finalizer by hand"
-        );
-        Error::new(ErrorKind::InvalidConfiguration, words)
+    pub(super) fn elsewhere(mark: &Mark, what: &str, name: &str) -> Error {
+        mark.out_of_reach(what, format_args!("hypervisor {name:?}"))
     }
 
     /// The hypervisor that the machine was made on, or is said to have been, if the configuration does not have it.
@@ -56,7 +52,7 @@ impl Fleet {
                 return Ok(host);
             }
         }
-        Err(Self::elsewhere("the machine", name))
+        Err(Self::elsewhere(&request.mark, "the machine", name))
     }
 }
 

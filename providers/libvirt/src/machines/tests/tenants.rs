@@ -320,7 +320,9 @@ async fn a_machine_on_a_hypervisor_that_is_not_configured_is_neither_gone_nor_lo
             assert_eq!(error.kind(), ErrorKind::InvalidConfiguration);
             assert!(
                 error.report().contains("\"kvm9\"")
-                    && error.report().contains("remove the finalizer by hand"),
+                    && error.report().contains("may run there still")
+                    && error.report().contains("remove the finalizer by hand")
+                    && !error.report().contains("kvm1"),
                 "{}",
                 error.report()
             );

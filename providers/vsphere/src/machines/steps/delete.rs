@@ -61,21 +61,18 @@ impl Fleet {
     ) -> Result<Deletion> {
         let known = record.status.login.clone();
         let sites = match Login::of_deletion(request, known.as_ref()) {
-            Some(login) => match self.site_for(&login).await {
-                // On a vCenter that is not configured, nothing was begun.
-                Err(error)
-                    if error.kind() == ErrorKind::NotFound
-                        && !login.has_identity()
-                        && was_never_begun(&turn, request, record) =>
-                {
-                    return Ok(Deletion::Gone);
+            Some(login) => {
+                let has_begun = || !was_never_begun(&turn, request, record);
+                match self.site_of(&login, &request.mark, has_begun).await {
+                    // On a vCenter that is not configured, nothing was begun.
+                    Err(error) if login::is_out_of_reach(&login, &error) => return Ok(Deletion::Gone),
+                    site => {
+                        let own = turn.note_vcenter(site)?;
+                        let other = self.site_of_lost_zone(request, &own).await?;
+                        [Some(own), other].into_iter().flatten().collect()
+                    }
                 }
-                site => {
-                    let own = turn.note_vcenter(site)?;
-                    let other = self.site_of_lost_zone(request, &own).await?;
-                    [Some(own), other].into_iter().flatten().collect()
-                }
-            },
+            }
             None => {
                 self.open.release(&ObjectKey::of(&request.mark));
                 match server_of_vm(request)? {
@@ -85,7 +82,8 @@ impl Fleet {
             }
         };
         if sites.is_empty() {
-            let words = "nothing says any more on which vCenter the virtual machine is; if there is none, remove the finalizer";
+            let words = "nothing says any more on which vCenter the virtual machine is, so the finalizer stays; if there is none, an operator can \
+                         remove it by hand";
             return Err(Error::new(ErrorKind::NotFound, words));
         }
         let was_begun = has_begun(&turn, request, record);

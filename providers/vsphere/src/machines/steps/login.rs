@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cloudprovider::{
     Error, ErrorKind, Result, SecretName,
-    machines::{Condition, ConditionStatus, LookRequest, Objects, Told},
+    machines::{Condition, ConditionStatus, LookRequest, Mark, Objects, Told},
 };
 use serde_json::json;
 
@@ -132,16 +132,41 @@ pub(super) fn is_elsewhere(used: Option<&UsedLogin>, sites: &[&Arc<Site>]) -> bo
     !sites.iter().any(is_it)
 }
 
-/// The error about such a machine.
+/// Whether a login with the credentials of the configuration has failed since the configuration does not have its vCenter.
+pub(super) fn is_out_of_reach(login: &Login<'_>, error: &Error) -> bool {
+    error.kind() == ErrorKind::NotFound && !login.has_identity()
+}
+
+/// The error about a machine that was made with credentials for another vCenter.
 pub(super) fn elsewhere(used: Option<&UsedLogin>) -> Error {
     invalid(format!(
         "spec.server of the VSphereCluster: the virtual machine was made on vCenter {:?}, and another one is named, which does not have \
-         it. Name the first one again; if it is gone for good, remove the finalizer by hand",
+         it. It may run there still, so the finalizer stays. Name the first one again; if that is gone for good, an operator can remove \
+         the finalizer by hand",
         used.and_then(|used| used.server.as_deref()).unwrap_or_default()
     ))
 }
 
 impl Fleet {
+    /// The vCenter of a machine, with its credentials. `has_begun`: whether something of it may be there.
+    ///
+    /// # Errors
+    /// Those of [`site_for`](Self::site_for), and that the machine is out of reach.
+    pub(super) async fn site_of(
+        &self,
+        login: &Login<'_>,
+        mark: &Mark,
+        has_begun: impl FnOnce() -> bool,
+    ) -> Result<Arc<Site>> {
+        self.site_for(login).await.map_err(|error| {
+            if !is_out_of_reach(login, &error) || !has_begun() {
+                return error;
+            }
+            let server = login.server.unwrap_or_default();
+            mark.out_of_reach("the virtual machine", format_args!("vCenter {server:?}"))
+        })
+    }
+
     /// The vCenter of an object, with its credentials.
     ///
     /// # Errors
