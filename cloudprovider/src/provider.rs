@@ -76,6 +76,12 @@ pub trait CloudProvider: fmt::Debug + Send + Sync {
         Vec::new()
     }
 
+    /// What the cloud opens to tenants though the configuration does not say so, such as a closed network that can be reached by another
+    /// name. The tool `check` shows it as warnings. This may ask the cloud.
+    async fn opened_unawares(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Instances. Without this part no Node is initialised.
     fn instances(&self) -> Option<&dyn Instances> {
         None

@@ -4,6 +4,7 @@
 //! here and nowhere else, with the namespace of the object's mark. What no entry names is refused, without a look at
 //! whether it exists.
 
+mod bridges;
 mod hosts;
 mod on_hypervisors;
 mod places;
@@ -16,6 +17,7 @@ use cloudprovider::{Error, ErrorKind, Result};
 
 use self::places::Places;
 pub(crate) use self::{
+    bridges::BridgedNetwork,
     hosts::{ImageHosts, is_public},
     places::{DEFAULT_NETWORK, DEFAULT_POOL},
 };

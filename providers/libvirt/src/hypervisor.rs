@@ -11,9 +11,10 @@ use cloudprovider::{Error, ErrorKind, Result};
 use jiff::Timestamp;
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use uuid::Uuid;
-use virt::connect::Connect;
+use virt::{connect::Connect, network::Network};
 
 use crate::{
+    allow::BridgedNetwork,
     calls::{Counts, Failure},
     config::{Config, HypervisorConfig},
     inventory::Inventory,
@@ -349,6 +350,23 @@ impl HypervisorHandle {
             self.0.state().inventory.domains().map(|domain| domain.name.clone()).collect();
         names.sort_unstable();
         names
+    }
+
+    /// The networks that run and have a bridge.
+    ///
+    /// # Errors
+    /// As for [`with_connection`](Self::with_connection). Without libvirt's driver for networks there are none.
+    pub(crate) async fn bridged_networks(&self) -> Result<Vec<BridgedNetwork>> {
+        let name = self.name().to_owned();
+        self.with_connection(move |connect| {
+            let running = connect.list_all_networks(virt_sys::VIR_CONNECT_LIST_NETWORKS_ACTIVE);
+            let one = |network: Network| {
+                let (bridge, network) = (network.bridge_name().ok()?, network.name().ok()?);
+                Some(BridgedNetwork { hypervisor: name.clone(), network, bridge })
+            };
+            running.unwrap_or_default().into_iter().filter_map(one).collect()
+        })
+        .await
     }
 
     /// Runs `work` with the connection on a separate thread, and waits for it. `work` must neither close nor

@@ -259,6 +259,17 @@ impl CloudProvider for LibvirtProvider {
         self.config.allow.lines()
     }
 
+    async fn opened_unawares(&self) -> Vec<String> {
+        if !self.config.allow.has_bridges() {
+            return Vec::new();
+        }
+        let listings = self.hypervisors().map(|hypervisor| async move {
+            // Of one that cannot be asked nothing is said here: it is told elsewhere.
+            hypervisor.bridged_networks().await.unwrap_or_default()
+        });
+        self.config.allow.networks_behind_bridges(&join_all(listings).await.concat())
+    }
+
     async fn start(&self, context: StartContext) -> Result<()> {
         let receivers = self.receivers.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(receivers) = receivers else {

@@ -1,6 +1,6 @@
 //! Asks the cloud about all Nodes, and about a machine that nobody has.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use cloudprovider::{CHECK_NODE_NAME, CloudProvider, Error, ErrorKind, InstanceLookup};
 use futures::FutureExt as _;
@@ -20,6 +20,9 @@ const NAMES_SHOWN: usize = 5;
 
 /// Maximum number of reported reasons why the cloud cannot tell.
 const REASONS_SHOWN: usize = 5;
+
+/// How long a provider may look for what tenants reach.
+const OPENED_WITHIN: Duration = Duration::from_secs(20);
 
 /// What a provider is there for.
 #[derive(Clone, Copy)]
@@ -59,7 +62,18 @@ pub(super) async fn check_cloud(
         }
         Served::Machines => report.works("cloud", format!("{name} started")),
     }
+    check_opened(&name, &started, report).await;
     started.stop().await;
+}
+
+/// What tenants reach though the configuration does not say so.
+async fn check_opened(name: &str, started: &Cloud, report: &mut Report) {
+    let provider = started.provider();
+    let asking = std::panic::AssertUnwindSafe(provider.opened_unawares()).catch_unwind();
+    let opened = tokio::time::timeout(OPENED_WITHIN, asking).await;
+    for line in opened.ok().and_then(Result::ok).unwrap_or_default() {
+        report.warning("tenants", format!("{name}: {line}"));
+    }
 }
 
 /// Nothing is said where the route controller does not run.

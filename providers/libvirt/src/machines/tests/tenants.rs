@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cloudprovider::{
-    Error, ErrorKind, InstanceLookup, Instances, NodeIdentity,
+    CloudProvider as _, Error, ErrorKind, InstanceLookup, Instances, NodeIdentity,
     machines::{Deletion, MachineReport, Mark},
 };
 use serde_json::{Value, json};
@@ -378,4 +378,20 @@ async fn a_copied_uid_on_another_hypervisor_does_not_stop_the_right_machine() {
         daemon.provider.fleet().find(twin.uuid, &ours.request.mark).expect("ours").expect("there").0.name(),
         "kvm1"
     );
+}
+
+/// The test driver's networks: `default` on `virbr0`, and `lan` on `virbr1`.
+#[tokio::test]
+async fn a_listed_bridge_of_a_closed_network_is_told_to_the_operator() {
+    for (allow, expected) in [
+        ("{bridges: [virbr0]}", 0),
+        ("{namespaces: [team-a], bridges: [virbr1]}", 1),
+        ("{namespaces: [team-a], bridges: [virbr1], networks: [lan]}", 0),
+    ] {
+        let (daemon, ..) = one(allow).await;
+        let told = daemon.provider.opened_unawares().await;
+        assert_eq!(told.len(), expected, "{allow}: {told:?}");
+        let words = "machines.allow[1].bridges: \"virbr1\" is the bridge of the network \"lan\" of hypervisor \"kvm1\"";
+        assert!(told.iter().all(|line| line.starts_with(words)), "{told:?}");
+    }
 }
