@@ -10,17 +10,18 @@ mod on_hypervisors;
 mod places;
 mod read;
 mod shown;
+mod sizes;
 
 use std::path::{Component, Path, PathBuf};
 
 use cloudprovider::{Error, ErrorKind, Result};
 
-use self::places::Places;
 pub(crate) use self::{
     bridges::BridgedNetwork,
     hosts::{ImageHosts, is_public},
     places::{DEFAULT_NETWORK, DEFAULT_POOL},
 };
+use self::{places::Places, sizes::Sizes};
 
 /// The beginning of the names of all volumes that this provider makes: disks, seeds and imported images.
 const OWN_VOLUMES: &str = "ccm-";
@@ -44,6 +45,8 @@ struct Entry {
     image_hosts: ImageHosts,
     /// Networks, pools and the like of hypervisors.
     places: Places,
+    /// How large a machine may be.
+    sizes: Sizes,
 }
 
 /// Volumes of a pool.

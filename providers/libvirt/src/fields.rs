@@ -323,6 +323,9 @@ const HOMES: [(&str, &[&str]); 8] = [
             "macvtapPassthrough",
             "pools",
             "macAddresses",
+            "maxVcpus",
+            "maxMemoryMiB",
+            "maxDiskGiB",
         ],
     ),
     (

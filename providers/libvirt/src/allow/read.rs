@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 use cloudprovider::{dns, kind_of_value};
 use serde_json::Value;
 
-use super::{Allow, Entry, VolumeRule, hosts::ImageHosts, places::Places};
+use super::{Allow, Entry, VolumeRule, hosts::ImageHosts, places::Places, sizes::Sizes};
 use crate::fields::{Fields, Problems};
 
 /// Folders that no image is in, and that have what only the daemon may read.
@@ -31,6 +31,7 @@ impl Entry {
             image_volumes: volumes(&mut fields, problems),
             image_hosts: ImageHosts::read(&mut fields, problems),
             places: Places::read(&mut fields, problems),
+            sizes: Sizes::read(&mut fields, problems),
         };
         fields.finish(problems);
         Some(entry)

@@ -41,7 +41,7 @@ impl Entry {
         ];
         let lists = lists.into_iter().filter(|(_, list)| !list.is_empty());
         let lists = lists.map(|(key, list)| format!("{key} {list}"));
-        let lists: Vec<_> = lists.chain(self.places.open()).collect();
+        let lists: Vec<_> = lists.chain(self.places.open()).chain(self.sizes.open()).collect();
         if lists.is_empty() { format!("{whose}: nothing") } else { format!("{whose}: {}", lists.join("; ")) }
     }
 }

@@ -16,12 +16,14 @@ use crate::{
     },
 };
 
-/// Checks all places that a machine names, before anything is made.
+/// Checks all places that a machine names, and how large it is, before anything is made.
 ///
 /// # Errors
 /// [`ErrorKind::PermissionDenied`] with the field's name.
 pub(super) fn check(allow: &Allow, request: &Request) -> Result<()> {
     let (allowed, spec) = (allow.of(&request.mark.namespace), &request.spec);
+    let disk_gib = spec.disks.iter().fold(0, |sum: u64, disk| sum.saturating_add(disk.size_gib));
+    allowed.size(spec.vcpus, spec.memory_mib, disk_gib)?;
     if let Some(name) = &spec.hypervisor {
         allowed.hypervisor("spec.hypervisor", name)?;
     }

@@ -395,3 +395,25 @@ async fn a_listed_bridge_of_a_closed_network_is_told_to_the_operator() {
         assert!(told.iter().all(|line| line.starts_with(words)), "{told:?}");
     }
 }
+
+#[tokio::test]
+async fn a_machine_that_is_larger_than_its_namespace_may_have_is_refused_before_anything_is_made() {
+    let allow = "{namespaces: [team-a], maxVcpus: 2, maxMemoryMiB: 128, maxDiskGiB: 4}";
+    let (daemon, storage, _) = one(allow).await;
+    let before = storage.names(POOL);
+    for (more, field) in [
+        (json!({"vcpus": 3}), "spec.vcpus: 3 is more than the 2"),
+        (json!({"memoryMiB": 129}), "spec.memoryMiB: 129 is more than the 128"),
+        (
+            json!({"disks": [{"sizeGiB": 2}, {"sizeGiB": 3, "name": "data"}]}),
+            "all disks together: 5 is more than the 4",
+        ),
+    ] {
+        let error = object("team-a", &more).step(&daemon).await.expect_err("refused at once");
+        assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{}", error.report());
+        assert!(error.report().contains(field), "{}", error.report());
+        assert_eq!(storage.names(POOL), before);
+    }
+    object("team-a", &json!({"vcpus": 2})).made(&daemon).await;
+    object("team-b", &json!({"vcpus": 3})).made(&daemon).await;
+}
