@@ -25,9 +25,14 @@ pub trait CachedObject: Clone + Send + Sync + 'static {
     /// Whether the cached version is older than `written`, the version that one of our own writes produced.
     /// Versions that are not numbers are never older.
     fn is_older_than(&self, written: &str) -> bool {
-        match (self.resource_version().parse::<u64>(), written.parse::<u64>()) {
-            (Ok(cached), Ok(written)) => cached < written,
-            _ => false,
-        }
+        is_older(self.resource_version(), written)
+    }
+}
+
+/// Whether one version is older than another. Versions that are not numbers never are.
+pub(crate) fn is_older(version: &str, other: &str) -> bool {
+    match (version.parse::<u64>(), other.parse::<u64>()) {
+        (Ok(version), Ok(other)) => version < other,
+        _ => false,
     }
 }

@@ -11,7 +11,14 @@ use std::{
 
 use bytes::Bytes;
 use ccm::{
-    controllers::node::plan,
+    controllers::{
+        machine::{
+            further::{PackedFurther, WireFurther},
+            object::InfraObject,
+            packed::Packed,
+        },
+        node::plan,
+    },
     nodes::{Node, protobuf, read_nodes},
 };
 use cloudprovider::{Instance, InstanceLookup, InstanceMetadata, NodeAddress, PowerState, ProviderId};
@@ -19,12 +26,15 @@ use http_body_util::{BodyExt, Full};
 use jiff::Timestamp;
 use kube::{Client, client::Body};
 use sandbox::kubelet;
+use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 struct Counting;
 
 thread_local! {
     static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
+    /// How many bytes are allocated and not freed.
+    static LIVE: Cell<isize> = const { Cell::new(0) };
 }
 
 #[global_allocator]
@@ -35,11 +45,13 @@ static ALLOCATOR: Counting = Counting;
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.with(|count| count.set(count.get() + 1));
+        LIVE.with(|live| live.set(live.get() + layout.size().cast_signed()));
         // SAFETY: as the caller promised.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        LIVE.with(|live| live.set(live.get() - layout.size().cast_signed()));
         // SAFETY: as the caller promised.
         unsafe { System.dealloc(pointer, layout) }
     }
@@ -49,6 +61,61 @@ fn allocations<T>(work: impl FnOnce() -> T) -> usize {
     let before = ALLOCATIONS.with(Cell::get);
     drop(black_box(work()));
     ALLOCATIONS.with(Cell::get) - before
+}
+
+/// How many bytes there are more as long as this exists.
+fn bytes_of<T>(make: impl FnOnce() -> T) -> isize {
+    let before = LIVE.with(Cell::get);
+    let made = black_box(make());
+    let bytes = LIVE.with(Cell::get) - before;
+    drop(made);
+    bytes
+}
+
+/// A machine's condition as it stands in thousands of objects.
+fn condition(condition_type: &str) -> Value {
+    json!({
+        "type": condition_type, "status": "False", "reason": "NotPermitted", "lastTransitionTime": "2026-01-01T00:00:00Z",
+        "observedGeneration": 1, "message": "spec.template: \"vm-43\" is not permitted: machines.allow does not list it",
+    })
+}
+
+#[test]
+fn a_machine_is_kept_in_little_more_than_its_text() {
+    let conditions = ["Ready", "VirtualMachineProvisioned", "Paused"].map(condition);
+    for filler in [0, 16 << 10] {
+        let machine = json!({
+            "metadata": {"name": "one", "namespace": "team-a", "uid": "u-1", "resourceVersion": "12345"},
+            "spec": {
+                "template": "vm-43", "datacenter": "DC0", "numCPUs": 2, "memoryMiB": 2048,
+                "network": {"devices": [{"networkName": "VM Network", "dhcp4": true}]},
+                "customVMXKeys": {"guestinfo.filler": "x".repeat(filler)},
+            },
+            "status": {"conditions": conditions},
+        });
+        let text = machine.to_string().len().cast_signed();
+        let object = || serde_json::from_value::<InfraObject>(machine.clone()).expect("a machine");
+        let (as_tree, kept) = (bytes_of(object), bytes_of(|| Packed::from(object())));
+        println!("bytes of a machine: {text} as text, {as_tree} as a tree, {kept} as it is kept");
+        assert!(kept <= text + MOST_BESIDE_TEXT, "{kept} bytes, {text} of them text");
+    }
+}
+
+#[test]
+fn what_a_machine_owns_is_kept_in_little_more_than_its_text() {
+    let vm = json!({
+        "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2", "kind": "VSphereVM",
+        "metadata": {
+            "name": "one", "namespace": "team-a", "uid": "u-2", "resourceVersion": "12345",
+            "ownerReferences": [{"apiVersion": "a/v1", "kind": "VSphereMachine", "name": "one", "uid": "u-1"}],
+        },
+        "spec": {"template": "vm-43", "customVMXKeys": {"guestinfo.filler": "x".repeat(16 << 10)}},
+        "status": {"conditions": [condition("Ready")]},
+    });
+    let text = vm.to_string().len().cast_signed();
+    let read = || serde_json::from_value::<WireFurther>(vm.clone()).expect("an object");
+    let kept = bytes_of(|| PackedFurther::from(read()));
+    assert!(kept <= text + MOST_BESIDE_TEXT, "{kept} bytes, {text} of them text");
 }
 
 fn json(node: &k8s_openapi::api::core::v1::Node) -> String {
@@ -134,6 +201,7 @@ fn comparing_a_settled_node() {
 }
 
 /// Strings and maps of labels, annotations, taints, addresses and conditions.
+const MOST_BESIDE_TEXT: isize = 256;
 const MOST_TO_DECODE: usize = 50;
 /// The same, and the messages on the way.
 const MOST_TO_READ: usize = 90;

@@ -11,7 +11,7 @@
 //! |---|---|
 //! | [`object`], [`surroundings`], [`names`] | what is read of the objects |
 //! | [`plan`], [`outcome`], [`status`], [`conditions`], [`older`] | the decisions, all of them pure |
-//! | [`store`], [`index`], [`view`] | what the watches show, who depends on whom, one object with what surrounds it |
+//! | [`store`], [`packed`], [`index`], [`view`] | what the watches show and how it is kept, who depends on whom, one object with what surrounds it |
 //! | [`further`], [`dependents`] | objects of the provider's further kinds, and which steps read or want which |
 //! | [`companions`] | what is written so that objects become as a step wants them |
 //! | [`told`] | objects whose status the provider says |
@@ -53,6 +53,7 @@ pub mod names;
 pub mod object;
 pub mod older;
 pub mod outcome;
+pub mod packed;
 pub mod phase;
 pub mod plan;
 mod room;

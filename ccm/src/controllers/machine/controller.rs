@@ -294,14 +294,14 @@ impl MachineController {
             SubjectKind::Template => return touched,
         };
         for key in keys {
-            let object = store.get(&key);
+            let object = store.get(&key).map(|object| object.unpacked());
             let subject = Subject::new(kind, key);
             let uid = self.index.uid(&subject).map(str::to_owned);
-            touched.extend(self.index.update(&subject, object.as_deref(), &self.shared.kinds));
+            touched.extend(self.index.update(&subject, object.as_ref(), &self.shared.kinds));
             if let Some(uid) = uid {
                 self.lost(&subject, uid);
             }
-            let phase = object.as_deref().map(Phase::of);
+            let phase = object.as_ref().map(Phase::of);
             let before = match phase {
                 Some(phase) => self.phases.insert(subject, phase),
                 None => self.phases.remove(&subject),
@@ -351,6 +351,7 @@ impl MachineController {
         let memory = self.memories.get(subject);
         if subject.kind == SubjectKind::Template {
             let Some(template) = self.stores.templates.get(&subject.key) else { return Turn::Gone };
+            let template = template.unpacked();
             let inputs = Inputs::of_template(&template, self.provider);
             return match memory.filter(|memory| memory.inputs == inputs).map(|memory| memory.due) {
                 _ if self.shared.ignores(&template) => Turn::Rest,
@@ -450,7 +451,10 @@ impl MachineController {
             self.tasks.spawn(async move {
                 let ended = match &template {
                     Some(template) => {
-                        shared.describe_template(&subject, template, memory.as_ref(), (provider, &seat)).await
+                        let template = template.unpacked();
+                        shared
+                            .describe_template(&subject, &template, memory.as_ref(), (provider, &seat))
+                            .await
                     }
                     None => Ended::NOTHING,
                 };

@@ -79,7 +79,8 @@ pub async fn explain(
     for (kind, store) in [(SubjectKind::Machine, &stores.machines), (SubjectKind::Cluster, &stores.clusters)]
     {
         for object in store.all() {
-            let subject = Subject::new(kind, key_of(object.namespace(), object.name()));
+            let object = object.unpacked();
+            let subject = Subject::new(kind, object.key());
             index.update(&subject, Some(&object), kinds);
         }
     }
@@ -128,7 +129,8 @@ async fn companions(client: &Client, kinds: &Kinds, object: &InfraObject) -> Vec
             continue;
         }
         let uid = object.metadata.uid.as_deref().unwrap_or_default();
-        let own = cache.all().into_iter().filter(|kept| kept.is_owned_by(uid));
+        let all = cache.all().into_iter().map(|kept| kept.unpacked());
+        let own = all.filter(|kept| kept.is_owned_by(uid));
         found.extend(own.map(|kept| format!("{} {}", kind.kind, kept.object.name)));
     }
     found.sort();

@@ -8,7 +8,7 @@ mod reads;
 mod stores;
 
 pub use self::{
-    kept::{Kept, WireFurther, key_of},
+    kept::{Kept, PackedFurther, WireFurther, key_of},
     reader::Reader,
     reads::{Place, Reads, Seen},
     stores::{Further, FurtherStore},

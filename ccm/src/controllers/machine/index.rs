@@ -1,17 +1,20 @@
 //! Which objects depend on which, so that a change wakes those and no others.
 
+mod sorted;
+
 use std::collections::{BTreeSet, HashMap};
 
 use cloudprovider::machines::Kinds;
 use jiff::Timestamp;
 
+use self::sorted::Sorted;
 use super::{
     object::InfraObject,
     store::key_of,
     subject::{Subject, SubjectKind},
 };
 
-type ByKey = HashMap<String, BTreeSet<Subject>>;
+type ByKey = HashMap<String, Sorted<Subject>>;
 
 /// The machines and clusters of the provider, by what they depend on. Templates depend on nothing.
 #[derive(Debug, Default)]
@@ -23,7 +26,7 @@ pub struct Index {
     /// Cluster without a name.
     by_cluster: ByKey,
     /// Their claims by the identity, which is a namespace and the UID of a mark.
-    by_identity: HashMap<String, BTreeSet<Claim>>,
+    by_identity: HashMap<String, Sorted<Claim>>,
     /// By the UID of their mark alone, over all namespaces.
     by_uid: ByKey,
     /// By their own UID: those that have had their identity from the beginning.
@@ -45,7 +48,7 @@ pub struct Rival {
 struct Entry {
     owner: Option<String>,
     /// The keys of the Clusters that it may belong to.
-    clusters: BTreeSet<String>,
+    clusters: Box<[String]>,
     /// The key of the Cluster in its mark.
     marked: String,
     namespace: String,
@@ -96,7 +99,7 @@ impl Index {
         for (entry, before) in entries.iter().zip(before) {
             let now = self.owners_of(entry);
             if now.0 != before.0 {
-                let claims = self.by_identity.get(&entry.identity()).into_iter().flatten();
+                let claims = self.by_identity.get(&entry.identity()).into_iter().flat_map(Sorted::iter);
                 touched.extend(claims.map(|claim| claim.subject.clone()));
             }
             if now.1 != before.1 {
@@ -153,7 +156,8 @@ impl Index {
     /// Those of the same Cluster: machines for a cluster, the cluster for a machine.
     fn of_same_cluster(&self, subject: &Subject) -> BTreeSet<Subject> {
         let Some(entry) = self.entries.get(subject) else { return BTreeSet::new() };
-        let of_clusters = entry.clusters.iter().filter_map(|key| self.by_cluster.get(key)).flatten();
+        let of_clusters = entry.clusters.iter().filter_map(|key| self.by_cluster.get(key));
+        let of_clusters = of_clusters.flat_map(Sorted::iter);
         of_clusters.filter(|other| other.kind != subject.kind).cloned().collect()
     }
 
@@ -162,7 +166,7 @@ impl Index {
         [
             (&mut self.by_uid, vec![entry.uid.clone()]),
             (&mut self.by_owner, entry.owner.iter().cloned().collect()),
-            (&mut self.by_cluster, entry.clusters.iter().cloned().collect()),
+            (&mut self.by_cluster, entry.clusters.to_vec()),
         ]
     }
 
@@ -198,7 +202,7 @@ impl Index {
     /// The machines of this cluster, and those of its namespace of which nothing says to which Cluster they belong.
     pub fn machines_of(&self, cluster: &Subject) -> BTreeSet<&Subject> {
         let keys = self.entries.get(cluster).into_iter().flat_map(|entry| &entry.clusters);
-        let all = keys.filter_map(|key| self.by_cluster.get(key)).flatten();
+        let all = keys.filter_map(|key| self.by_cluster.get(key)).flat_map(Sorted::iter);
         all.filter(|one| one.kind == SubjectKind::Machine).collect()
     }
 
@@ -263,8 +267,8 @@ impl Entry {
     }
 }
 
-fn all(subjects: Option<&BTreeSet<Subject>>) -> Vec<Subject> {
-    subjects.into_iter().flatten().cloned().collect()
+fn all(subjects: Option<&Sorted<Subject>>) -> Vec<Subject> {
+    subjects.into_iter().flat_map(Sorted::iter).cloned().collect()
 }
 
 #[cfg(test)]

@@ -1,20 +1,20 @@
 //! The objects that the controller writes: machines and clusters of a provider.
 
-use std::{borrow::Cow, collections::BTreeSet};
+use std::collections::BTreeSet;
 
 use cloudprovider::{
     ControlPlaneEndpoint,
     machines::{Kinds, Mark},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::names::{
     BLOCK_MOVE_ANNOTATION, BLOCK_MOVE_VALUE, CLUSTER_NAME_LABEL, CORE_GROUP, MANAGED_BY, PAUSED_ANNOTATION,
     WATCH_FILTER_LABEL, cluster_annotation, identity_annotation,
 };
-use crate::cache::CachedObject;
+use crate::cache::is_older;
 
 /// An annotation of `kubectl apply` with the whole object once more.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -26,7 +26,7 @@ const READ_DOMAIN: &str = "cluster.x-k8s.io";
 const MAX_ANNOTATION: usize = 1024;
 
 /// A machine, a cluster or a template of a provider, as the watch shows it.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct InfraObject {
     /// Its metadata.
     pub metadata: ObjectMeta,
@@ -173,29 +173,17 @@ impl InfraObject {
     }
 }
 
-impl CachedObject for InfraObject {
-    fn key(&self) -> Cow<'_, str> {
-        format!("{}/{}", self.namespace(), self.name()).into()
-    }
-
-    fn resource_version(&self) -> &str {
-        self.metadata.resource_version.as_deref().unwrap_or_default()
-    }
-
-    fn set_resource_version(&mut self, version: &str) {
-        self.metadata.resource_version = Some(version.to_owned());
-    }
-
-    fn same_content(&self, other: &Self) -> bool {
-        let Self { metadata, spec, status } = self;
-        let version = other.metadata.resource_version.clone();
-        *spec == other.spec
-            && *status == other.status
-            && ObjectMeta { resource_version: version, ..metadata.clone() } == other.metadata
-    }
-}
-
 impl InfraObject {
+    /// Its namespace and name: `default/node-1`.
+    pub fn key(&self) -> String {
+        format!("{}/{}", self.namespace(), self.name())
+    }
+
+    /// Whether it is older than `written`, the version that one of our own writes produced.
+    pub fn is_older_than(&self, written: &str) -> bool {
+        is_older(self.metadata.resource_version.as_deref().unwrap_or_default(), written)
+    }
+
     /// The same without what nobody reads and what is long. Patches name what they change, so that nothing of it is lost.
     #[must_use]
     pub fn lean(mut self) -> Self {

@@ -12,6 +12,7 @@ use tokio::time::timeout;
 use super::{
     further::{self, Further},
     object::InfraObject,
+    packed::Packed,
     surroundings::{Cluster, Machine},
 };
 use crate::cache::{Cache, CachedObject, Watched};
@@ -23,11 +24,11 @@ const FURTHER_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug, Default)]
 pub struct Stores {
     /// Machines of the provider.
-    pub machines: Cache<InfraObject>,
+    pub machines: Cache<Packed>,
     /// Clusters of the provider.
-    pub clusters: Cache<InfraObject>,
+    pub clusters: Cache<Packed>,
     /// Templates of machines of the provider.
-    pub templates: Cache<InfraObject>,
+    pub templates: Cache<Packed>,
     /// Machines of Cluster API.
     pub core_machines: Cache<Core<Machine>>,
     /// Clusters of Cluster API.
@@ -115,15 +116,16 @@ impl<T> Core<T> {
 /// An object of the provider's kinds, as it comes from the API server.
 pub(super) type WireInfra = Object<Option<Value>, Map<String, Value>>;
 
-impl From<WireInfra> for InfraObject {
+impl From<WireInfra> for Packed {
     fn from(object: WireInfra) -> Self {
         let WireInfra { metadata, spec, status, .. } = object;
-        Self { metadata, spec: spec.unwrap_or_default(), status: status.unwrap_or_default() }.lean()
+        let (spec, status) = (spec.unwrap_or_default(), status.unwrap_or_default());
+        InfraObject { metadata, spec, status }.lean().into()
     }
 }
 
 impl Watched for WireInfra {
-    type Kept = InfraObject;
+    type Kept = Packed;
 }
 
 /// The spec of a Machine.

@@ -16,7 +16,6 @@ use super::{
     subject::{Subject, SubjectKind},
     surroundings::{Bootstrap, Cluster, Machine},
 };
-use crate::cache::CachedObject as _;
 
 /// A machine or a cluster with what surrounds it.
 #[derive(Clone, Debug)]
@@ -33,7 +32,7 @@ pub struct View {
     cluster: Option<Cluster>,
     /// The name of the Cluster that was looked for.
     cluster_name: Option<String>,
-    infra_cluster: Option<Arc<InfraObject>>,
+    infra_cluster: Option<InfraObject>,
     /// The names of the machines that a cluster still has.
     machines_left: Vec<String>,
     rival: Option<Rival>,
@@ -60,6 +59,7 @@ impl View {
             SubjectKind::Cluster => stores.clusters.get(&subject.key)?,
             SubjectKind::Template => return None,
         };
+        let object = Arc::new(object.unpacked());
         let cluster_key = object.marked_cluster(kinds).map(|name| key_of(object.namespace(), name));
         let cluster = cluster_key.as_ref().and_then(|key| stores.core_clusters.get(key));
         let mut view = Self {
@@ -96,11 +96,13 @@ impl View {
         let infrastructure = view.cluster.as_ref().and_then(|cluster| cluster.infrastructure.as_ref());
         view.infra_cluster = infrastructure
             .filter(|(kind, _)| *kind == kinds.cluster.kind)
-            .and_then(|(_, name)| stores.clusters.get(&key_of(object.namespace(), name)));
+            .and_then(|(_, name)| stores.clusters.get(&key_of(object.namespace(), name)))
+            .map(|cluster| cluster.unpacked());
         if let (None, Some(key)) = (&cluster, &cluster_key) {
             // Somebody removed the Cluster by force. A deletion goes on with what is left.
             let left = index.infrastructure_of(key);
-            view.infra_cluster = left.and_then(|subject| stores.clusters.get(&subject.key));
+            view.infra_cluster =
+                left.and_then(|subject| stores.clusters.get(&subject.key)).map(|cluster| cluster.unpacked());
         }
         Some(view)
     }
@@ -174,7 +176,7 @@ impl View {
             object,
             machine: self.machine.as_ref(),
             cluster: self.cluster_of(object),
-            infra_cluster: self.infra_cluster.as_deref(),
+            infra_cluster: self.infra_cluster.as_ref(),
             bootstrap,
             rival: self.rival.as_ref(),
             reads: Some(&self.reads),
@@ -206,6 +208,7 @@ fn machines_left(
     let names = cluster.cluster_names(kinds);
     let is_its_own = |stray: &Subject| {
         let Some(object) = stores.machines.get(&stray.key) else { return false };
+        let object = object.unpacked();
         let owner = object.core_owner("Machine").map(|owner| key_of(object.namespace(), &owner.name));
         let machine = owner.and_then(|key| stores.core_machines.get(&key));
         let name = machine.as_ref().and_then(|machine| machine.content.cluster.as_deref());

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// An object of a [further kind](crate::machines::FurtherKind), as a step reads it. Two are equal if they say the same, whatever their
 /// versions are.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct FurtherObject {
     /// Its namespace, if its kind is in namespaces.

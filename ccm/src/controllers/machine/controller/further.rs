@@ -22,7 +22,7 @@ impl MachineController {
         let further = self.stores.further.clone();
         let Some(store) = further.all().get(number) else { return };
         for key in keys {
-            let found = store.cache.get(&key);
+            let found = store.cache.get(&key).map(|found| found.unpacked());
             if found.is_none() {
                 store.ended(&key);
             }
@@ -33,7 +33,7 @@ impl MachineController {
                 }
             }
             if store.kind.is_made {
-                let lost = self.dependents.update((store.kind, key), found.as_deref(), &self.shared.kinds);
+                let lost = self.dependents.update((store.kind, key), found.as_ref(), &self.shared.kinds);
                 // Whose it is, no step reads.
                 for subject in lost {
                     self.wake(&subject);

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     cache::{CachedObject, Watched},
-    controllers::machine::object::InfraObject,
+    controllers::machine::{object::InfraObject, packed::Text},
 };
 
 /// The key of an object in a cache.
@@ -35,6 +35,11 @@ impl Kept {
         self.metadata.owner_references.iter().flatten().any(|owner| owner.uid == uid)
     }
 
+    /// The version of the object.
+    pub fn resource_version(&self) -> &str {
+        self.metadata.resource_version.as_deref().unwrap_or_default()
+    }
+
     /// Whether this object was made for that one.
     pub fn is_controlled_by(&self, uid: &str) -> bool {
         let mut owners = self.metadata.owner_references.iter().flatten();
@@ -51,23 +56,67 @@ impl Kept {
     }
 }
 
-impl CachedObject for Kept {
+/// An object of a further kind, as its cache keeps it.
+#[derive(Clone, Debug)]
+pub struct PackedFurther {
+    key: Box<str>,
+    version: Box<str>,
+    /// The UIDs of its owners.
+    owners: Box<[String]>,
+    /// Its metadata without its version.
+    metadata: Text<ObjectMeta>,
+    object: Arc<Text<FurtherObject>>,
+}
+
+impl PackedFurther {
+    /// The object.
+    pub fn unpacked(&self) -> Kept {
+        let mut metadata = self.metadata.read();
+        metadata.resource_version = Some(self.version.to_string()).filter(|version| !version.is_empty());
+        Kept { metadata, object: Arc::new(self.object.read()) }
+    }
+
+    /// What a step reads of it.
+    pub(super) fn object(&self) -> &Arc<Text<FurtherObject>> {
+        &self.object
+    }
+
+    /// Its name, if it is in this namespace and names this object as an owner.
+    pub(super) fn name_if_owned_by(&self, namespace: &str, uid: &str) -> Option<&str> {
+        let name = self.key.strip_prefix(namespace)?.strip_prefix('/')?;
+        self.owners.iter().any(|owner| owner == uid).then_some(name)
+    }
+}
+
+impl From<Kept> for PackedFurther {
+    fn from(kept: Kept) -> Self {
+        let Kept { mut metadata, object } = kept;
+        let version = metadata.resource_version.take().unwrap_or_default();
+        Self {
+            key: key_of(object.namespace.as_deref(), &object.name).into(),
+            version: version.into(),
+            owners: object.owners.clone().into(),
+            metadata: Text::of(&metadata),
+            object: Arc::new(Text::of(&object)),
+        }
+    }
+}
+
+impl CachedObject for PackedFurther {
     fn key(&self) -> Cow<'_, str> {
-        key_of(self.object.namespace.as_deref(), &self.object.name).into()
+        Cow::Borrowed(&self.key)
     }
 
     fn resource_version(&self) -> &str {
-        self.metadata.resource_version.as_deref().unwrap_or_default()
+        &self.version
     }
 
     fn set_resource_version(&mut self, version: &str) {
-        self.metadata.resource_version = Some(version.to_owned());
+        self.version = version.into();
     }
 
     fn same_content(&self, other: &Self) -> bool {
-        let version = other.metadata.resource_version.clone();
-        self.object == other.object
-            && ObjectMeta { resource_version: version, ..self.metadata.clone() } == other.metadata
+        self.object == other.object && self.metadata == other.metadata
     }
 }
 
@@ -93,6 +142,12 @@ impl From<WireFurther> for Kept {
     }
 }
 
+impl From<WireFurther> for PackedFurther {
+    fn from(wire: WireFurther) -> Self {
+        Kept::from(wire).into()
+    }
+}
+
 impl Watched for WireFurther {
-    type Kept = Kept;
+    type Kept = PackedFurther;
 }

@@ -76,7 +76,7 @@ impl Reader {
         // The first look counts, so that a change after it is seen.
         self.lock().entry(place).or_insert_with(|| seen.clone());
         match seen {
-            Seen::Objects(found) => Ok(found),
+            Seen::Objects(found) => Ok(found.iter().map(|one| Arc::new(one.read())).collect()),
             Seen::NotServed => Err(not_served(&kind)),
             Seen::NotListed => Err(not_listed(&kind)),
         }

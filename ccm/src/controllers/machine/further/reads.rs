@@ -4,6 +4,8 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use cloudprovider::machines::{FurtherKind, FurtherObject};
 
+use crate::controllers::machine::packed::Text;
+
 /// Where something can be read.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Place {
@@ -15,11 +17,11 @@ pub struct Place {
     pub name: Option<String>,
 }
 
-/// What is in a [`Place`].
+/// What is in a [`Place`]. The caches share the texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Seen {
     /// These objects, sorted by namespace and name.
-    Objects(Vec<Arc<FurtherObject>>),
+    Objects(Vec<Arc<Text<FurtherObject>>>),
     /// The API server does not serve the kind.
     NotServed,
     /// The objects have not arrived yet.

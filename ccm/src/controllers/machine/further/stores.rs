@@ -8,13 +8,13 @@ use std::{
 
 use cloudprovider::{
     Error, ErrorKind,
-    machines::{FurtherKind, FurtherObject, not_served},
+    machines::{FurtherKind, not_served},
 };
 use serde_json::{Value, json};
 use tokio::{sync::watch, time::Instant};
 
 use super::{
-    kept::{Kept, key_of},
+    kept::{Kept, PackedFurther, key_of},
     reads::{Place, Reads, Seen},
 };
 use crate::cache::{Cache, CachedObject as _};
@@ -38,11 +38,11 @@ pub struct FurtherStore {
     /// The kind.
     pub kind: FurtherKind,
     /// What the watch shows.
-    pub cache: Cache<Kept>,
+    pub cache: Cache<PackedFurther>,
     /// Whether the API server serves the kind. `None` until it has said so.
     is_served: watch::Sender<Option<bool>>,
     /// What our own writes gave, by the key, until the watch shows it.
-    written: Mutex<HashMap<String, (Arc<Kept>, Instant)>>,
+    written: Mutex<HashMap<String, (Arc<PackedFurther>, Instant)>>,
     /// When the watch has shown the end of an object, by the key, for as long as the answer of an earlier write may come.
     ends: Mutex<HashMap<String, Instant>>,
 }
@@ -144,7 +144,11 @@ impl Further {
 
 impl FurtherStore {
     /// The object with this key: what the watch shows, or what our last write gave if that is newer.
-    pub fn get(&self, key: &str) -> Option<Arc<Kept>> {
+    pub fn get(&self, key: &str) -> Option<Kept> {
+        self.packed(key).map(|packed| packed.unpacked())
+    }
+
+    fn packed(&self, key: &str) -> Option<Arc<PackedFurther>> {
         let shown = self.cache.get(key);
         let mut written = self.written();
         let Some((ours, since)) = written.get(key) else { return shown };
@@ -165,31 +169,29 @@ impl FurtherStore {
         }
         let namespace = place.namespace.as_deref();
         if let Some(name) = &place.name {
-            let found = self.get(&key_of(namespace, name));
-            return Seen::Objects(found.map(|kept| Arc::clone(&kept.object)).into_iter().collect());
+            let found = self.packed(&key_of(namespace, name));
+            return Seen::Objects(found.map(|one| Arc::clone(one.object())).into_iter().collect());
         }
         let shown = self.cache.read().keys().cloned().collect::<BTreeSet<_>>();
         let keys = shown.into_iter().chain(self.written().keys().cloned()).collect::<BTreeSet<_>>();
-        let is_there =
-            |object: &FurtherObject| namespace.is_none_or(|one| object.namespace.as_deref() == Some(one));
-        let all = keys.iter().filter_map(|key| self.get(key)).map(|kept| Arc::clone(&kept.object));
-        Seen::Objects(all.filter(|object| is_there(object)).collect())
+        let namespace_of = |key: &str| key.split_once('/').map(|(namespace, _)| namespace.to_owned());
+        let is_there = |key: &&String| namespace.is_none_or(|one| namespace_of(key).as_deref() == Some(one));
+        let all = keys.iter().filter(is_there).filter_map(|key| self.packed(key));
+        Seen::Objects(all.map(|one| Arc::clone(one.object())).collect())
     }
 
     /// The names of the objects in a namespace that name this one as an owner, sorted.
     pub(super) fn names_owned_by(&self, namespace: &str, uid: &str) -> BTreeSet<String> {
-        let is_it =
-            |kept: &Kept| kept.object.namespace.as_deref() == Some(namespace) && kept.object.is_owned_by(uid);
-        let name_of = |kept: &Arc<Kept>| kept.object.name.clone();
-        let mut names: BTreeSet<_> =
-            self.cache.read().values().filter(|kept| is_it(kept)).map(name_of).collect();
-        names.extend(self.written().values().map(|(kept, _)| kept).filter(|kept| is_it(kept)).map(name_of));
+        let name = |one: &Arc<PackedFurther>| one.name_if_owned_by(namespace, uid).map(str::to_owned);
+        let mut names: BTreeSet<_> = self.cache.read().values().filter_map(name).collect();
+        names.extend(self.written().values().filter_map(|(one, _)| name(one)));
         names
     }
 
     /// A request that was begun at this time gave this. It does not count if the watch has shown the end of the object since.
     pub(in crate::controllers::machine) fn wrote(&self, kept: Kept, begun: Instant) {
-        let (key, kept) = (kept.key().into_owned(), Arc::new(kept));
+        let kept = Arc::new(PackedFurther::from(kept));
+        let key = kept.key().into_owned();
         let has_ended = lock(&self.ends).get(&key).is_some_and(|end| *end >= begun);
         if !has_ended || self.cache.get(&key).is_some() {
             self.written().insert(key, (kept, Instant::now()));
@@ -226,7 +228,7 @@ impl FurtherStore {
         *self.is_served.borrow() == Some(false)
     }
 
-    fn written(&self) -> MutexGuard<'_, HashMap<String, (Arc<Kept>, Instant)>> {
+    fn written(&self) -> MutexGuard<'_, HashMap<String, (Arc<PackedFurther>, Instant)>> {
         lock(&self.written)
     }
 }

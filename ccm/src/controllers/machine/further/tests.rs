@@ -22,6 +22,10 @@ fn kept(namespace: Option<&str>, name: &str, version: &str, size: u32) -> Kept {
     wire.into()
 }
 
+fn packed(namespace: Option<&str>, name: &str, version: &str, size: u32) -> PackedFurther {
+    kept(namespace, name, version, size).into()
+}
+
 fn further() -> Further {
     let further = Further::new(&[ZONE, POOL]);
     for store in further.all() {
@@ -40,7 +44,7 @@ async fn a_step_is_due_when_something_changes_that_it_has_read_or_has_not_found(
     let further = further();
     let zones = &store(&further, ZONE).cache;
     let pools = &store(&further, POOL).cache;
-    zones.apply(kept(Some("default"), "a", "1", 1));
+    zones.apply(packed(Some("default"), "a", "1", 1));
     let reader = Arc::new(Reader::new(further.clone()));
     let objects = Objects::new(reader.clone());
     let size = |found: Option<Arc<FurtherObject>>| found.map(|one| one.spec["size"].as_u64());
@@ -51,13 +55,13 @@ async fn a_step_is_due_when_something_changes_that_it_has_read_or_has_not_found(
     let is_new = || further.look_again(&reads) != reads;
     assert!(!is_new());
     // Only its version is another one.
-    zones.apply(kept(Some("default"), "a", "2", 1));
-    zones.apply(kept(Some("default"), "b", "2", 1));
+    zones.apply(packed(Some("default"), "a", "2", 1));
+    zones.apply(packed(Some("default"), "b", "2", 1));
     assert!(!is_new());
     for (kind, cache, object) in [
-        (ZONE, zones, kept(Some("other"), "a", "3", 1)),
-        (POOL, pools, kept(None, "p", "3", 1)),
-        (ZONE, zones, kept(Some("default"), "a", "4", 2)),
+        (ZONE, zones, packed(Some("other"), "a", "3", 1)),
+        (POOL, pools, packed(None, "p", "3", 1)),
+        (ZONE, zones, packed(Some("default"), "a", "4", 2)),
     ] {
         let key = object.key().into_owned();
         let before = cache.get(&key);
@@ -146,9 +150,9 @@ async fn our_own_writes_are_seen_before_the_watch_shows_them() {
     let all = Place::list(&ZONE, Some("default"));
     assert!(matches!(further.look(&all), Seen::Objects(found) if found.len() == 1));
     assert_eq!(version("default/a").as_deref(), Some("5"));
-    zones.cache.apply(kept(Some("default"), "a", "4", 1));
+    zones.cache.apply(packed(Some("default"), "a", "4", 1));
     assert_eq!(version("default/a").as_deref(), Some("5"));
-    zones.cache.apply(kept(Some("default"), "a", "6", 1));
+    zones.cache.apply(packed(Some("default"), "a", "6", 1));
     assert_eq!(version("default/a").as_deref(), Some("6"));
     // Made, and deleted by somebody before the watch showed it.
     zones.wrote(kept(Some("default"), "b", "7", 1), begun);
@@ -170,7 +174,7 @@ fn what_an_object_owns_is_found_under_any_name() {
         kept
     };
     for (name, owner) in [("a", "u-1"), ("b", "u-2"), ("c", "u-3")] {
-        zones.cache.apply(owned(name, owner));
+        zones.cache.apply(owned(name, owner).into());
     }
     zones.wrote(owned("d", "u-3"), tokio::time::Instant::now());
     let names = |name: &str, uid: &str| {
@@ -198,7 +202,7 @@ async fn an_answer_that_comes_after_the_end_of_its_object_does_not_count() {
     let a = |version: &str| kept(Some("default"), "a", version, 1);
     let begun = tokio::time::Instant::now();
     tokio::time::advance(Duration::from_secs(1)).await;
-    zones.cache.apply(a("5"));
+    zones.cache.apply(a("5").into());
     zones.cache.remove("default/a");
     zones.ended("default/a");
     zones.wrote(a("5"), begun);
@@ -209,7 +213,7 @@ async fn an_answer_that_comes_after_the_end_of_its_object_does_not_count() {
     assert_eq!(version().as_deref(), Some("6"));
     // The same where the watch shows that it is there.
     zones.ended("default/a");
-    zones.cache.apply(a("7"));
+    zones.cache.apply(a("7").into());
     zones.wrote(a("8"), begun);
     assert_eq!(version().as_deref(), Some("8"));
 }
@@ -227,14 +231,14 @@ async fn an_object_that_was_written_is_in_memory_once() {
         reads
             .0
             .values()
-            .all(|seen| matches!(seen, Seen::Objects(found) if Arc::ptr_eq(&found[0], &shown.object)))
+            .all(|seen| matches!(seen, Seen::Objects(found) if Arc::ptr_eq(&found[0], shown.object())))
     };
-    zones.cache.apply(kept(Some("default"), "a", "5", 1));
+    zones.cache.apply(packed(Some("default"), "a", "5", 1));
     assert!(!is_shared(&reads));
     further.share(&mut reads);
     assert!(is_shared(&reads));
     // Something new stays unread.
-    zones.cache.apply(kept(Some("default"), "a", "6", 2));
+    zones.cache.apply(packed(Some("default"), "a", "6", 2));
     further.share(&mut reads);
     assert!(!is_shared(&reads));
 }

@@ -13,7 +13,8 @@ use crate::{
         companions::{Write, status_with, with_finalizer, without_finalizers},
         further::{Kept, Place, Reads},
         names::READY,
-        object::{InfraObject, guarded},
+        object::guarded,
+        packed::Packed,
         status::with_conditions,
         store::Core,
         surroundings::Machine,
@@ -106,11 +107,11 @@ fn in_use(users: &BTreeSet<String>) -> Condition {
 pub fn users_of(
     name: &str,
     core_machines: &[Arc<Core<Machine>>],
-    machines: &[Arc<InfraObject>],
+    machines: &[Arc<Packed>],
     kind: &str,
 ) -> BTreeSet<String> {
     let core = core_machines.iter().filter(|one| one.content.failure_domain.as_deref() == Some(name));
-    let own = machines.iter().filter(|one| one.spec["failureDomain"] == name);
+    let own = machines.iter().filter(|one| one.unpacked().spec["failureDomain"] == name);
     let core = core.map(|one| format!("Machine {}", one.key()));
     core.chain(own.map(|one| format!("{kind} {}", one.key()))).collect()
 }
@@ -144,7 +145,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::controllers::machine::further::{Further, Reader, WireFurther};
+    use crate::controllers::machine::{
+        further::{Further, Reader, WireFurther},
+        object::InfraObject,
+    };
 
     const ZONE: FurtherKind = FurtherKind::new("example.org", "v1", Kind::new("Zone", "zones"))
         .cluster_scoped()
@@ -224,7 +228,8 @@ mod tests {
             Arc::new(Core::of(metadata(name), spec, Value::Null, Machine::from_json))
         };
         let own = |name: &str, spec: Value| {
-            Arc::new(InfraObject { metadata: metadata(name), spec, ..InfraObject::default() })
+            let object = InfraObject { metadata: metadata(name), spec, ..InfraObject::default() };
+            Arc::new(Packed::from(object))
         };
         let machines = [own("c", json!({"failureDomain": "z"})), own("d", json!({}))];
         let found = users_of("z", &[core("a", "z"), core("b", "y")], &machines, "MyMachine");

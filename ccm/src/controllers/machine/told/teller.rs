@@ -21,8 +21,8 @@ use crate::{
     controllers::machine::{
         companions::Write,
         further::{Further, FurtherStore, Kept, Reader},
-        object::InfraObject,
         outcome::{RETRIES, due_after_error},
+        packed::Packed,
         plan::Due,
         store::Core,
         surroundings::Machine,
@@ -45,7 +45,7 @@ pub(in crate::controllers::machine) struct Machines {
     /// Those of Cluster API.
     pub(in crate::controllers::machine) core: Cache<Core<Machine>>,
     /// Those of the provider.
-    pub(in crate::controllers::machine) own: Cache<InfraObject>,
+    pub(in crate::controllers::machine) own: Cache<Packed>,
 }
 
 /// Who is in a failure domain.

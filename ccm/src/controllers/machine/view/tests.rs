@@ -30,8 +30,8 @@ async fn a_cluster_that_is_deleted_after_its_view_was_made_waits_for_its_machine
     let (stores, mut index) = (Stores::default(), Index::default());
     index.update(&subject, Some(&cluster(None)), &KINDS);
     index.update(&Subject::new(SubjectKind::Machine, "default/one"), Some(&machine), &KINDS);
-    stores.clusters.replace(vec![cluster(None)]);
-    stores.machines.replace(vec![machine]);
+    stores.clusters.replace(vec![cluster(None).into()]);
+    stores.machines.replace(vec![machine.into()]);
     let view = View::of(&subject, &stores, &index, None, &KINDS).expect("a view");
     let scope = Scope { kinds: &KINDS, watch_filter: None, provider: 1, now: Instant::now() };
     let next = view.next(&cluster(Some("2026-01-01T00:00:00Z")), &Bootstrap::Missing, &scope);

@@ -110,9 +110,9 @@ impl Work<'_> {
         };
         for _ in 0..=MAX_READS_AGAIN {
             let found = store.get(key);
-            let write = next_write(&owner, wanted, found.as_deref(), Timestamp::now())?;
+            let write = next_write(&owner, wanted, found.as_ref(), Timestamp::now())?;
             let Some(write) = write else { return Ok(()) };
-            self.write_companion(store, key, &wanted.name, found.as_deref(), &write).await?;
+            self.write_companion(store, key, &wanted.name, found.as_ref(), &write).await?;
         }
         Err(not_written(store, key, "it changes all the time"))
     }

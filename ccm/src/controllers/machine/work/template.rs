@@ -1,7 +1,5 @@
 //! The capacity of what is made from a template, for scaling from zero.
 
-use std::sync::Arc;
-
 use cloudprovider::machines::Capacity;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
@@ -26,7 +24,7 @@ impl Shared {
     pub(in crate::controllers::machine) async fn describe_template(
         &self,
         subject: &Subject,
-        template: &Arc<InfraObject>,
+        template: &InfraObject,
         memory: Option<&Memory>,
         (provider, seat): (u64, &Seat),
     ) -> Ended {
