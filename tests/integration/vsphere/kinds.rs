@@ -33,12 +33,15 @@ const VERSION: &str = "v1beta1";
 const TIMEOUT: Duration = test_env::PATIENCE;
 
 /// Where ours are different, and why. A path ends with `*` if it stands for all that is below.
-const DIFFERENT: [(&str, &str, &str); 16] = [
+const DIFFERENT: [(&str, &str, &str); 19] = [
     ("VSphereMachine", ".spec.datacenter", "a default, in place of a webhook's"),
     ("VSphereVM", ".spec.os", "the same"),
     ("VSphereDeploymentZone", ".spec.controlPlane", "the same"),
     ("VSphereFailureDomain", ".spec.region.autoConfigure", "the same"),
     ("VSphereFailureDomain", ".spec.zone.autoConfigure", "the same"),
+    ("VSphereMachine", ".spec.customVMXKeys*", "how many and how long, since each is kept in memory"),
+    ("VSphereMachineTemplate", ".spec.template.spec.customVMXKeys*", "the same"),
+    ("VSphereVM", ".spec.customVMXKeys*", "the same"),
     ("VSphereMachine", ".status.failureDomain", "contract v1beta2: where the machine really is"),
     ("VSphereMachine", ".status.taskRef", "what the steps remember, as on VSphereVM"),
     ("VSphereMachine", ".status.cloneMode", "the same"),

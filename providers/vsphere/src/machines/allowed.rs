@@ -10,7 +10,7 @@ use cloudprovider::{Error, ErrorKind, Result};
 
 use super::{
     invalid::invalid,
-    spec::{PciDeviceSpec, VirtualMachineCloneSpec},
+    spec::{MAX_VMX_KEYS, MAX_VMX_VALUE, PciDeviceSpec, VirtualMachineCloneSpec},
 };
 use crate::{
     config::{ALLOW, AllowEntry, ObjectPattern, WordPattern},
@@ -142,7 +142,12 @@ impl<'a> Allowed<'a> {
             }
         }
         self.tags(spec)?;
-        spec.custom_vmx_keys.keys().try_for_each(|key| self.vmx_key(key))
+        let count = spec.custom_vmx_keys.len();
+        if count > MAX_VMX_KEYS {
+            let words = format!("spec.customVMXKeys: there are {count} keys; give at most {MAX_VMX_KEYS}");
+            return Err(invalid(words));
+        }
+        spec.custom_vmx_keys.iter().try_for_each(|(key, value)| self.vmx_key(key, value))
     }
 
     /// The tags of a machine.
@@ -153,7 +158,7 @@ impl<'a> Allowed<'a> {
         spec.tag_ids.iter().enumerate().try_for_each(one)
     }
 
-    fn vmx_key(&self, key: &str) -> Result<()> {
+    fn vmx_key(&self, key: &str, value: &str) -> Result<()> {
         let field = format!("spec.customVMXKeys[{key}]");
         let lower = key.to_lowercase();
         if OWN_VMX_KEYS.iter().any(|own| lower.starts_with(own)) {
@@ -162,6 +167,11 @@ impl<'a> Allowed<'a> {
         // anything else could end the line in the file of the machine
         if key.is_empty() || !key.chars().all(|c| c.is_ascii_alphanumeric() || ".:_-".contains(c)) {
             return Err(invalid(format!("{field}: a key has letters, digits, and . : _ - alone")));
+        }
+        let length = value.chars().count();
+        if length > MAX_VMX_VALUE {
+            let words = format!("{field}: the value has {length} characters; give at most {MAX_VMX_VALUE}");
+            return Err(invalid(words));
         }
         let open = OPEN_VMX_KEYS.iter().filter_map(|open| WordPattern::read(open));
         let mut listed = self.entries.iter().flat_map(|entry| &entry.vmx_keys).cloned().chain(open);

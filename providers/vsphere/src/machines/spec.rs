@@ -17,7 +17,7 @@ mod selector;
 mod vm;
 
 pub(crate) use self::{
-    clone::{CloneMode, OperatingSystem, VirtualMachineCloneSpec, text},
+    clone::{CloneMode, MAX_VMX_KEYS, MAX_VMX_VALUE, OperatingSystem, VirtualMachineCloneSpec, text},
     cluster::{ClusterModule, IdentityKind, VSphereClusterSpec, VSphereIdentityReference},
     deployment_zone::{PlacementConstraint, VSphereDeploymentZoneSpec},
     failure_domain::{

@@ -15,7 +15,7 @@ use self::edits::{allow_missing, at, insert, loosen, remove, rename, require, se
 use super::{
     kinds,
     spec::{
-        VSphereClusterIdentitySpec, VSphereClusterSpec, VSphereDeploymentZoneSpec, VSphereFailureDomainSpec,
+        MAX_VMX_VALUE, VSphereClusterIdentitySpec, VSphereClusterSpec, VSphereDeploymentZoneSpec, VSphereFailureDomainSpec,
         VSphereMachineSpec, VSphereVMSpec,
     },
 };
@@ -198,6 +198,9 @@ fn change_clone_spec(spec: &mut Value) {
     }
     if let Some(disks) = at(spec, &["dataDisks"]) {
         disks["maxItems"] = json!(MAX_DATA_DISKS);
+    }
+    if let Some(keys) = at(spec, &["customVMXKeys"]) {
+        keys["additionalProperties"]["maxLength"] = json!(MAX_VMX_VALUE);
     }
     remove(spec, "guestSoftPowerOffTimeoutSeconds");
     insert(

@@ -172,7 +172,7 @@ fn on_libvirt(sort: usize, number: usize, things: &Things) -> Value {
                 2 => spec["interfaces"] = json!([{"network": "management"}]),
                 3 => spec["interfaces"] = json!([{"network": "default", "mac": "52:54:00:00:00:01"}]),
                 4 => spec["disks"] = json!([{"sizeGiB": 65_536, "pool": "of-others"}]),
-                5 => spec["hypervisor"] = "of-others".into(),
+                5 => spec["hypervisor"] = one_of(&["of-others", "kvm2"], number / 7).into(),
                 // Malformed: the API server refuses it.
                 _ => spec["disks"] = json!([{"sizeGiB": -1}]),
             }
@@ -217,9 +217,10 @@ fn on_vsphere(sort: usize, number: usize, things: &Things) -> Value {
             spec
         }
         _ => {
-            // As large as a field may be.
+            // Options as long as they may be, of 16 KiB in all.
             let mut spec = vsphere_machine(&machine);
-            spec["customVMXKeys"] = json!({"guestinfo.filler": "x".repeat(16 << 10)});
+            let fillers = (0..4).map(|option| (format!("guestinfo.filler-{option}"), json!("x".repeat(4096))));
+            spec["customVMXKeys"] = Value::Object(fillers.collect());
             spec
         }
     }

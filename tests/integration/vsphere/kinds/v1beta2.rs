@@ -21,7 +21,8 @@ const TITLE: &str = "### v1beta2, beside CAPV's";
 
 /// The limits that are compared. An empty object means the same as a missing one here, so how many fields one has at least is not among
 /// them.
-const LIMITS: [&str; 6] = ["enum", "maxItems", "maxLength", "maximum", "minLength", "minimum"];
+const LIMITS: [&str; 7] =
+    ["enum", "maxItems", "maxLength", "maxProperties", "maximum", "minLength", "minimum"];
 
 const CLONE: &str = r#"
 .template maxLength=2048 minLength=1 required

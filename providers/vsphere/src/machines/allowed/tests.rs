@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use super::*;
@@ -137,6 +139,22 @@ fn the_keys_of_the_controller_are_refused_in_any_letter_case() {
             assert!(error.report().contains("letters, digits"), "{}", error.report());
         }
     }
+}
+
+#[test]
+fn options_are_few_and_short() {
+    let list = entries(json!([{"vmxKeys": ["*"]}]));
+    let allowed = Allowed::new(&list, "a", "main", false);
+    let words = |keys: usize, length: usize| {
+        let all: BTreeMap<_, _> =
+            (0..keys).map(|key| (format!("guestinfo.{key}"), "\u{e4}".repeat(length))).collect();
+        allowed.words(&spec(json!({ "customVMXKeys": all }))).err().map(|error| error.report())
+    };
+    assert_eq!(words(64, 4096), None);
+    let many = "spec.customVMXKeys: there are 65 keys; give at most 64";
+    assert!(words(65, 1).is_some_and(|found| found.contains(many)));
+    let long = "spec.customVMXKeys[guestinfo.0]: the value has 4097 characters; give at most 4096";
+    assert!(words(1, 4097).is_some_and(|found| found.contains(long)));
 }
 
 #[test]

@@ -119,12 +119,17 @@ pub(crate) struct VirtualMachineCloneSpec {
     pub(crate) crypto_profile: Option<String>,
     /// Options of the machine's extraConfig.
     #[serde(rename = "customVMXKeys", default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "vmx_keys")]
     pub(crate) custom_vmx_keys: BTreeMap<String, String>,
     /// IDs of tags for the machine, such as `urn:vmomi:InventoryServiceTag:1234:GLOBAL`.
     #[serde(rename = "tagIDs", default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 128), inner(length(max = 1024)))]
     pub(crate) tag_ids: Vec<String>,
 }
+
+/// How many options of extraConfig a machine may have, and the most characters of one.
+pub(crate) const MAX_VMX_KEYS: usize = 64;
+pub(crate) const MAX_VMX_VALUE: usize = 4096;
 
 /// How a template's disks are used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -159,6 +164,11 @@ fn clone_mode(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
 /// The API server lets any text through, as in Cluster API Provider vSphere.
 pub(crate) fn text(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::json_schema!({"type": "string"})
+}
+
+fn vmx_keys(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    let value = serde_json::json!({"type": "string", "maxLength": MAX_VMX_VALUE});
+    schemars::json_schema!({"type": "object", "maxProperties": MAX_VMX_KEYS, "additionalProperties": value})
 }
 
 fn operating_system(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
