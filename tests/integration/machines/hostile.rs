@@ -1,7 +1,7 @@
 //! Thousands of objects of one tenant that are after what is not its own, or cost as much as they can, and the machines of another
 //! tenant beside them: the real binary with libvirt, vSphere and address pools, on a real API server.
 //!
-//! The hypervisor is libvirt's test driver, in a libvirtd that the test can look into, and the vCenter is simulated. No volume of
+//! The hypervisors are libvirt's test driver, in libvirtds that the test can look into, and the vCenter is simulated. No volume of
 //! that driver has content, so a right libvirt machine ends there where the header of its image is read.
 
 mod management;
@@ -77,7 +77,7 @@ fn attacked() -> Outcome {
     let wanted = std::env::var(OBJECTS).ok();
     let wanted = wanted.map(|text| text.parse::<usize>().with_context(|| format!("{OBJECTS}={text}")));
     let wanted = wanted.transpose()?;
-    let libvirtd = Libvirtd::start()?;
+    let libvirtds = [Libvirtd::start()?, Libvirtd::start()?];
     // A clone takes seconds, as on any vCenter.
     let options = VcsimOptions {
         machines: 1,
@@ -86,7 +86,7 @@ fn attacked() -> Outcome {
         ..VcsimOptions::default()
     };
     let vcsim = Vcsim::start(&options)?;
-    let management = Management::start(&libvirtd)?;
+    let management = Management::start(&libvirtds)?;
     runtime(false)?.block_on(async {
         let siege = Siege { management, vcsim, count: wanted.unwrap_or(FEW), is_measured: wanted.is_some() };
         siege.run().await

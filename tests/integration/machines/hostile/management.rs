@@ -27,6 +27,9 @@ use crate::{
 /// The pool with the other tenant's image.
 const POOL: &str = "default";
 
+/// The hypervisors of the two tenants. Machines that wait for an image keep their place, so a tenant may use up the room of its hypervisor.
+const HYPERVISORS: [(&str, &str); 2] = [("kvm1", HOSTILE), ("kvm2", VICTIM)];
+
 /// The domain that the test driver has at the start.
 const DRIVERS_OWN: &str = "test";
 
@@ -35,18 +38,19 @@ pub(super) struct Management {
     control_plane: ControlPlane,
     webhook: Webhook,
     folder: TempDir,
-    uri: String,
-    /// The driver's world lasts as long as a connection.
-    hypervisor: Connect,
+    uris: [String; 2],
+    /// A driver's world lasts as long as a connection.
+    hypervisors: [Connect; 2],
 }
 
 impl Management {
-    pub(super) fn start(libvirtd: &Libvirtd) -> Result<Self, StartError> {
+    pub(super) fn start(libvirtds: &[Libvirtd; 2]) -> Result<Self, StartError> {
         let control_plane = ControlPlane::start(&ControlPlaneOptions::default())?;
-        let uri = libvirtd.test_driver_uri();
+        let uris = libvirtds.each_ref().map(Libvirtd::test_driver_uri);
         let folder = TempDir::new().map_err(anyhow::Error::from)?;
-        let hypervisor = with_image(&uri).map_err(anyhow::Error::from)?;
-        Ok(Self { control_plane, webhook: Webhook::new()?, folder, uri, hypervisor })
+        let [one, other] = uris.each_ref().map(|uri| with_image(uri).map_err(anyhow::Error::from));
+        let hypervisors = [one?, other?];
+        Ok(Self { control_plane, webhook: Webhook::new()?, folder, uris, hypervisors })
     }
 
     pub(super) fn folder(&self) -> &Path {
@@ -58,11 +62,14 @@ impl Management {
         self.folder().join("images/image.raw")
     }
 
-    /// The domains and volumes on the hypervisor that were not there at the start.
+    /// The domains and volumes on the hypervisors that were not there at the start.
     pub(super) fn things_made(&self) -> Result<Vec<String>> {
-        let mut all = self.hypervisor.lookup_storage_pool_by_name(POOL)?.list_volumes()?;
-        for domain in self.hypervisor.list_all_domains(0)? {
-            all.push(domain.name()?);
+        let mut all = Vec::new();
+        for hypervisor in &self.hypervisors {
+            all.extend(hypervisor.lookup_storage_pool_by_name(POOL)?.list_volumes()?);
+            for domain in hypervisor.list_all_domains(0)? {
+                all.push(domain.name()?);
+            }
         }
         all.retain(|name| name != IMAGE && name != DRIVERS_OWN);
         Ok(all)
@@ -74,12 +81,17 @@ impl Management {
         let images = image.parent().context("a folder")?;
         fs::create_dir(images)?;
         fs::write(&image, vec![b'i'; 4 << 20])?;
+        let of = |tenant: &str| {
+            HYPERVISORS.iter().filter(|(_, of)| *of == tenant).map(|(name, _)| *name).collect::<Vec<_>>()
+        };
+        let hypervisors =
+            HYPERVISORS.iter().zip(&self.uris).map(|((name, _), uri)| json!({"name": name, "uri": uri}));
         let libvirt = json!({
-            "hypervisors": [{"name": "kvm1", "uri": self.uri}],
+            "hypervisors": hypervisors.collect::<Vec<_>>(),
             "machines": {"cpuOvercommit": 100, "memoryOvercommit": 10, "reservedMemoryMiB": 0, "allow": [
-                {"namespaces": [VICTIM], "imageVolumes": [{"pool": POOL}]},
+                {"namespaces": [VICTIM], "hypervisors": of(VICTIM), "imageVolumes": [{"pool": POOL}]},
                 {
-                    "namespaces": [HOSTILE], "imageFolders": [images],
+                    "namespaces": [HOSTILE], "hypervisors": of(HOSTILE), "imageFolders": [images],
                     "imageHosts": [format!("127.0.0.1:{slow_server}")],
                 },
             ]},
@@ -148,7 +160,8 @@ impl Management {
             vsphere_uid,
             vcsim.password().to_owned(),
             vcsim.user().to_owned(),
-            self.uri.clone(),
+            self.uris[0].clone(),
+            self.uris[1].clone(),
             IMAGE.to_owned(),
         ];
         words.extend(names.iter().cloned());
