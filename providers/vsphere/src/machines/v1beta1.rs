@@ -15,8 +15,8 @@ use self::edits::{allow_missing, at, insert, loosen, remove, rename, require, se
 use super::{
     kinds,
     spec::{
-        MAX_VMX_VALUE, VSphereClusterIdentitySpec, VSphereClusterSpec, VSphereDeploymentZoneSpec, VSphereFailureDomainSpec,
-        VSphereMachineSpec, VSphereVMSpec,
+        MAX_VMX_VALUE, VSphereClusterIdentitySpec, VSphereClusterSpec, VSphereDeploymentZoneSpec,
+        VSphereFailureDomainSpec, VSphereMachineSpec, VSphereVMSpec,
     },
 };
 

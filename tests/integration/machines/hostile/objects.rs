@@ -219,7 +219,8 @@ fn on_vsphere(sort: usize, number: usize, things: &Things) -> Value {
         _ => {
             // Options as long as they may be, of 16 KiB in all.
             let mut spec = vsphere_machine(&machine);
-            let fillers = (0..4).map(|option| (format!("guestinfo.filler-{option}"), json!("x".repeat(4096))));
+            let fillers =
+                (0..4).map(|option| (format!("guestinfo.filler-{option}"), json!("x".repeat(4096))));
             spec["customVMXKeys"] = Value::Object(fillers.collect());
             spec
         }
