@@ -153,12 +153,12 @@ fn needed_for_further(flags: &Flags, kind: &FurtherKind) -> Vec<Permission> {
     needed
 }
 
-/// Additional permissions for objects that are [stored in another version](MachineTypes::stored): the authority of the webhook
-/// that converts them, and the definitions that trust it.
+/// Additional permissions for objects with an [older version](MachineTypes::older): the authority of the webhook that converts them, and
+/// the definitions that trust it.
 pub fn needed_for_conversion(flags: &Flags, types: &MachineTypes) -> Vec<Permission> {
     let serving = &flags.webhook_serving;
     let is_served = flags.enables(MACHINE_CONTROLLER) && serving.port().is_some() && !flags.misc.dry_run;
-    if types.stored.is_none() || !is_served {
+    if types.older.is_none() || !is_served {
         return Vec::new();
     }
     let of_definitions = |verbs: &[&'static str]| -> Vec<Permission> {

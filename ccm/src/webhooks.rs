@@ -50,10 +50,10 @@ struct Conversion(BTreeMap<&'static str, Convert>);
 
 impl Conversion {
     fn of(types: &[MachineTypes]) -> Self {
-        let stored = types.iter().filter_map(|types| types.stored);
-        let kinds = stored.flat_map(|stored| {
-            let kinds = (stored.definitions)().kinds;
-            kinds.into_iter().map(move |kind| (kind.kind.kind, stored.convert))
+        let older = types.iter().filter_map(|types| types.older);
+        let kinds = older.flat_map(|older| {
+            let kinds = (older.definitions)().kinds;
+            kinds.into_iter().map(move |kind| (kind.kind.kind, older.convert))
         });
         Self(kinds.collect())
     }
@@ -92,8 +92,8 @@ impl ConversionWebhook {
         let Some(options) = options(flags) else {
             let flag = if flags.misc.dry_run { "--dry-run" } else { "--webhook-secure-port=0" };
             tracing::warn!(
-                "{flag}: objects of machines are not converted here. Without another daemon that does it, none of them can be \
-                 read in the version of the controller"
+                "{flag}: objects of machines are not converted here. Without another daemon that does it, they can only be read and \
+                 written in the version in which they are stored"
             );
             return Ok(None);
         };
@@ -141,7 +141,7 @@ pub(crate) fn certificates(
 /// What there is to convert.
 fn converted(flags: &Flags, types: impl IntoIterator<Item = MachineTypes>) -> Vec<MachineTypes> {
     let is_enabled = flags.enables(MACHINE_CONTROLLER);
-    types.into_iter().filter(|types| is_enabled && types.stored.is_some()).collect()
+    types.into_iter().filter(|types| is_enabled && types.older.is_some()).collect()
 }
 
 /// Where it is served. `None`: nowhere, as `--webhook-secure-port=0` and `--dry-run` say.

@@ -205,7 +205,7 @@ pub use self::{
     report::{Deletion, MachineReport, PresentMachine},
     request::{ClusterContext, MachineDeletionRequest, MachineRequest},
     told::{LookRequest, Told},
-    types::{Convert, MachineColumns, MachineTypes, StoredVersion},
+    types::{Convert, MachineColumns, MachineTypes, OlderVersion},
     versions::{AdmissionRule, AdmissionTime, Column, ForeignVersion, KindDefinition},
     wait::{Wait, WaitsFor},
     wanted::Wanted,

@@ -9,7 +9,8 @@ mod process;
 mod scale;
 mod sessions;
 mod several;
-mod versions;
+pub(crate) mod stored;
+pub(crate) mod versions;
 
 use std::{
     fmt::Write as _,

@@ -22,9 +22,6 @@ use crate::{
 /// Only the machine controller runs.
 const ARGUMENTS: [&str; 2] = ["--leader-elect=false", "--controllers=machine-controller"];
 
-/// With this flag the daemon converts objects and has no machines to work on.
-const ELSEWHERE: &str = "--namespace=elsewhere";
-
 /// Many machines, all with what they need.
 #[derive(Clone, Debug)]
 pub(crate) struct VsphereMachines {
@@ -107,13 +104,13 @@ impl Ours {
         Ok(Self { config, kubeconfig, port, webhook_port })
     }
 
-    fn start(&self, folder: &TempDir, more: &[&str]) -> Result<Process> {
+    fn start(&self, folder: &TempDir) -> Result<Process> {
         let Self { config, kubeconfig, port, webhook_port } = self;
         let setup =
             Setup { kubeconfig, cloud: Cloud::Vsphere { config }, folder: folder.path(), port: *port };
         let webhook_port = format!("--webhook-secure-port={webhook_port}");
         let webhook = ["--webhook-bind-address=127.0.0.1", &webhook_port];
-        Manager::Ours.start(&setup, &[&ARGUMENTS[..], &webhook, more].concat())
+        Manager::Ours.start(&setup, &[&ARGUMENTS[..], &webhook].concat())
     }
 }
 
@@ -133,16 +130,20 @@ impl Bed {
             }
         };
         let core = ClusterApi::start(control_plane, &[ClusterApiManager::Core])?;
-        // The core reads the version that is not stored.
-        let converter = ours.as_ref().map(|ours| ours.start(&folder, &[ELSEWHERE])).transpose()?;
-        cluster.post_vsphere(&spec_of_cluster(&vcsim), &spec_of_machine(), machines).await?;
-        converter.map(end).transpose()?;
-        Ok(Self { cluster, vcsim, _core: core, folder, ours })
+        let bed = Self { cluster, vcsim, _core: core, folder, ours };
+        let (cluster, machine) = (spec_of_cluster(&bed.vcsim), spec_of_machine());
+        bed.cluster.post_vsphere(bed.stored(), &cluster, &machine, machines).await?;
+        Ok(bed)
+    }
+
+    /// The version that is stored, the only one that CAPV has.
+    fn stored(&self) -> &'static str {
+        if self.ours.is_some() { "v1beta2" } else { "v1beta1" }
     }
 
     fn start(&self, manager: Manager) -> Result<Working> {
         Ok(match &self.ours {
-            Some(ours) => Working::Ours(ours.start(&self.folder, &[])?),
+            Some(ours) => Working::Ours(ours.start(&self.folder)?),
             None => {
                 let control_plane = self.cluster.control_plane();
                 Working::Capv(Box::new(Capv::start(control_plane, &self.vcsim, manager.flags_of_capv())?))
@@ -240,7 +241,7 @@ impl VsphereLost {
             let cluster = &bed.cluster;
             async move { cluster.until_it_says(&path, &reason, POLL, NOTICED_WITHIN).await }
         };
-        let infrastructure = "infrastructure.cluster.x-k8s.io/v1beta1";
+        let infrastructure = &format!("infrastructure.cluster.x-k8s.io/{}", bed.stored());
         let vm = told(infrastructure, "vspherevms", "NotFoundByBIOSUUID").await?;
         let mut found = values([("vm_seconds", (vm - began).as_secs_f64())]);
         if bed.ours.is_some() {

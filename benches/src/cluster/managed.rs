@@ -24,8 +24,6 @@ use super::{
 
 const CLUSTER: &str = "prod";
 
-/// The stored version of the infrastructure, which is there before anybody converts objects.
-const STORED: &str = "v1beta1";
 const CORE: &str = "cluster.x-k8s.io/v1beta2";
 const MACHINES: &str = "/apis/cluster.x-k8s.io/v1beta2/namespaces/default/machines";
 
@@ -92,9 +90,15 @@ impl Cluster {
         self.control_plane.kubeconfig_for_service_account(ACCOUNT.0, ACCOUNT.1)
     }
 
-    /// Posts a Cluster with Machines of vSphere.
-    pub(crate) async fn post_vsphere(&self, cluster: &Value, machine: &Value, count: usize) -> Result<()> {
-        let infrastructure = format!("infrastructure.cluster.x-k8s.io/{STORED}");
+    /// Posts a Cluster with Machines of vSphere, in this version, which is stored.
+    pub(crate) async fn post_vsphere(
+        &self,
+        version: &str,
+        cluster: &Value,
+        machine: &Value,
+        count: usize,
+    ) -> Result<()> {
+        let infrastructure = format!("infrastructure.cluster.x-k8s.io/{version}");
         let reference = |kind: &str, name: &str| json!({"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": kind, "name": name});
         let endpoint = json!({"host": "127.0.0.1", "port": self.control_plane.port()});
         let mut spec = cluster.clone();
@@ -131,7 +135,7 @@ impl Cluster {
             .await?;
         // what the core does first
         let path =
-            format!("/apis/infrastructure.cluster.x-k8s.io/{STORED}/namespaces/{NAMESPACE}/vspheremachines");
+            format!("/apis/infrastructure.cluster.x-k8s.io/{version}/namespaces/{NAMESPACE}/vspheremachines");
         self.until_count(&path, "\"ownerReferences\":", count).await.map(drop)
     }
 

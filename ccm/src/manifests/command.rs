@@ -113,6 +113,11 @@ pub struct ManifestsCommand {
     #[arg(long)]
     pub only_definitions: bool,
 
+    /// The version in which the API server stores the objects of machines, such as v1beta1 for those who may go back to a program that
+    /// knows only that one. [default: the newest]
+    #[arg(long, value_name = "VERSION")]
+    pub stored_version: Option<String>,
+
     /// Prints the file infrastructure-components.yaml of a repository for clusterctl: the machine controller alone, in a
     /// namespace of its own. The provider's configuration is a variable, such as `LIBVIRT_CONFIG_B64`.
     #[arg(long, conflicts_with_all = [
@@ -162,6 +167,7 @@ impl ManifestsCommand {
             return Err(vec![fault]);
         }
         let mut options = ManifestOptions::for_clusterctl(&self.provider, machines);
+        self.choose_stored_version(&mut options.machines).map_err(|fault| vec![fault])?;
         if let Some(image) = &self.image {
             options.image.clone_from(image);
         }
@@ -234,10 +240,13 @@ impl ManifestsCommand {
             );
         }
         let machines = self.machine_options(registry, &mut secrets, &mut warnings);
-        let machines = machines.unwrap_or_else(|found| {
+        let mut machines = machines.unwrap_or_else(|found| {
             faults.extend(found);
             Vec::new()
         });
+        if faults.is_empty() {
+            faults.extend(self.choose_stored_version(&mut machines).err());
+        }
         let option = (!self.machine_provider.is_empty()).then_some("--machine-provider");
         let option = self.machines.then_some("--machines").or(option);
         faults.extend(set_fault(option, &self.set));
@@ -360,6 +369,35 @@ impl ManifestsCommand {
             all.push(MachineOptions { provider: name, types, cloud_config });
         }
         if faults.is_empty() { Ok(all) } else { Err(faults) }
+    }
+
+    /// Has the objects of those providers stored in the version of `--stored-version` whose kinds have it.
+    fn choose_stored_version(&self, machines: &mut [MachineOptions]) -> Result<(), String> {
+        let Some(version) = &self.stored_version else { return Ok(()) };
+        if machines.is_empty() {
+            return Err(
+                "--stored-version needs --machines, --machine-provider or --for-clusterctl".to_owned()
+            );
+        }
+        let mut is_known = false;
+        for one in machines.iter_mut() {
+            if let Some(types) = one.types.stored_in(version) {
+                one.types = types;
+                is_known = true;
+            }
+        }
+        if is_known {
+            return Ok(());
+        }
+        let providers: Vec<_> = machines.iter().map(|one| one.provider.as_str()).collect();
+        let mut versions: Vec<_> = machines.iter().flat_map(|one| one.types.versions()).collect();
+        let mut seen = BTreeSet::new();
+        versions.retain(|version| seen.insert(*version));
+        Err(format!(
+            "--stored-version: the kinds of {} have no version {version:?}; expected {}",
+            providers.join(" and "),
+            versions.join(" or ")
+        ))
     }
 
     fn monitor_access(&self) -> Result<MonitorAccess, String> {

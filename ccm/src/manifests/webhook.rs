@@ -26,9 +26,9 @@ pub(super) fn port(options: &ManifestOptions, flags: &Flags) -> Option<u16> {
     is_needed(options).then(|| flags.webhook_serving.port()).flatten()
 }
 
-/// Whether objects must be converted: they are stored in another version than that of the controller.
+/// Whether objects are converted: they have an older version too.
 pub(super) fn is_needed(options: &ManifestOptions) -> bool {
-    options.machines.iter().any(|machines| machines.types.stored.is_some())
+    options.machines.iter().any(|machines| machines.types.older.is_some())
 }
 
 /// The checks of `/readyz` that do not keep a pod from its Service, as a query. Objects have to be converted where a kind is
@@ -95,10 +95,10 @@ mod tests {
         FakeCloud::new().with_machines().provider().machines().map(DynMachines::schemas).expect("machines")
     }
 
-    fn options(providers: &[&str], is_stored: bool) -> ManifestOptions {
+    fn options(providers: &[&str], has_older: bool) -> ManifestOptions {
         let types = MachineTypes::new(kinds(), schemas);
-        let stored: fn() -> ForeignVersion = || ForeignVersion::new("v0", "v1beta1", Vec::new());
-        let types = if is_stored { types.stored_as(stored, |object, _| Ok(object.clone())) } else { types };
+        let older: fn() -> ForeignVersion = || ForeignVersion::new("v0", "v1beta1", Vec::new());
+        let types = if has_older { types.with_older(older, |object, _| Ok(object.clone())) } else { types };
         let machines = providers.iter().map(|provider| MachineOptions {
             provider: (*provider).to_owned(),
             types,

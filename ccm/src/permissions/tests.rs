@@ -230,7 +230,7 @@ fn what_a_webhook_needs_for_its_authority() {
     let types = MachineTypes::new(Kinds::new("v1", Kind::new("A", "as"), Kind::new("B", "bs")), || {
         unreachable!("nobody asks for the schemas")
     });
-    let types = types.stored_as(|| ForeignVersion::new("v0", "v1beta1", Vec::new()), |object, _| Ok(object));
+    let types = types.with_older(|| ForeignVersion::new("v0", "v1beta1", Vec::new()), |object, _| Ok(object));
     let texts = |args: &[&str]| -> BTreeSet<String> {
         let flags = ["ccm", "--controllers=machine-controller"];
         let flags = crate::flags::parse(flags.iter().chain(args)).expect("good flags");

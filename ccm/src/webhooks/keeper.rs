@@ -148,8 +148,7 @@ impl Keeper {
         report: Report,
     ) -> Self {
         let names = types.iter().flat_map(|types| {
-            let stored = types.stored.map(|stored| (stored.definitions)().version);
-            let versions: Vec<_> = [Some(types.kinds.version), stored].into_iter().flatten().collect();
+            let versions = types.versions();
             definitions_of(types).into_iter().map(move |name| (name, versions.clone()))
         });
         Self {

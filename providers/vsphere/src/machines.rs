@@ -29,6 +29,7 @@ mod places;
 mod pools;
 mod power;
 mod removed;
+mod rules;
 mod server;
 mod site;
 mod spec;
@@ -55,10 +56,12 @@ pub(crate) use self::{
 };
 
 /// The kinds of this provider's machines, for [`Registry::register_machines`](cloudprovider::Registry::register_machines).
-/// The API server stores them in v1beta1, so that Cluster API Provider vSphere can take them back.
+/// The API server stores them in v1beta2, as Cluster API Provider vSphere 1.16 and later do, and serves v1beta1 too, the only version that
+/// 1.15 and older have.
 pub fn machine_types() -> MachineTypes {
     MachineTypes::of::<Fleet>()
         .with_further(v1beta2::further_kinds)
         .with_columns(v1beta2::COLUMNS)
-        .stored_as(v1beta1, convert)
+        .with_rules(&rules::v1beta2::OF_MACHINES, &rules::v1beta2::OF_MACHINE_TEMPLATES)
+        .with_older(v1beta1, convert)
 }

@@ -40,19 +40,35 @@ impl Installed {
         provider: &'static str,
         config: PathBuf,
     ) -> Result<Self> {
+        Self::apply_with(control_plane, provider, config, &[])
+    }
+
+    /// The same with further arguments of `manifests`, such as `--stored-version=v1beta1`.
+    pub(super) fn apply_with(
+        control_plane: &ControlPlane,
+        provider: &'static str,
+        config: PathBuf,
+        more: &[&str],
+    ) -> Result<Self> {
         let installed = Self { provider, config, webhook: Webhook::new()? };
+        installed.apply_more(control_plane, more)?;
+        Ok(installed)
+    }
+
+    /// Applies what is printed with further arguments, for the same daemon.
+    pub(super) fn apply_more(&self, control_plane: &ControlPlane, more: &[&str]) -> Result<()> {
         let set = format!("--set={CONTROLLERS}");
-        let provider = format!("--provider={provider}");
-        let text = printed(&["manifests", &provider, "--machines", &installed.config_flag(), &set])?;
+        let (provider, config) = (format!("--provider={}", self.provider), self.config_flag());
+        let arguments = ["manifests", &provider, "--machines", &config, &set];
+        let text = printed(&[&arguments, more].concat())?;
         let objects = text.split("\n---\n").map(serde_saphyr::from_str);
         let mut objects: Vec<Value> = objects.collect::<Result<_, _>>()?;
         objects.retain(|object| object["kind"].is_string() && object["kind"] != "DaemonSet");
         for object in &mut objects {
-            installed.webhook.lead_here(object);
+            self.webhook.lead_here(object);
         }
         let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
-        apply(control_plane, "manifests.json", &list.to_string())?;
-        Ok(installed)
+        apply(control_plane, "manifests.json", &list.to_string())
     }
 
     /// Starts the daemon in both roles as the service account of the manifests.

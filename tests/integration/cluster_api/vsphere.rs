@@ -23,6 +23,7 @@ pub(super) fn trials() -> Vec<Trial> {
         trial("cluster_api::vsphere::a_cluster_of_the_shipped_template", shipped::whole),
         trial("cluster_api::vsphere::a_cluster_of_a_class_of_capv", topology::whole),
         trial("cluster_api::vsphere::swapped", swap::whole),
+        trial("cluster_api::vsphere::swapped_while_the_older_version_is_stored", swap::older_stored),
         trial("cluster_api::vsphere::machines_beside_those_of_capv", compared::whole),
     ]
 }

@@ -1,6 +1,7 @@
 //! `VSphereMachine`s and their `VSphereVM`s, on the simulator of vCenter. The scenario does what Cluster API's core would do.
 
 mod capv;
+mod conversions;
 mod pools;
 mod tasks;
 
@@ -26,7 +27,7 @@ use crate::{
     daemon::InProcess,
     ipam::IPAM,
     support::eventually,
-    trial::{Outcome, Scenario, runtime, trial},
+    trial::{Outcome, Scenario, on, runtime, trial},
     vsphere,
 };
 
@@ -52,8 +53,8 @@ const KINDS: [(&str, &str, &str, &str); 10] = [
     (IPAM, "IPAddress", "ipaddresses", "Namespaced"),
 ];
 
-/// On the sandbox, with tokio's clock running. On the real API server the kinds are those of the manifests, with their webhook: the
-/// life of a cluster on vSphere shows that.
+/// Nearly all on the sandbox, with tokio's clock running. On the real API server the kinds are those of the manifests, with their webhook:
+/// the life of a cluster on vSphere shows that.
 pub(super) fn trials() -> Vec<Trial> {
     let all: [(&str, Scenario); 7] = [
         ("machines_have_their_vspherevms", |api| Box::pin(told(api))),
@@ -72,7 +73,10 @@ pub(super) fn trials() -> Vec<Trial> {
             })
         })
     };
-    all.into_iter().map(one).collect()
+    let counted = on(Target::ApiServer, "vsphere::machines_are_not_converted", |api| {
+        Box::pin(conversions::counted(api))
+    });
+    all.into_iter().map(one).chain([counted]).collect()
 }
 
 struct World<'a> {
@@ -86,12 +90,22 @@ impl<'a> World<'a> {
         Self::with_tasks(api, "").await
     }
 
+    /// With the kinds of the core alone. Those of the provider are there.
+    async fn on(api: &'a Api) -> anyhow::Result<Self> {
+        install_core(api, &["v1beta2"]).await?;
+        Self::with_simulator(api, "")
+    }
+
     /// The same with tasks that take time, such as `CloneVm:8000`.
     async fn with_tasks(api: &'a Api, task_delays: &'static str) -> anyhow::Result<Self> {
         install_core(api, &["v1beta2"]).await?;
         for kind in KINDS.into_iter().filter(|kind| kind.0 == INFRASTRUCTURE) {
             install(api, &definition_of(kind, &["v1beta2"])?).await?;
         }
+        Self::with_simulator(api, task_delays)
+    }
+
+    fn with_simulator(api: &'a Api, task_delays: &'static str) -> anyhow::Result<Self> {
         let options =
             VcsimOptions { machines: 1, boots_guests: true, task_delays, ..VcsimOptions::default() };
         let vcsim = Vcsim::start(&options).map_err(|error| anyhow::anyhow!("{error:?}"))?;
@@ -228,7 +242,8 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    async fn end(self, names: &[&str], daemon: InProcess) -> anyhow::Result<()> {
+    /// Deletes the machines and the cluster, and waits until they are gone.
+    async fn delete(&self, names: &[&str]) -> anyhow::Result<()> {
         for name in names {
             self.objects("VSphereMachine").delete(name, &DeleteParams::default()).await?;
         }
@@ -240,6 +255,11 @@ impl<'a> World<'a> {
         self.objects("VSphereCluster").delete("prod", &DeleteParams::default()).await?;
         self.becomes("VSphereCluster", "prod", "is gone", Value::is_null).await?;
         self.objects("Cluster").delete("prod", &DeleteParams::default()).await?;
+        Ok(())
+    }
+
+    async fn end(self, names: &[&str], daemon: InProcess) -> anyhow::Result<()> {
+        self.delete(names).await?;
         let left = self.vcsim.inventory()?;
         ensure!(left.len() == 1, "{left:?}");
         daemon.stop().await

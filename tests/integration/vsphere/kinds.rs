@@ -1,15 +1,16 @@
 //! The kinds of Cluster API Provider vSphere, beside its own definitions and templates.
 
 mod flat;
-pub(super) mod rules;
+pub(crate) mod rules;
 pub(crate) mod templates;
 mod v1beta2;
 
 use std::{collections::BTreeMap, fs, time::Duration};
 
 use anyhow::{Context, Result, ensure};
-use ccm::machines::crds::{ForeignDefinitions, foreign_definitions};
+use ccm::machines::crds::{Definitions, ForeignDefinitions, foreign_definitions};
 use cloudprovider::machines::GROUP;
+use cloudprovider_vsphere::machine_types;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
     ResourceExt,
@@ -28,6 +29,9 @@ use crate::{
 };
 
 const VERSION: &str = "v1beta1";
+
+/// The version of the controller.
+const NEW: &str = "v1beta2";
 
 /// How long the API server may take until a definition is in force.
 const TIMEOUT: Duration = test_env::PATIENCE;
@@ -77,6 +81,9 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("vsphere::v1beta2_has_the_columns_of_cluster_api_provider_vsphere", v1beta2::columns),
         on(Target::ApiServer, "vsphere::templates_of_cluster_api_provider_vsphere_apply", |api| {
             Box::pin(templates_apply(api))
+        }),
+        on(Target::ApiServer, "vsphere::v1beta2_has_the_rules_of_cluster_api_provider_vsphere", |api| {
+            Box::pin(rules_of_v1beta2(api))
         }),
     ]
 }
@@ -144,7 +151,7 @@ async fn templates_apply(api: &Api) -> Result<()> {
     install(api, &ours.crds).await?;
     let outcome = async {
         rules::install(api, &ours.policies).await?;
-        rules::checked(api).await?;
+        rules::checked(api, VERSION).await?;
         apply_all(api).await
     }
     .await;
@@ -153,7 +160,24 @@ async fn templates_apply(api: &Api) -> Result<()> {
     outcome.and(removed)
 }
 
-pub(super) async fn install(api: &Api, crds: &[CustomResourceDefinition]) -> Result<()> {
+/// Nobody converts anything.
+async fn rules_of_v1beta2(api: &Api) -> Result<()> {
+    let ours = Definitions::of("vsphere", &machine_types())?;
+    let crds: Vec<_> = ours.crds().into_iter().cloned().collect();
+    let policies: Vec<_> =
+        ours.policies().into_iter().map(|(policy, binding)| (policy.clone(), binding.clone())).collect();
+    install(api, &crds).await?;
+    let outcome = async {
+        rules::install(api, &policies).await?;
+        rules::checked(api, NEW).await
+    }
+    .await;
+    rules::remove(api, &policies).await?;
+    let removed = uninstall(api, &crds).await;
+    outcome.and(removed)
+}
+
+pub(crate) async fn install(api: &Api, crds: &[CustomResourceDefinition]) -> Result<()> {
     let all = kube::Api::<CustomResourceDefinition>::all(api.client.clone());
     let params =
         PatchParams { field_validation: Some(ValidationDirective::Strict), ..PatchParams::apply("test") };
@@ -182,7 +206,7 @@ pub(super) async fn install(api: &Api, crds: &[CustomResourceDefinition]) -> Res
 }
 
 /// Deletes the definitions with their objects, and waits until they are gone: the next trial installs its own.
-pub(super) async fn uninstall(api: &Api, crds: &[CustomResourceDefinition]) -> Result<()> {
+pub(crate) async fn uninstall(api: &Api, crds: &[CustomResourceDefinition]) -> Result<()> {
     let all = kube::Api::<CustomResourceDefinition>::all(api.client.clone());
     for crd in crds {
         all.delete(&crd.name_any(), &DeleteParams::default()).await?;

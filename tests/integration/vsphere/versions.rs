@@ -7,7 +7,7 @@ use ccm::{
     controllers::machine::read_one_of_each, daemon::Parts, machines::crds::Definitions,
     manifests::ManifestOptions, permissions,
 };
-use cloudprovider::{machines::GROUP, testing::FakeCloud};
+use cloudprovider::{MachineTypes, machines::GROUP, testing::FakeCloud};
 use cloudprovider_vsphere::machine_types;
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::{
@@ -28,6 +28,7 @@ use test_env::built;
 use super::{
     LIMIT,
     kinds::{install, rules, templates, uninstall},
+    stored,
 };
 use crate::{
     api::{self, Api, Target},
@@ -38,35 +39,47 @@ use crate::{
     webhook::Webhook,
 };
 
-const OLD: &str = "v1beta1";
-const NEW: &str = "v1beta2";
+pub(crate) const OLD: &str = "v1beta1";
+pub(crate) const NEW: &str = "v1beta2";
 const SECRET: &str = "cloud-controller-manager-webhook-ca";
 
 /// How long a daemon may take to be asked, and the API server to trust it.
 const CONVERSION_LIMIT: Duration = Duration::from_secs(60);
 
 pub(crate) fn trials() -> Vec<Trial> {
-    vec![on(Target::ApiServer, "vsphere::objects_are_converted_between_versions", |api| {
-        Box::pin(converted(api))
-    })]
+    vec![
+        on(Target::ApiServer, "vsphere::objects_are_converted_between_versions", |api| {
+            Box::pin(converted(api, NEW))
+        }),
+        on(Target::ApiServer, "vsphere::objects_are_converted_where_the_older_version_is_stored", |api| {
+            Box::pin(converted(api, OLD))
+        }),
+        on(Target::ApiServer, "vsphere::the_stored_version_is_changed_and_changed_back", |api| {
+            Box::pin(stored::changed(api))
+        }),
+    ]
+}
+
+/// The kinds, stored in this version.
+pub(crate) fn types(stored: &str) -> Result<MachineTypes> {
+    machine_types().stored_in(stored).with_context(|| format!("{stored} cannot be stored"))
 }
 
 /// The daemon's webhook at a port of this machine.
-struct World<'a> {
+pub(super) struct World<'a> {
     api: &'a Api,
     client: Client,
-    webhook: Webhook,
+    pub(super) webhook: Webhook,
     flags: Vec<String>,
+    /// The version that is stored, and the other one.
+    stored: &'static str,
+    other: &'static str,
 }
 
-async fn converted(api: &Api) -> Result<()> {
-    let webhook = Webhook::new()?;
-    let mut definitions = Definitions::of("vsphere", &machine_types())?;
-    definitions
-        .set_conversion(&WebhookClientConfig { url: Some(webhook.url()), ..WebhookClientConfig::default() });
-    let crds: Vec<_> = definitions.crds().into_iter().cloned().collect();
-    let flags = [&["--controllers=machine-controller".to_owned()], &webhook.flags()[..]].concat();
-    let world = World { api, client: with_permissions(api, &flags).await?, webhook, flags };
+async fn converted(api: &Api, stored: &'static str) -> Result<()> {
+    let world = World::new(api, stored).await?;
+    let definitions = Definitions::of("vsphere", &types(stored)?)?;
+    let crds = world.crds(stored)?;
     install(api, &crds).await?;
     rules::install(api, &definitions.rules).await?;
     let outcome = world.check(&crds).await;
@@ -81,10 +94,7 @@ async fn converted(api: &Api) -> Result<()> {
     outcome?;
     removed?;
     daemon.stop().await?;
-    kube::Api::<Secret>::namespaced(api.client.clone(), "kube-system")
-        .delete(SECRET, &DeleteParams::default())
-        .await?;
-    Ok(())
+    world.forget().await
 }
 
 /// A client for the account of the shipped manifests, with exactly its permissions.
@@ -99,8 +109,43 @@ async fn with_permissions(api: &Api, flags: &[String]) -> Result<Client> {
     api::client(&kubeconfig).await
 }
 
+impl<'a> World<'a> {
+    /// Without definitions. `stored` is the version that will be stored first.
+    pub(super) async fn new(api: &'a Api, stored: &'static str) -> Result<Self> {
+        let webhook = Webhook::new()?;
+        let flags = [&["--controllers=machine-controller".to_owned()], &webhook.flags()[..]].concat();
+        let client = with_permissions(api, &flags).await?;
+        let other = if stored == NEW { OLD } else { NEW };
+        Ok(Self { api, client, webhook, flags, stored, other })
+    }
+}
+
 impl World<'_> {
-    fn start(&self) -> Result<InProcess> {
+    /// The definitions that store this version, whose conversion leads to the webhook.
+    pub(super) fn crds(&self, stored: &str) -> Result<Vec<CustomResourceDefinition>> {
+        let mut definitions = Definitions::of("vsphere", &types(stored)?)?;
+        let url = Some(self.webhook.url());
+        definitions.set_conversion(&WebhookClientConfig { url, ..WebhookClientConfig::default() });
+        Ok(definitions.crds().into_iter().cloned().collect())
+    }
+
+    /// Removes the authority of the daemons.
+    pub(super) async fn forget(&self) -> Result<()> {
+        kube::Api::<Secret>::namespaced(self.api.client.clone(), "kube-system")
+            .delete(SECRET, &DeleteParams::default())
+            .await?;
+        Ok(())
+    }
+
+    /// The object, once the API server reaches the webhook.
+    pub(super) async fn get_soon(&self, kind: &str, version: &str, name: &str) -> Result<Value> {
+        eventually(CONVERSION_LIMIT, "an object is converted", || async move {
+            Ok(self.get(kind, version, name).await.ok())
+        })
+        .await
+    }
+
+    pub(super) fn start(&self) -> Result<InProcess> {
         let provider = FakeCloud::new().provider();
         let parts =
             Parts { machine_types: vec![machine_types()], ..Parts::new(self.client.clone(), provider)? };
@@ -113,11 +158,11 @@ impl World<'_> {
         kube::Api::namespaced_with(self.api.client.clone(), "default", &resource)
     }
 
-    async fn get(&self, kind: &str, version: &str, name: &str) -> Result<Value> {
+    pub(super) async fn get(&self, kind: &str, version: &str, name: &str) -> Result<Value> {
         Ok(serde_json::to_value(self.objects(kind, version).get(name).await?)?)
     }
 
-    async fn apply(&self, version: &str, object: &Value) -> Result<Value> {
+    pub(super) async fn apply(&self, version: &str, object: &Value) -> Result<Value> {
         let (kind, name) = (&object["kind"], &object["metadata"]["name"]);
         let (kind, name) = (kind.as_str().unwrap_or_default(), name.as_str().unwrap_or_default());
         let params = PatchParams {
@@ -131,15 +176,15 @@ impl World<'_> {
     }
 
     /// Waits until an object can be read in the version that is not stored.
-    async fn is_converted(&self, name: &str) -> Result<()> {
+    pub(super) async fn is_converted(&self, name: &str) -> Result<()> {
         eventually(CONVERSION_LIMIT, "an object is converted", || async move {
-            Ok(self.get("VSphereMachine", NEW, name).await.ok().map(drop))
+            Ok(self.get("VSphereMachine", self.other, name).await.ok().map(drop))
         })
         .await
     }
 
     /// As the command `check` reads them.
-    async fn one_of_each(&self) -> std::result::Result<(), String> {
+    pub(super) async fn one_of_each(&self) -> std::result::Result<(), String> {
         read_one_of_each(&self.api.client, &machine_types().kinds, Some("default")).await
     }
 
@@ -149,15 +194,20 @@ impl World<'_> {
             "kind": "VSphereMachine", "metadata": {"name": "first"},
             "spec": {"template": "t", "network": {"devices": [{"networkName": "n", "dhcp4": true}]}},
         });
-        self.apply(OLD, &old).await?;
-        let error = match self.get("VSphereMachine", NEW, "first").await {
+        self.apply(self.stored, &old).await?;
+        let error = match self.get("VSphereMachine", self.other, "first").await {
             Err(error) => format!("{error:#}"),
             Ok(object) => bail!("converted by nobody: {object}"),
         };
         ensure!(error.contains("conversion webhook"), "{error}");
-        let error = self.one_of_each().await.err().context("the check reads what nobody converts")?;
-        ensure!(error.contains("vspheremachines in v1beta2 cannot be read: "), "{error}");
-        ensure!(error.contains("conversion webhook"), "{error}");
+        let read = self.one_of_each().await;
+        if self.stored == NEW {
+            ensure!(read.is_ok(), "the controller needs nobody: {read:?}");
+        } else {
+            let error = read.err().context("the check reads what nobody converts")?;
+            ensure!(error.contains("vspheremachines in v1beta2 cannot be read: "), "{error}");
+            ensure!(error.contains("conversion webhook"), "{error}");
+        }
 
         let daemon = self.start()?;
         self.is_converted("first").await.with_context(|| "after the daemon started")?;
@@ -187,7 +237,7 @@ impl World<'_> {
         let daemon = self.start()?;
         self.is_converted("first").await.with_context(|| "after a restart")?;
         let label = json!({"metadata": {"labels": {"after": "restart"}}});
-        self.objects("VSphereMachine", OLD)
+        self.objects("VSphereMachine", self.stored)
             .patch("first", &PatchParams::default(), &Patch::Merge(&label))
             .await?;
         let seen = async {
@@ -201,11 +251,11 @@ impl World<'_> {
             bail!("the watch ended")
         };
         let seen = tokio::time::timeout(LIMIT, seen).await.context("the change is not seen")??;
-        ensure!(seen.types.is_some_and(|types| types.api_version.ends_with(NEW)), "another version");
+        ensure!(seen.types.is_some_and(|types| types.api_version.ends_with(self.other)), "another version");
 
         self.definitions_are_mended(crds).await?;
         for kind in ["VSphereMachine", "VSphereMachineTemplate"] {
-            self.objects(kind, OLD)
+            self.objects(kind, self.stored)
                 .delete_collection(&DeleteParams::default(), &ListParams::default())
                 .await?;
         }
@@ -261,7 +311,7 @@ impl World<'_> {
         let read = self.get("VSphereMachine", NEW, "new").await?;
         ensure!(read["spec"] == made["spec"], "{} became {}", made["spec"], read["spec"]);
         ensure!(read["metadata"].get("annotations").is_none(), "{}", read["metadata"]);
-        // The rules of the stored version hold for the other one too.
+        // Each version has its rules.
         let change = json!({"spec": {"template": "other"}});
         let refused = self
             .objects("VSphereMachine", NEW)
@@ -272,8 +322,8 @@ impl World<'_> {
         Ok(())
     }
 
-    /// The API server adds defaults to what is stored. Objects of the other version come back without them, and can be replaced
-    /// by what they were made from.
+    /// The API server adds defaults to what is in v1beta1, also where it is stored. Objects of v1beta2 come back without them, and can be
+    /// replaced by what they were made from.
     async fn nothing_is_invented(&self) -> Result<()> {
         let machine = json!({"template": "t", "network": {"devices": [{"networkName": "n", "dhcp4": true}]}});
         for (kind, spec) in [
@@ -398,7 +448,7 @@ impl World<'_> {
     async fn watch(
         &self,
     ) -> Result<impl futures::Stream<Item = kube::Result<WatchEvent<DynamicObject>>> + Unpin + use<>> {
-        let machines = self.objects("VSphereMachine", NEW);
+        let machines = self.objects("VSphereMachine", self.other);
         // The API server's own list may still wait for its next attempt, after one that nobody converted. Until then it refuses.
         let when_ready = async || -> kube::Result<_> {
             let list = machines.list(&ListParams::default()).await?;

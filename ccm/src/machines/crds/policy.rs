@@ -43,8 +43,8 @@ pub(super) fn of_templates(
     in_force(name, updates, vec![validation], labels)
 }
 
-/// The policy about objects with this plural, and what puts it into force. Requests in other versions are converted to
-/// `version` first.
+/// The policy about objects with this plural in `version`, and what puts it into force. Requests in other versions are none of its business:
+/// they would have to be converted for it.
 pub(super) fn of_kind(
     name: String,
     group: &str,
@@ -70,7 +70,22 @@ pub(super) fn of_kind(
         resources: Some(vec![plural.to_owned()]),
         ..NamedRuleWithOperations::default()
     };
-    in_force(name, what, validations.collect(), labels)
+    let (mut policy, binding) = in_force(name, what, validations.collect(), labels);
+    if let Some(matched) = policy.spec.as_mut().and_then(|spec| spec.match_constraints.as_mut()) {
+        matched.match_policy = Some("Exact".to_owned());
+    }
+    (policy, binding)
+}
+
+/// The same policy under another name.
+pub(super) fn renamed(
+    (mut policy, mut binding): (ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding),
+    name: String,
+) -> (ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding) {
+    policy.metadata.name = Some(name.clone());
+    binding.metadata.name = Some(name.clone());
+    binding.spec.policy_name = name;
+    (policy, binding)
 }
 
 fn in_force(

@@ -1,14 +1,14 @@
-//! Kinds in two versions: the one that the steps work on, and the one that is stored.
+//! Kinds in two versions: the one that the steps work on, and an older one. Either of them is stored.
 
 use cloudprovider::{
     MachineTypes,
-    machines::{ForeignVersion, MachineColumns, StoredVersion},
+    machines::{AdmissionRule, ForeignVersion, MachineColumns, OlderVersion},
 };
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceConversion, CustomResourceDefinition, WebhookClientConfig, WebhookConversion,
 };
 
-use super::{Definitions, DefinitionsError, V1BETA2, foreign::column, foreign_definitions};
+use super::{Definitions, DefinitionsError, V1BETA2, foreign::column, foreign_definitions, policy};
 
 /// The path at which objects are converted.
 pub const CONVERSION_PATH: &str = "/convert";
@@ -30,14 +30,29 @@ impl Definitions {
         let further = ForeignVersion::new(types.kinds.version, contract, (types.further)());
         let further = foreign_definitions(provider, types.kinds.group, &further)?;
         made.further = further.crds;
-        made.rules = further.policies;
+        made.add_rules(provider, types);
+        made.rules.extend(further.policies);
         if let Some(columns) = types.columns {
             made.show(columns);
         }
-        if let Some(stored) = types.stored {
-            made.store_as(provider, types.kinds.group, stored)?;
+        if let Some(older) = types.older {
+            made.add_older(provider, types.kinds.group, older)?;
         }
         Ok(made)
+    }
+
+    /// Adds the rules of machines and of their templates.
+    fn add_rules(&mut self, provider: &str, types: &MachineTypes) {
+        let labels = self.template_policy.metadata.labels.clone().unwrap_or_default();
+        let of = |crd: &CustomResourceDefinition, rules: &'static [AdmissionRule]| {
+            let (group, plural, labels) = (types.kinds.group, &crd.spec.names.plural, labels.clone());
+            let name = format!("{provider}-{plural}.{group}");
+            policy::of_kind(name, group, types.kinds.version, plural, rules, labels)
+        };
+        let of_kinds =
+            [(&self.machine, types.machine_rules), (&self.machine_template, types.machine_template_rules)];
+        let rules = of_kinds.into_iter().filter(|(_, rules)| !rules.is_empty());
+        self.rules = rules.map(|(crd, rules)| of(crd, rules)).collect();
     }
 
     /// Puts a provider's columns in the place of the controller's.
@@ -67,40 +82,51 @@ impl Definitions {
         }
     }
 
-    /// Adds the stored version to each definition, with its rules.
-    fn store_as(
+    /// Adds the older version to each definition, with its rules.
+    fn add_older(
         &mut self,
         provider: &str,
         group: &str,
-        stored: StoredVersion,
+        older: OlderVersion,
     ) -> Result<(), DefinitionsError> {
-        let stored = foreign_definitions(provider, group, &(stored.definitions)())?;
-        let mut crds = stored.crds;
+        let version = (older.definitions)();
+        let made = foreign_definitions(provider, group, &version)?;
+        let mut crds = made.crds;
         let mut problems = Vec::new();
         for crd in self.all() {
             let Some(position) = crds.iter().position(|one| one.metadata.name == crd.metadata.name) else {
-                problems.push(format!("{}: it has no stored version", crd.spec.names.kind));
+                problems.push(format!("{}: it has no older version", crd.spec.names.kind));
                 continue;
             };
-            let stored = crds.swap_remove(position);
-            if stored.spec.scope != crd.spec.scope {
+            let mut with = crds.swap_remove(position);
+            if with.spec.scope != crd.spec.scope {
                 problems.push(format!("{}: it is not in namespaces in all versions", crd.spec.names.kind));
             }
-            for version in &mut crd.spec.versions {
-                version.storage = false;
+            for one in &mut crd.spec.versions {
+                one.storage = !older.is_stored;
             }
-            crd.spec.versions.extend(stored.spec.versions);
-            crd.metadata.labels.get_or_insert_default().extend(stored.metadata.labels.unwrap_or_default());
+            for one in &mut with.spec.versions {
+                one.storage = older.is_stored;
+                // The API server warns each client that still uses it.
+                one.deprecated = Some(true);
+            }
+            crd.spec.versions.extend(with.spec.versions);
+            crd.metadata.labels.get_or_insert_default().extend(with.metadata.labels.unwrap_or_default());
         }
         problems.extend(
-            crds.iter().map(|crd| format!("{}: there is only a stored version", crd.spec.names.kind)),
+            crds.iter().map(|crd| format!("{}: there is only an older version", crd.spec.names.kind)),
         );
         if !problems.is_empty() {
             return Err(DefinitionsError { provider: provider.to_owned(), problems });
         }
-        // Rules are about one version, and requests in others are converted to it. The policy about templates is there.
-        let of_templates = self.template_policy.metadata.name.clone();
-        let rules = stored.policies.into_iter().filter(|(policy, _)| policy.metadata.name != of_templates);
+        // The policy about templates is there, for all versions.
+        let of_kinds = version.kinds.iter().map(|kind| kind.kind.plural);
+        let rules = of_kinds.filter_map(|plural| {
+            let name = Some(format!("{provider}-{plural}.{group}"));
+            let found = made.policies.iter().find(|(policy, _)| policy.metadata.name == name)?;
+            let name = format!("{provider}-{plural}-{}.{group}", version.version);
+            Some(policy::renamed(found.clone(), name))
+        });
         self.rules.extend(rules);
         Ok(())
     }
@@ -158,7 +184,7 @@ mod tests {
     }
 
     fn types(further: fn() -> Vec<KindDefinition>) -> MachineTypes {
-        MachineTypes::new(kinds(), schemas).with_further(further).stored_as(older, same)
+        MachineTypes::new(kinds(), schemas).with_further(further).with_older(older, same)
     }
 
     #[test]
@@ -175,7 +201,9 @@ mod tests {
         let steps = kinds().version;
         for crd in made.crds() {
             let versions: Vec<_> = crd.spec.versions.iter().map(|one| (&*one.name, one.storage)).collect();
-            assert_eq!(versions, [(steps, false), ("v0", true)], "{}", crd.spec.names.kind);
+            assert_eq!(versions, [(steps, true), ("v0", false)], "{}", crd.spec.names.kind);
+            let deprecated: Vec<_> = crd.spec.versions.iter().map(|one| one.deprecated).collect();
+            assert_eq!(deprecated, [None, Some(true)], "{}", crd.spec.names.kind);
             let labels = crd.metadata.labels.as_ref().expect("labels");
             assert_eq!(labels["cluster.x-k8s.io/v1beta1"], "v0");
             assert_eq!(labels["cluster.x-k8s.io/v1beta2"], steps);
@@ -184,6 +212,59 @@ mod tests {
             assert_eq!((&*conversion.strategy, &*webhook.conversion_review_versions[0]), ("Webhook", "v1"));
         }
         assert_eq!(made.policies().len(), 1, "templates have one policy");
+    }
+
+    #[test]
+    fn either_version_is_stored() {
+        let types = types(|| vec![one("FakeZone", "fakezones").cluster_scoped()]);
+        for stored in types.versions() {
+            let types = types.stored_in(stored).expect("one of them");
+            for crd in Definitions::of("fake", &types).expect("good types").crds() {
+                let versions = crd.spec.versions.iter();
+                let storing: Vec<_> = versions.filter(|one| one.storage).map(|one| &*one.name).collect();
+                assert_eq!(storing, [stored], "{}", crd.spec.names.kind);
+                assert!(crd.spec.versions.iter().all(|one| one.served), "{}", crd.spec.names.kind);
+            }
+        }
+    }
+
+    /// A request would be converted for the rules of another version.
+    #[test]
+    fn each_version_has_its_rules() {
+        const RULES: [AdmissionRule; 1] = [AdmissionRule::new("a", "b")];
+        fn older_with_rules() -> ForeignVersion {
+            let mut version = older();
+            version.kinds = version.kinds.into_iter().map(|kind| kind.with_rules(&RULES)).collect();
+            version
+        }
+        let zones = || vec![one("FakeZone", "fakezones").cluster_scoped().with_rules(&RULES)];
+        let types = MachineTypes::new(kinds(), schemas).with_further(zones).with_rules(&RULES, &RULES);
+        let types = types.with_older(older_with_rules, same);
+        let made = Definitions::of("fake", &types).expect("good types");
+        let mut seen: Vec<_> = Vec::new();
+        for (policy, binding) in made.policies().into_iter().skip(1) {
+            let name = policy.metadata.name.clone().unwrap_or_default();
+            assert_eq!(binding.spec.policy_name, name);
+            let matched =
+                policy.spec.as_ref().and_then(|spec| spec.match_constraints.as_ref()).expect("rules");
+            assert_eq!(matched.match_policy.as_deref(), Some("Exact"), "{name}");
+            let rule = matched.resource_rules.as_ref().and_then(|rules| rules.first()).expect("a rule");
+            let version =
+                rule.api_versions.as_ref().and_then(|versions| versions.first()).expect("a version");
+            seen.push((name.split('.').next().unwrap_or_default().to_owned(), version.clone()));
+        }
+        let steps = kinds().version;
+        let expected = [
+            ("fake-fakemachines", steps),
+            ("fake-fakemachinetemplates", steps),
+            ("fake-fakezones", steps),
+            ("fake-fakemachines-v0", "v0"),
+            ("fake-fakemachinetemplates-v0", "v0"),
+            ("fake-fakeclusters-v0", "v0"),
+            ("fake-fakeclustertemplates-v0", "v0"),
+            ("fake-fakezones-v0", "v0"),
+        ];
+        assert_eq!(seen, expected.map(|(name, version)| (name.to_owned(), version.to_owned())));
     }
 
     #[test]
@@ -222,7 +303,7 @@ mod tests {
             Definitions::of("fake", &types(|| vec![one("FakeVm", "fakevms")])).expect_err("two are odd");
         assert_eq!(
             error.problems,
-            ["FakeVm: it has no stored version", "FakeZone: there is only a stored version"]
+            ["FakeVm: it has no older version", "FakeZone: there is only an older version"]
         );
     }
 }

@@ -19,7 +19,7 @@ fn schemas() -> Schemas {
     FakeCloud::new().with_machines().provider().machines().map(DynMachines::schemas).expect("machines")
 }
 
-fn stored() -> ForeignVersion {
+fn older() -> ForeignVersion {
     let any = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let machines = KindDefinition::new(Kind::new("FakeMachine", "fakemachines"), "A machine.", any);
     ForeignVersion::new("v0", "v1beta1", vec![machines])
@@ -33,7 +33,7 @@ fn same(object: Value, _version: &str) -> cloudprovider::Result<Value> {
 /// A keeper of one replica.
 fn keeper(sandbox: &Sandbox) -> Keeper {
     let flags = crate::flags::parse(["ccm", "--cloud-provider=fake"]).expect("good flags");
-    let types = MachineTypes::new(kinds(), schemas).stored_as(stored, same);
+    let types = MachineTypes::new(kinds(), schemas).with_older(older, same);
     let mut keeper =
         Keeper::new(sandbox.client(), &flags, &[types], MadeCertificate::default(), Report::default());
     keeper.names.truncate(1);
@@ -57,7 +57,7 @@ async fn create_definition(sandbox: &Sandbox) {
         "spec": {
             "group": kinds.group, "scope": "Namespaced",
             "names": {"kind": kinds.machine.kind, "plural": kinds.machine.plural},
-            "versions": [version(kinds.version, false), version("v0", true)],
+            "versions": [version(kinds.version, true), version("v0", false)],
             "conversion": {"strategy": "Webhook", "webhook": {
                 "conversionReviewVersions": ["v1"], "clientConfig": {"service": {"name": "s", "namespace": "n"}},
             }},

@@ -4,7 +4,6 @@
 //! different changed here.
 
 mod edits;
-mod rules;
 mod status;
 
 use cloudprovider::machines::{Column, ForeignVersion, Kind, KindDefinition, schema_of};
@@ -14,6 +13,7 @@ use serde_json::{Value, json};
 use self::edits::{allow_missing, at, insert, loosen, remove, rename, require, set_default};
 use super::{
     kinds,
+    rules::{self, v1beta1 as own_rules},
     spec::{
         MAX_VMX_VALUE, VSphereClusterIdentitySpec, VSphereClusterSpec, VSphereDeploymentZoneSpec,
         VSphereFailureDomainSpec, VSphereMachineSpec, VSphereVMSpec,
@@ -61,7 +61,7 @@ pub fn v1beta1() -> ForeignVersion {
     let kinds = vec![
         KindDefinition::new(kinds::KINDS.machine, "A machine that Cluster API asked for.", machine)
             .with_status(status::of_machines())
-            .with_rules(&rules::OF_MACHINES)
+            .with_rules(&own_rules::OF_MACHINES)
             .with_columns([
                 CLUSTER,
                 Column::new("Ready", ".status.ready", "Whether the machine exists."),
@@ -81,14 +81,14 @@ pub fn v1beta1() -> ForeignVersion {
         )
         .template()
         .with_status(status::of_machine_templates())
-        .with_rules(&rules::OF_MACHINE_TEMPLATES),
+        .with_rules(&own_rules::OF_MACHINE_TEMPLATES),
         KindDefinition::new(
             kinds::VM,
             "A virtual machine. The controller makes one for each VSphereMachine.",
             vm_spec(),
         )
         .with_status(status::of_vms())
-        .with_rules(&rules::OF_VMS),
+        .with_rules(&own_rules::OF_VMS),
         KindDefinition::new(kinds::KINDS.cluster, "What the machines of a cluster share.", cluster_spec())
             .with_status(status::of_clusters())
             .with_columns([

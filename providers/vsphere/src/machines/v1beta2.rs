@@ -5,6 +5,7 @@ use cloudprovider::machines::{Column, KindDefinition, MachineColumns, schema_of}
 
 use super::{
     kinds,
+    rules::{self, v1beta2 as own_rules},
     spec::{VSphereClusterIdentitySpec, VSphereDeploymentZoneSpec, VSphereFailureDomainSpec, VSphereVMSpec},
     status::{ReadyStatus, VSphereVMStatus},
 };
@@ -105,6 +106,7 @@ pub(crate) fn further_kinds() -> Vec<KindDefinition> {
             schema_of::<VSphereVMSpec>(),
         )
         .with_status(schema_of::<VSphereVMStatus>())
+        .with_rules(&own_rules::OF_VMS)
         .with_columns([
             CLUSTER,
             READY,
@@ -139,6 +141,7 @@ pub(crate) fn further_kinds() -> Vec<KindDefinition> {
             schema_of::<VSphereFailureDomainSpec>(),
         )
         .cluster_scoped()
+        .with_rules(&rules::OF_FAILURE_DOMAINS)
         .with_columns([
             Column::new("Region", ".spec.region.name", "The tag of the region."),
             Column::new("Zone", ".spec.zone.name", "The tag of the zone."),

@@ -1,5 +1,5 @@
 //! Cluster API Provider vSphere (CAPV) makes machines, this daemon takes them over and works with them, and CAPV takes all of them
-//! back. Nothing is made anew, and in vCenter nothing changes but that each machine gets a mark.
+//! back. Nothing is made anew, and in vCenter nothing changes but that each machine gets a mark. CAPV is a release that knows v1beta1 alone.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,6 +23,10 @@ use crate::{
     daemon::DaemonProcess,
     support::{eventually, tail},
     trial::{Outcome, runtime},
+    vsphere::{
+        stored::{rewrite, stored_versions},
+        versions::{NEW, OLD},
+    },
 };
 
 const NAMESPACE: &str = "swap";
@@ -54,12 +58,22 @@ const HARMFUL: [&str; 7] = [
 ];
 
 pub(super) fn whole() -> Outcome {
+    swapped(NEW)
+}
+
+/// With `--stored-version v1beta1`.
+pub(super) fn older_stored() -> Outcome {
+    swapped(OLD)
+}
+
+/// While this daemon works, objects are stored in this version.
+fn swapped(stored: &'static str) -> Outcome {
     let datacenter = Arc::new(Datacenter::start("")?);
     let management = Management::start()?;
     Capv::install(&management.control_plane)?;
     let capv = Capv::start(&management.control_plane, &datacenter.vcsim, &[])?;
     let folder = TempDir::new().context("a folder")?;
-    let mut world = World { capv: Some(capv), daemon: None, management, datacenter, folder };
+    let mut world = World { stored, capv: Some(capv), daemon: None, management, datacenter, folder };
     let outcome = runtime(false)?.block_on(async {
         timeout(LIMIT, world.whole()).await.with_context(|| format!("not done within {LIMIT:?}"))?
     });
@@ -70,6 +84,7 @@ pub(super) fn whole() -> Outcome {
 }
 
 struct World {
+    stored: &'static str,
     // Fields drop in this order: whoever works before the peers
     daemon: Option<DaemonProcess>,
     capv: Option<Capv>,
@@ -110,7 +125,11 @@ impl World {
         told("CAPV has made the machines");
 
         self.capv = None;
-        let installed = Installed::apply(self.control_plane(), "vsphere", self.datacenter.config())?;
+        let (control_plane, config) = (self.control_plane(), self.datacenter.config());
+        let option = format!("--stored-version={}", self.stored);
+        // The newer one is the default.
+        let options: &[&str] = if self.stored == NEW { &[] } else { &[&option] };
+        let installed = Installed::apply_with(control_plane, "vsphere", config, options)?;
         self.datacenter.vcsim.reset_counts()?;
         let flags = ["--leader-elect=false"];
         self.daemon =
@@ -130,6 +149,11 @@ impl World {
         self.is_untouched(&made, &new).await?;
         ensure!(self.datacenter.vcsim.files()? == files, "other files");
         told("the daemon has taken them over");
+        if self.stored == NEW {
+            self.may_be_stored_in(&[OLD, NEW])?;
+            rewrite(self.control_plane(), NEW)?;
+        }
+        self.may_be_stored_in(&[self.stored])?;
 
         // one more, and one of CAPV's less
         self.scale(&new, MACHINES + 1).await?;
@@ -145,6 +169,13 @@ impl World {
         ensure!(!before.contains_key(first) && before.len() == MACHINES, "{before:?}");
         told("the daemon has made one and deleted one");
 
+        if self.stored == NEW {
+            let options = ["--only-definitions", &format!("--stored-version={OLD}")];
+            installed.apply_more(self.control_plane(), &options)?;
+            self.may_be_stored_in(&[NEW, OLD])?;
+            rewrite(self.control_plane(), OLD)?;
+        }
+        self.may_be_stored_in(&[OLD])?;
         self.daemon.take().context("a daemon")?.terminate()?;
         self.hand_back()?;
         eventually(PATIENCE, "CAPV's version can be read", || async {
@@ -194,6 +225,13 @@ impl World {
             };
             old.becomes(kind, name, "lost", told).await?;
         }
+        Ok(())
+    }
+
+    /// That objects may be stored in these versions, by all definitions.
+    fn may_be_stored_in(&self, versions: &[&str]) -> anyhow::Result<()> {
+        let found = stored_versions(self.control_plane())?;
+        ensure!(found == versions.iter().map(|&version| version.to_owned()).collect(), "{found:?}");
         Ok(())
     }
 

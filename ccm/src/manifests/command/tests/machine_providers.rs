@@ -2,7 +2,7 @@
 
 use cloudprovider::{
     MachineTypes,
-    machines::{ForeignVersion, Kind, Kinds},
+    machines::{ForeignVersion, Kind, KindDefinition, Kinds},
 };
 use serde_json::Value;
 
@@ -27,6 +27,23 @@ fn providers() -> Registry {
     let types = MachineTypes::new(kinds.in_group("own.example.com"), types.schemas);
     registry.register_machines("own", types).expect("free");
     registry
+}
+
+/// The same kinds, with an older version.
+fn with_older(types: MachineTypes) -> MachineTypes {
+    let older = || {
+        let kinds = [
+            ("FakeMachine", "fakemachines"),
+            ("FakeMachineTemplate", "fakemachinetemplates"),
+            ("FakeCluster", "fakeclusters"),
+            ("FakeClusterTemplate", "fakeclustertemplates"),
+        ];
+        let any = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+        let kinds = kinds
+            .map(|(kind, plural)| KindDefinition::new(Kind::new(kind, plural), "Something.", any.clone()));
+        ForeignVersion::new("v0", "v1beta1", kinds.into())
+    };
+    types.with_older(older, |object, _| Ok(object))
 }
 
 fn objects(arguments: &[&str]) -> Vec<Value> {
@@ -172,8 +189,103 @@ fn kinds_that_are_converted_need_the_port_for_it() {
     let (mut options, _) = command(&["--machine-provider=fake"]).options(&providers()).expect("good");
     options.arguments.push("--webhook-secure-port=0".to_owned());
     options.render().expect("nothing is converted");
-    let stored = || ForeignVersion::new("v0", "v1beta1", Vec::new());
-    options.machines[0].types = options.machines[0].types.stored_as(stored, |object, _| Ok(object));
+    options.machines[0].types = with_older(options.machines[0].types);
     let faults = options.render().expect_err("nothing would convert");
     assert!(faults.len() == 1 && faults[0].starts_with("--set webhook-secure-port=0: "), "{faults:?}");
+}
+
+/// A registry in which the kinds of `fake` have an older version.
+fn in_two_versions() -> Registry {
+    let types = providers().machines("fake").expect("it has machines");
+    let mut registry = Registry::new();
+    registry.register("fake", |_: &FactoryInput| Ok(FakeCloud::new().provider())).expect("free");
+    registry.register_machines("fake", with_older(types)).expect("free");
+    registry
+}
+
+/// The version in which each kind is stored, if all agree.
+fn stored(arguments: &[&str]) -> String {
+    let (text, _) = command(arguments).run(&in_two_versions()).expect("good");
+    let mut stored: Vec<String> = Vec::new();
+    for object in text.split("\n---\n") {
+        let object: Value = serde_saphyr::from_str(object).expect("YAML");
+        if object["kind"] != "CustomResourceDefinition" {
+            continue;
+        }
+        let versions = object["spec"]["versions"].as_array().expect("versions");
+        assert_eq!(versions.len(), 2);
+        let storing = versions.iter().filter(|version| version["storage"] == true);
+        stored.extend(storing.map(|version| version["name"].as_str().unwrap_or_default().to_owned()));
+    }
+    assert_eq!(stored.len(), 4, "{stored:?}");
+    stored.dedup();
+    stored.join(" and ")
+}
+
+#[test]
+fn the_stored_version_can_be_chosen() {
+    for arguments in [
+        &["--provider=fake", "--machines"][..],
+        &["--machine-provider=fake", "--only-definitions"],
+        &["--provider=fake", "--for-clusterctl"],
+    ] {
+        let version = in_two_versions().machines("fake").expect("machines").kinds.version;
+        assert_eq!(stored(arguments), version, "{arguments:?}");
+        for version in [version, "v0"] {
+            let option = format!("--stored-version={version}");
+            assert_eq!(stored(&[arguments, &[&option]].concat()), version, "{arguments:?}");
+        }
+    }
+}
+
+#[test]
+fn a_version_that_cannot_be_stored_is_refused() {
+    let version = in_two_versions().machines("fake").expect("machines").kinds.version;
+    let unknown =
+        format!("--stored-version: the kinds of fake have no version \"v7\"; expected {version} or v0");
+    for (arguments, registry, fault) in [
+        (&["--provider=fake", "--machines", "--stored-version=v7"][..], in_two_versions(), unknown.clone()),
+        (&["--provider=fake", "--for-clusterctl", "--stored-version=v7"], in_two_versions(), unknown),
+        (
+            &["--provider=fake", "--stored-version=v0"],
+            in_two_versions(),
+            "--stored-version needs --machines, --machine-provider or --for-clusterctl".to_owned(),
+        ),
+        (
+            &["--provider=fake", "--machines", "--stored-version=v0"],
+            providers(),
+            format!("--stored-version: the kinds of fake have no version \"v0\"; expected {version}"),
+        ),
+        (
+            &["--provider=fake", "--machines", "--stored-version="],
+            in_two_versions(),
+            format!("--stored-version: the kinds of fake have no version \"\"; expected {version} or v0"),
+        ),
+    ] {
+        let faults = command(arguments).run(&registry).expect_err("faulty");
+        assert_eq!(faults, [fault], "{arguments:?}");
+    }
+}
+
+/// With several providers, it is about those whose kinds have that version.
+#[test]
+fn a_version_that_one_of_two_providers_has_is_stored_there() {
+    let types = providers().machines("own").expect("it has machines");
+    let mut registry = in_two_versions();
+    registry.register("own", |_: &FactoryInput| Ok(FakeCloud::named("own").provider())).expect("free");
+    registry.register_machines("own", types).expect("free");
+    let arguments = ["--machine-provider=fake", "--machine-provider=own", "--stored-version=v0"];
+    let (options, _) = command(&arguments).options(&registry).expect("good");
+    let stored: Vec<_> = options.machines.iter().map(|one| one.types.stored_version()).collect();
+    assert_eq!(stored, ["v0", "v1"]);
+    let arguments = ["--machine-provider=fake", "--machine-provider=own", "--stored-version=v7"];
+    let faults = command(&arguments).options(&registry).expect_err("nobody has it");
+    let version = in_two_versions().machines("fake").expect("machines").kinds.version;
+    let mut versions = vec![version, "v0", "v1"];
+    versions.dedup();
+    let expected = format!(
+        "--stored-version: the kinds of fake and own have no version \"v7\"; expected {}",
+        versions.join(" or ")
+    );
+    assert_eq!(faults, [expected]);
 }
