@@ -3,11 +3,12 @@
 mod cloud;
 mod permissions;
 mod report;
+mod stored;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use clap::Args;
-use cloudprovider::{CloudProvider, Registry, machines::Kinds};
+use cloudprovider::{CloudProvider, MachineTypes, Registry, machines::Kinds};
 use component::{api_client::describe, files::FilesRead};
 use kube::Client;
 
@@ -75,7 +76,8 @@ pub async fn check(flags: &Flags, registry: &Registry) -> Report {
     for_cloud
         .extend(served.iter().flat_map(|provider| permissions::for_machines(flags, &**provider, registry)));
     let kinds: Vec<_> = served.iter().filter_map(|provider| machine_kinds_of(&**provider)).collect();
-    let nodes = check_api_server(flags, for_cloud, &kinds, &mut report).await;
+    let types: Vec<_> = served.iter().filter_map(|provider| registry.machines(provider.name())).collect();
+    let nodes = check_api_server(flags, for_cloud, (&kinds, &types), &mut report).await;
     check_machines(flags, &served, &mut report);
     match provider {
         Some(provider) => check_cloud(flags, provider, Served::Nodes(nodes.as_deref()), &mut report).await,
@@ -187,7 +189,7 @@ fn read(cloud_config: &CloudConfig, report: &mut Report) -> Option<Arc<dyn Cloud
 async fn check_api_server(
     flags: &Flags,
     for_cloud: Vec<Permission>,
-    kinds: &[Kinds],
+    (kinds, types): (&[Kinds], &[MachineTypes]),
     report: &mut Report,
 ) -> Option<Vec<Arc<Node>>> {
     let (client, url) = match tools::connect(flags).await {
@@ -214,6 +216,9 @@ async fn check_api_server(
     permissions::check(flags, for_cloud, &client, report).await;
     for kinds in kinds {
         check_kinds(flags, &client, kinds, report).await;
+    }
+    for types in types {
+        stored::check_stored(&client, types, report).await;
     }
     // Without a provider for Nodes there is no right to list them.
     flags.cloud_provider()?;
