@@ -6,7 +6,7 @@
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use ccm::{
-    controllers::node::plan,
+    controllers::node::{ForeignValue, plan},
     nodes::{
         Node,
         protobuf::{self, PROTOBUF},
@@ -117,7 +117,9 @@ fn answering(content_type: &'static str, body: &[u8]) -> Client {
 #[divan::bench]
 fn plan_new_node(bencher: Bencher<'_, '_>) {
     let (node, answer) = (node(), answer());
-    bencher.bench(|| plan(black_box(&node), black_box(&answer), "ideal", ForeignValue::Stays, Timestamp::UNIX_EPOCH));
+    bencher.bench(|| {
+        plan(black_box(&node), black_box(&answer), "ideal", ForeignValue::Stays, Timestamp::UNIX_EPOCH)
+    });
 }
 
 /// The comparison of an initialised Node with the cloud, in which nothing differs.
@@ -138,7 +140,9 @@ fn plan_settled_node(bencher: Bencher<'_, '_>) {
             node.identity.labels.insert(key.to_owned(), value.clone().unwrap_or_default());
         }
     }
-    bencher.bench(|| plan(black_box(&node), black_box(&answer), "ideal", ForeignValue::Stays, Timestamp::UNIX_EPOCH));
+    bencher.bench(|| {
+        plan(black_box(&node), black_box(&answer), "ideal", ForeignValue::Stays, Timestamp::UNIX_EPOCH)
+    });
 }
 
 /// One look-up of all Nodes among this many domains of libvirt's own test driver.

@@ -195,7 +195,7 @@ fn comparing_a_settled_node() {
     node.identity.provider_id = Some(id.as_str().to_owned());
     node.identity.addresses.clone_from(&metadata.addresses);
     let answer: InstanceLookup = Instance::new(id, PowerState::Running).with_metadata(metadata).into();
-    let count = allocations(|| plan(&node, &answer, "test", Timestamp::UNIX_EPOCH));
+    let count = allocations(|| plan(&node, &answer, "test", ForeignValue::Stays, Timestamp::UNIX_EPOCH));
     println!("allocations: {count}");
     assert!(count <= MOST_TO_COMPARE, "{count}");
 }
