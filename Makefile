@@ -30,8 +30,7 @@ demo: build-packages ## 100 virtual machines become Nodes, in about 25 s after t
 # features for the dependencies and compile them again.
 .PHONY: test
 test: ready ## every test, with the real peers, which are installed and built first; CI=true lets none be skipped
-	@CCM_BINARY=$(built)/cloud-controller-manager $(CARGO) test --locked --workspace --no-fail-fast 2>&1 \
-	    | awk -f tests/summary.awk
+	@CCM_BINARY=$(built)/cloud-controller-manager CARGO='$(CARGO)' tests/run.sh 2>&1 | awk -f tests/summary.awk
 	@echo 'make test: the demo'
 	@output=$$(mktemp); trap 'rm -f "$$output"' EXIT; \
 	    $(built)/examples/demo >"$$output" || { cat "$$output"; exit 1; }; tail -n 1 "$$output"
@@ -177,6 +176,6 @@ ready: cargo
 	@tests/env/install.sh test || $(go_on_without)
 	@timeout 900 tests/env/build.sh --download $(all_peers) & downloads=$$!; \
 	    trap 'kill "$$downloads" 2>/dev/null || true' EXIT; \
-	    $(CARGO) build --locked --workspace --all-targets; \
+	    $(CARGO) build --locked --workspace --lib --bins --tests --examples; \
 	    wait "$$downloads" || echo 'make: not all modules were fetched; the build of their peer tries again' >&2
 	@$(MAKE) --no-print-directory peers

@@ -1,8 +1,10 @@
 //! How many trials run at once. Each takes as many tokens as it weighs, in the order in which they come.
 
 use std::{
-    sync::{Condvar, Mutex, PoisonError},
+    cell::Cell,
+    sync::{Condvar, Mutex, MutexGuard, PoisonError},
     thread,
+    time::{Duration, Instant},
 };
 
 /// Trials mostly wait, so there are more tokens than cores.
@@ -36,28 +38,65 @@ struct State {
 static STATE: Mutex<State> = Mutex::new(State { asking: 0, admitting: 0, taken: 0 });
 static CHANGED: Condvar = Condvar::new();
 
+thread_local! {
+    /// What the trial of this thread weighs. 0: none runs here.
+    static WEIGHT: Cell<usize> = const { Cell::new(0) };
+    /// For how long the trial of this thread was without its tokens.
+    static ASIDE: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+}
+
 /// The tokens of a trial. Returned when dropped.
 pub(crate) struct Admitted(usize);
 
 /// Waits until the trial of this name may run. A heavy one is not overtaken by light ones.
 pub(crate) fn admit(name: &str) -> Admitted {
-    let (weight, most) = (weight(name), tokens());
-    let mut state = STATE.lock().unwrap_or_else(PoisonError::into_inner);
+    let weight = weight(name);
+    let mut state = lock();
     let number = state.asking;
     state.asking += 1;
-    while state.admitting != number || state.taken + weight > most {
+    while state.admitting != number || state.taken + weight > tokens() {
         state = CHANGED.wait(state).unwrap_or_else(PoisonError::into_inner);
     }
     state.admitting += 1;
     state.taken += weight;
     drop(state);
     CHANGED.notify_all();
+    WEIGHT.set(weight);
+    ASIDE.set(Duration::ZERO);
     Admitted(weight)
+}
+
+/// Lets other trials have this one's tokens while it waits for what one of them will return. Then it has precedence over those that
+/// have not begun. `wait` may not return a lock: this trial could hold it while it waits for a token of one that waits for the lock.
+pub(crate) fn aside<T>(wait: impl FnOnce() -> T) -> T {
+    let (weight, began) = (WEIGHT.get(), Instant::now());
+    lock().taken -= weight;
+    CHANGED.notify_all();
+    let result = wait();
+    let mut state = lock();
+    while state.taken + weight > tokens() {
+        state = CHANGED.wait(state).unwrap_or_else(PoisonError::into_inner);
+    }
+    state.taken += weight;
+    ASIDE.set(ASIDE.get() + began.elapsed());
+    result
+}
+
+impl Admitted {
+    /// For how long this trial was [`aside`].
+    pub(crate) fn was_aside(&self) -> Duration {
+        ASIDE.get()
+    }
 }
 
 impl Drop for Admitted {
     fn drop(&mut self) {
-        STATE.lock().unwrap_or_else(PoisonError::into_inner).taken -= self.0;
+        WEIGHT.set(0);
+        lock().taken -= self.0;
         CHANGED.notify_all();
     }
+}
+
+fn lock() -> MutexGuard<'static, State> {
+    STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -24,6 +24,7 @@ mod cluster_api;
 mod command_line;
 mod config_reload;
 mod conformance;
+mod cpu;
 mod daemon;
 mod deployment;
 mod documented;
@@ -74,7 +75,7 @@ mod webhook;
 
 use std::process::ExitCode;
 
-use libtest_mimic::Arguments;
+use libtest_mimic::{Arguments, Trial};
 
 fn main() -> ExitCode {
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -87,9 +88,33 @@ fn main() -> ExitCode {
             .with_writer(std::io::stderr)
             .init();
     }
-    let mut arguments = Arguments::from_args();
-    // Those that wait for admission take a thread too.
-    arguments.test_threads.get_or_insert(2 * admission::tokens());
+    let parts = match std::env::var("CCM_TRIALS").as_deref() {
+        Err(_) => (true, true),
+        Ok("together") => (true, false),
+        Ok("alone") => (false, true),
+        Ok(other) => {
+            eprintln!("CCM_TRIALS={other}: want together or alone, or no CCM_TRIALS for both");
+            return ExitCode::from(2);
+        }
+    };
+    let arguments = Arguments::from_args();
+    let mut failed = false;
+    if parts.0 {
+        failed |= run_together(arguments.clone());
+    }
+    if parts.1 {
+        failed |= run_alone(arguments);
+    }
+    peers::stop_all();
+    cluster_api::stop();
+    trial::report_slowest();
+    trial::report_skipped();
+    lag::report_unjudged();
+    if failed { ExitCode::from(101) } else { ExitCode::SUCCESS }
+}
+
+/// The trials that run side by side. Whether one failed.
+fn run_together(mut arguments: Arguments) -> bool {
     let trials = [
         // the long ones first
         campaign::trials(),
@@ -130,16 +155,32 @@ fn main() -> ExitCode {
         tools::trials(),
         upstream_flags::trials(),
     ];
-    let together = libtest_mimic::run(&arguments, trials.into_iter().flatten().collect());
-    // These tests load the machine so much that nothing else responds in time, and some measure response
-    // times.
+    let trials = mixed(trials.into_iter().flatten().collect());
+    // Those that wait for admission, or for a control plane, take a thread too, and the others go past them.
+    arguments.test_threads.get_or_insert(trials.len());
+    libtest_mimic::run(&arguments, trials).has_failed()
+}
+
+/// Each second one is of those that take turns at the control planes, as long as there are both: they are never more than a few at
+/// a time, and would be left for the end.
+fn mixed(trials: Vec<Trial>) -> Vec<Trial> {
+    let (shared, own): (Vec<_>, Vec<_>) =
+        trials.into_iter().partition(|trial| trial.name().starts_with("apiserver::"));
+    let (mut shared, mut own) = (shared.into_iter(), own.into_iter());
+    let mut mixed = Vec::new();
+    loop {
+        let before = mixed.len();
+        mixed.extend(own.next());
+        mixed.extend(shared.next());
+        if mixed.len() == before {
+            return mixed;
+        }
+    }
+}
+
+/// These load the machine so much that nothing else responds in time, and some measure response times. Whether one failed.
+fn run_alone(mut arguments: Arguments) -> bool {
     arguments.test_threads = Some(1);
-    let alone = serving::alone().into_iter().chain(cluster_api::alone()).chain(machines::alone());
-    let alone = libtest_mimic::run(&arguments, alone.collect());
-    peers::stop_all();
-    cluster_api::stop();
-    trial::report_slowest();
-    trial::report_skipped();
-    lag::report_unjudged();
-    if together.has_failed() { together.exit_code() } else { alone.exit_code() }
+    let trials = serving::alone().into_iter().chain(cluster_api::alone()).chain(machines::alone());
+    libtest_mimic::run(&arguments, trials.collect()).has_failed()
 }

@@ -7,6 +7,8 @@ use std::{
 
 use test_env::{ControlPlane, ControlPlaneOptions, StartError};
 
+use crate::admission;
+
 /// Control planes of one version.
 struct Shared {
     pool: Mutex<Pool>,
@@ -19,6 +21,13 @@ struct Shared {
 struct Pool {
     idle: Vec<ControlPlane>,
     running: usize,
+}
+
+/// What a trial may do whose turn it is.
+enum Turn {
+    Take(ControlPlane),
+    /// Start one more, which is counted already.
+    Start,
 }
 
 static CURRENT: Shared = Shared::new(3, false);
@@ -40,6 +49,19 @@ impl Borrowed {
     }
 }
 
+impl Pool {
+    /// An idle one, or leave to start one. `None`: all `most` are taken.
+    fn take(&mut self, most: usize) -> Option<Turn> {
+        if let Some(control_plane) = self.idle.pop() {
+            return Some(Turn::Take(control_plane));
+        }
+        (self.running < most).then(|| {
+            self.running += 1;
+            Turn::Start
+        })
+    }
+}
+
 impl Shared {
     const fn new(most: usize, is_previous: bool) -> Self {
         let pool = Mutex::new(Pool { idle: Vec::new(), running: 0 });
@@ -47,14 +69,10 @@ impl Shared {
     }
 
     fn borrow(&'static self) -> Result<Borrowed, StartError> {
-        let mut pool = self.lock();
-        loop {
-            if let Some(control_plane) = pool.idle.pop() {
-                return Ok(Borrowed(Some(control_plane), self));
-            }
-            if pool.running < self.most {
-                pool.running += 1;
-                drop(pool);
+        let now = self.lock().take(self.most);
+        match now.unwrap_or_else(|| admission::aside(|| self.wait())) {
+            Turn::Take(control_plane) => Ok(Borrowed(Some(control_plane), self)),
+            Turn::Start => {
                 let options = ControlPlaneOptions::default();
                 let options = if self.is_previous { options.previous_version() } else { options };
                 let started = ControlPlane::start(&options);
@@ -62,9 +80,18 @@ impl Shared {
                     self.lock().running -= 1;
                     self.returned.notify_one();
                 }
-                return Ok(Borrowed(Some(started?), self));
+                Ok(Borrowed(Some(started?), self))
             }
-            pool = self.returned.wait(pool).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn wait(&self) -> Turn {
+        let mut pool = self.lock();
+        loop {
+            match pool.take(self.most) {
+                Some(turn) => return turn,
+                None => pool = self.returned.wait(pool).unwrap_or_else(PoisonError::into_inner),
+            }
         }
     }
 

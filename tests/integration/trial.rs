@@ -15,6 +15,7 @@ use tokio::runtime::{Builder, Runtime};
 use crate::{
     admission,
     api::{Api, Target},
+    cpu,
 };
 
 pub(crate) type Outcome = Result<(), StartError>;
@@ -24,8 +25,17 @@ pub(crate) const LIMIT: Duration = test_env::PATIENCE.saturating_mul(2);
 
 static SKIPPED: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// The trials so far, and how long each ran.
-static TOOK: Mutex<Vec<(Duration, String)>> = Mutex::new(Vec::new());
+/// A trial that has run.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Took {
+    time: Duration,
+    /// What its own thread computed: the test, and the daemon and the sandbox if they run in it.
+    computed: Duration,
+    name: String,
+}
+
+/// The trials so far.
+static TOOK: Mutex<Vec<Took>> = Mutex::new(Vec::new());
 
 thread_local! {
     /// Whether the clock of this thread's runtime is paused.
@@ -63,10 +73,13 @@ pub(crate) fn trial(name: &str, body: impl FnOnce() -> Outcome + Send + 'static)
     let title = name.to_owned();
     let timed = move || {
         IS_PAUSED.set(false);
-        let _admitted = admission::admit(&title);
-        let began = Instant::now();
+        let admitted = admission::admit(&title);
+        let (began, before) = (Instant::now(), cpu::of_this_thread());
         let outcome = body();
-        TOOK.lock().unwrap_or_else(PoisonError::into_inner).push((began.elapsed(), title.clone()));
+        let time = began.elapsed().saturating_sub(admitted.was_aside());
+        let computed = cpu::of_this_thread().saturating_sub(before);
+        let took = Took { time, computed, name: title.clone() };
+        TOOK.lock().unwrap_or_else(PoisonError::into_inner).push(took);
         (outcome, title)
     };
     Trial::ignorable_test(name, move || match timed() {
@@ -106,17 +119,24 @@ async fn within(scenario: LocalBoxFuture<'_, anyhow::Result<()>>) -> anyhow::Res
     outcome
 }
 
-/// Lists the trials that ran longest.
+/// Lists the trials that ran longest, and says how much all of them computed.
 pub(crate) fn report_slowest() {
     const MANY: usize = 20;
     let mut took = TOOK.lock().unwrap_or_else(PoisonError::into_inner);
     // A run of one trial has no need for it.
     if took.len() > MANY {
         took.sort();
-        println!("the slowest {MANY} of {} trials:", took.len());
-        for (time, name) in took.iter().rev().take(MANY) {
-            println!("{:7.1} s  {name}", time.as_secs_f64());
+        println!("the slowest {MANY} of {} trials, and the CPU seconds of their own thread:", took.len());
+        for Took { time, computed, name } in took.iter().rev().take(MANY) {
+            println!("{:7.1} s {:7.1} s  {name}", time.as_secs_f64(), computed.as_secs_f64());
         }
+        let all: Duration = took.iter().map(|took| took.computed).sum();
+        println!(
+            "CPU seconds: {:.0} of this process, {:.0} of them of the trials' own threads, and {:.0} of its processes that ended",
+            cpu::of_this_process().as_secs_f64(),
+            all.as_secs_f64(),
+            cpu::of_children().as_secs_f64()
+        );
     }
 }
 
