@@ -30,7 +30,7 @@ run() {
     local folder=$1 title=${2#"$PWD/"} output times TIMEFORMAT='%R %U %S' status=0
     shift 2
     output=$(mktemp -p "$work")
-    times=$({ time (cd "$folder" && "$@" ${FILTER:+"$FILTER"}) >"$output" 2>&1; } 2>&1) || status=$?
+    times=$({ time (cd "$folder" && "$@" ${FILTER:+"$FILTER"} >"$output" 2>&1); } 2>&1) || status=$?
     times=$(awk '{ printf "%.0f s, %.0f CPU seconds", $1, $2 + $3 }' <<<"$times")
     if ((status)); then
         touch "$work/failed"

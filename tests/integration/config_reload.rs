@@ -38,13 +38,13 @@ const WRITTEN: Duration = Duration::from_secs(6);
 pub(crate) fn trials() -> Vec<Trial> {
     let both: &[(&str, Scenario)] = &[
         ("config::a_change_takes_effect", |api| change(api).boxed_local()),
-        ("config::a_broken_change_is_refused", |api| broken(api).boxed_local()),
-        ("config::the_last_of_quick_changes_counts", |api| quick(api).boxed_local()),
         ("config::a_standby_follows_and_a_stop_ends_a_try", |api| standby(api).boxed_local()),
     ];
     let mut trials: Vec<Trial> = both.iter().flat_map(|(name, scenario)| on_both(name, *scenario)).collect();
-    // These are about time, and the real API server would not add anything.
+    // These are about time and files, and the real API server would not add anything.
     let in_time: &[(&str, Scenario)] = &[
+        ("config::a_broken_change_is_refused", |api| broken(api).boxed_local()),
+        ("config::the_last_of_quick_changes_counts", |api| quick(api).boxed_local()),
         ("config::other_credentials_interrupt_nothing", |api| credentials(api).boxed_local()),
         ("config::a_node_that_was_never_initialised_does_not_delay_good_credentials", |api| {
             expired(api).boxed_local()

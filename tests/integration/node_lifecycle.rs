@@ -39,7 +39,6 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("the_shutdown_taint_comes_and_goes", |api| shutdown(api).boxed_local()),
         ("a_shutdown_taint_of_another_value_is_replaced", |api| odd_shutdown_taint(api).boxed_local()),
         ("a_vanished_instance_takes_its_node_along", |api| vanishes(api).boxed_local()),
-        ("what_nobody_pushes_is_found_in_a_period", |api| vanishes_in_silence(api).boxed_local()),
         ("an_unreachable_cloud_deletes_nothing", |api| unreachable(api).boxed_local()),
         ("the_label_keeps_a_node", |api| label_keeps(api).boxed_local()),
         ("a_node_that_recovers_while_the_cloud_is_asked_stays", |api| recovers_meanwhile(api).boxed_local()),
@@ -51,6 +50,9 @@ pub(crate) fn trials() -> Vec<Trial> {
     for (name, scenario) in &both[..2] {
         trials.push(on(Target::PreviousApiServer, name, *scenario));
     }
+    trials.push(on(Target::Sandbox, "what_nobody_pushes_is_found_in_a_period", |api| {
+        vanishes_in_silence(api).boxed_local()
+    }));
     trials.extend(breaker::trials());
     trials.extend(kubelets::trials());
     trials

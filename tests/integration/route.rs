@@ -13,11 +13,11 @@ use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use crate::{
-    api::{Api, delete_node},
+    api::{Api, Target, delete_node},
     daemon::InProcess,
     fake_cloud::{FakeCloud, unavailable},
     support::*,
-    trial::{Scenario, on_both},
+    trial::{Scenario, on, on_both},
 };
 
 const SOON: Duration = Duration::from_secs(20);
@@ -38,11 +38,16 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("a_new_daemon_makes_nothing_twice", |api| restart(api).boxed_local()),
         ("addresses_that_the_cloud_stores_follow_the_node", |api| new_addresses(api).boxed_local()),
         ("a_given_period_is_kept", |api| given_period(api).boxed_local()),
-        ("without_a_cluster_cidr_the_daemon_ends", |api| no_cluster_cidr(api).boxed_local()),
-        ("routes_can_be_switched_off", |api| switched_off(api).boxed_local()),
         ("a_thousand_routes", |api| thousand(api).boxed_local()),
     ];
-    both.iter().flat_map(|(name, scenario)| on_both(name, *scenario)).collect()
+    // These are about flags, and nothing is written.
+    let flags = [
+        on(Target::Sandbox, "without_a_cluster_cidr_the_daemon_ends", |api| {
+            no_cluster_cidr(api).boxed_local()
+        }),
+        on(Target::Sandbox, "routes_can_be_switched_off", |api| switched_off(api).boxed_local()),
+    ];
+    both.iter().flat_map(|(name, scenario)| on_both(name, *scenario)).chain(flags).collect()
 }
 
 /// A cloud with routes and nothing else.

@@ -50,7 +50,13 @@ pub(crate) fn is_paused() -> bool {
 /// A scenario, which can run on any API server.
 pub(crate) type Scenario = fn(&Api) -> LocalBoxFuture<'_, anyhow::Result<()>>;
 
-/// The scenario on the sandbox and on the real API server.
+/// The scenario on the sandbox and on the real API server. How a scenario chooses where it runs:
+///
+/// | What it is about | Where it runs |
+/// |---|---|
+/// | what an API server decides: validation, defaults, conflicts, finalizers, permissions, watches, patches | on both: the real one shows what is true, and the sandbox that it says the same |
+/// | when the daemon acts, or what it does about a fault, with objects that other scenarios have on both | on the sandbox ([`on`]), whose clock is paused |
+/// | a peer in real time, such as a simulator or a process | on the real one ([`on`]): the sandbox takes as long, and shows less |
 pub(crate) fn on_both(name: &str, scenario: Scenario) -> Vec<Trial> {
     [Target::Sandbox, Target::ApiServer].map(|target| on(target, name, scenario)).into()
 }

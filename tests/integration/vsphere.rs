@@ -27,7 +27,7 @@ use test_env::{Vcsim, VcsimOptions};
 use crate::{
     api::{Api, Target},
     support::*,
-    trial::{Outcome, Scenario, runtime, trial},
+    trial::{Scenario, on},
 };
 
 pub(crate) const LIMIT: Duration = test_env::PATIENCE;
@@ -57,18 +57,10 @@ pub(crate) fn trials() -> Vec<Trial> {
     .collect()
 }
 
-/// The scenario on both API servers, with tokio's clock running: the simulator uses real time.
-pub(crate) fn on_both(name: &str, scenario: Scenario) -> Vec<Trial> {
-    [Target::Sandbox, Target::ApiServer]
-        .map(|target| {
-            trial(&format!("{}::vsphere::{name}", target.as_str()), move || -> Outcome {
-                runtime(false)?.block_on(async {
-                    let api = Api::connect(target).await?;
-                    Ok(scenario(&api).await?)
-                })
-            })
-        })
-        .into()
+/// The scenario on the real API server, with tokio's clock running: the simulator uses real time. On the sandbox it would take as
+/// long, and show less.
+pub(crate) fn on_real_time(name: &str, scenario: Scenario) -> Trial {
+    on(Target::ApiServer, &format!("vsphere::{name}"), scenario)
 }
 
 /// The section that lets the objects of every namespace name everything: most tests are about something else.

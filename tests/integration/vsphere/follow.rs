@@ -13,7 +13,7 @@ use super::*;
 use crate::daemon::InProcess;
 
 pub(super) fn trials() -> Vec<Trial> {
-    on_both("the_node_follows_its_machine", |api| follow(api).boxed_local())
+    vec![on_real_time("the_node_follows_its_machine", |api| follow(api).boxed_local())]
 }
 
 async fn follow(api: &Api) -> anyhow::Result<()> {

@@ -16,13 +16,10 @@ use crate::daemon::InProcess;
 const NODES: usize = 8;
 
 pub(super) fn trials() -> Vec<Trial> {
-    [
-        on_both("a_killed_vcenter_deletes_nothing", |api| killed(api).boxed_local()),
-        on_both("a_failing_vcenter_deletes_nothing", |api| failing(api).boxed_local()),
+    vec![
+        on_real_time("a_killed_vcenter_deletes_nothing", |api| killed(api).boxed_local()),
+        on_real_time("a_failing_vcenter_deletes_nothing", |api| failing(api).boxed_local()),
     ]
-    .into_iter()
-    .flatten()
-    .collect()
 }
 
 async fn begin(api: &Api) -> anyhow::Result<(Vcsim, Arc<VSphereProvider>, InProcess)> {

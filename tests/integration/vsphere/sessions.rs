@@ -12,14 +12,11 @@ use super::*;
 use crate::daemon::InProcess;
 
 pub(super) fn trials() -> Vec<Trial> {
-    [
-        on_both("a_property_collector_of_its_own", |api| collector(api).boxed_local()),
-        on_both("a_shared_session_is_cloned", |api| shared_session(api).boxed_local()),
-        on_both("a_shared_session_that_rest_refuses", |api| shared_without_tags(api).boxed_local()),
+    vec![
+        on_real_time("a_property_collector_of_its_own", |api| collector(api).boxed_local()),
+        on_real_time("a_shared_session_is_cloned", |api| shared_session(api).boxed_local()),
+        on_real_time("a_shared_session_that_rest_refuses", |api| shared_without_tags(api).boxed_local()),
     ]
-    .into_iter()
-    .flatten()
-    .collect()
 }
 
 /// Whether the last wait for changes used the property collector that every session has.

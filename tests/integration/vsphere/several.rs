@@ -13,13 +13,10 @@ use super::*;
 use crate::daemon::InProcess;
 
 pub(super) fn trials() -> Vec<Trial> {
-    [
-        on_both("one_of_two_vcenters_is_unreachable", |api| unreachable(api).boxed_local()),
-        on_both("copies_and_silent_guests", |api| odd_machines(api).boxed_local()),
+    vec![
+        on_real_time("one_of_two_vcenters_is_unreachable", |api| unreachable(api).boxed_local()),
+        on_real_time("copies_and_silent_guests", |api| odd_machines(api).boxed_local()),
     ]
-    .into_iter()
-    .flatten()
-    .collect()
 }
 
 async fn unreachable(api: &Api) -> anyhow::Result<()> {
