@@ -17,7 +17,7 @@ use ccm::{
             object::InfraObject,
             packed::Packed,
         },
-        node::plan,
+        node::{ForeignValue, plan},
     },
     nodes::{Node, protobuf, read_nodes},
 };
