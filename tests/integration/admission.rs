@@ -82,11 +82,9 @@ pub(crate) fn aside<T>(wait: impl FnOnce() -> T) -> T {
     result
 }
 
-impl Admitted {
-    /// For how long this trial was [`aside`].
-    pub(crate) fn was_aside(&self) -> Duration {
-        ASIDE.get()
-    }
+/// For how long the trial of this thread was [`aside`].
+pub(crate) fn was_aside() -> Duration {
+    ASIDE.get()
 }
 
 impl Drop for Admitted {

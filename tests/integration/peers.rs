@@ -25,7 +25,7 @@ struct Pool {
 
 /// What a trial may do whose turn it is.
 enum Turn {
-    Take(ControlPlane),
+    Take(Box<ControlPlane>),
     /// Start one more, which is counted already.
     Start,
 }
@@ -53,7 +53,7 @@ impl Pool {
     /// An idle one, or leave to start one. `None`: all `most` are taken.
     fn take(&mut self, most: usize) -> Option<Turn> {
         if let Some(control_plane) = self.idle.pop() {
-            return Some(Turn::Take(control_plane));
+            return Some(Turn::Take(Box::new(control_plane)));
         }
         (self.running < most).then(|| {
             self.running += 1;
@@ -71,7 +71,7 @@ impl Shared {
     fn borrow(&'static self) -> Result<Borrowed, StartError> {
         let now = self.lock().take(self.most);
         match now.unwrap_or_else(|| admission::aside(|| self.wait())) {
-            Turn::Take(control_plane) => Ok(Borrowed(Some(control_plane), self)),
+            Turn::Take(control_plane) => Ok(Borrowed(Some(*control_plane), self)),
             Turn::Start => {
                 let options = ControlPlaneOptions::default();
                 let options = if self.is_previous { options.previous_version() } else { options };

@@ -79,10 +79,10 @@ pub(crate) fn trial(name: &str, body: impl FnOnce() -> Outcome + Send + 'static)
     let title = name.to_owned();
     let timed = move || {
         IS_PAUSED.set(false);
-        let admitted = admission::admit(&title);
+        let _admitted = admission::admit(&title);
         let (began, before) = (Instant::now(), cpu::of_this_thread());
         let outcome = body();
-        let time = began.elapsed().saturating_sub(admitted.was_aside());
+        let time = began.elapsed().saturating_sub(admission::was_aside());
         let computed = cpu::of_this_thread().saturating_sub(before);
         let took = Took { time, computed, name: title.clone() };
         TOOK.lock().unwrap_or_else(PoisonError::into_inner).push(took);

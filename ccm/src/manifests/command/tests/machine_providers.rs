@@ -30,7 +30,7 @@ fn providers() -> Registry {
 }
 
 /// The same kinds, with an older version.
-fn with_older(types: MachineTypes) -> MachineTypes {
+fn with_older(types: &MachineTypes) -> MachineTypes {
     let older = || {
         let kinds = [
             ("FakeMachine", "fakemachines"),
@@ -43,7 +43,7 @@ fn with_older(types: MachineTypes) -> MachineTypes {
             .map(|(kind, plural)| KindDefinition::new(Kind::new(kind, plural), "Something.", any.clone()));
         ForeignVersion::new("v0", "v1beta1", kinds.into())
     };
-    types.with_older(older, |object, _| Ok(object))
+    (*types).with_older(older, |object, _| Ok(object))
 }
 
 fn objects(arguments: &[&str]) -> Vec<Value> {
@@ -189,7 +189,7 @@ fn kinds_that_are_converted_need_the_port_for_it() {
     let (mut options, _) = command(&["--machine-provider=fake"]).options(&providers()).expect("good");
     options.arguments.push("--webhook-secure-port=0".to_owned());
     options.render().expect("nothing is converted");
-    options.machines[0].types = with_older(options.machines[0].types);
+    options.machines[0].types = with_older(&options.machines[0].types);
     let faults = options.render().expect_err("nothing would convert");
     assert!(faults.len() == 1 && faults[0].starts_with("--set webhook-secure-port=0: "), "{faults:?}");
 }
@@ -199,7 +199,7 @@ fn in_two_versions() -> Registry {
     let types = providers().machines("fake").expect("it has machines");
     let mut registry = Registry::new();
     registry.register("fake", |_: &FactoryInput| Ok(FakeCloud::new().provider())).expect("free");
-    registry.register_machines("fake", with_older(types)).expect("free");
+    registry.register_machines("fake", with_older(&types)).expect("free");
     registry
 }
 
