@@ -5,15 +5,18 @@ mod permissions;
 mod report;
 mod stored;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc};
 
 use clap::Args;
 use cloudprovider::{CloudProvider, MachineTypes, Registry, machines::Kinds};
 use component::{api_client::describe, files::FilesRead};
 use kube::Client;
 
-use self::cloud::{Served, check_cloud};
-use super::tools::{self, Output};
+use self::{
+    cloud::{Served, check_cloud},
+    report::MACHINES,
+};
+use super::tools::{self, ANSWER_WITHIN, Output};
 use crate::{
     cloud::machine_kinds_of,
     cloud_config::{CloudConfig, Reading},
@@ -27,14 +30,8 @@ use crate::{
 use crate::{serving::ServingOptions, webhooks};
 pub use report::{Finding, Report, Verdict};
 
-/// Timeout for one request to the API server.
-const ANSWER_WITHIN: Duration = Duration::from_secs(10);
-
 /// What concerns the configuration of a provider.
 const CONFIGURATION: &str = "cloud configuration";
-
-/// What concerns the machine controller.
-const MACHINES: &str = "machines";
 
 /// Check what a daemon with these flags could do: its flags and its cloud configuration, the cloud, the API server and
 /// every permission there. Nothing is changed. Ends with 0 if all that is needed works, with 1 otherwise.

@@ -229,7 +229,7 @@ fn explanation(
     let answer = &answers.instance;
     let now = Timestamp::now();
     // The initialisation and the differences are reported even if the node controller is disabled.
-    let mut plan = node::plan(node, answer, provider, flags.generic.foreign_labels(), now);
+    let mut plan = node::plan(node, answer, provider, node::ForeignValue::of(flags), now);
     let mut next = Vec::new();
     if is_foreign {
         let id = node.identity.provider_id.as_deref().unwrap_or_default();

@@ -19,6 +19,9 @@ use crate::{
     services::{ClusterServices, ServiceStore},
 };
 
+/// Timeout for one request to the API server.
+pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+
 /// Timeout for the start of a provider, and again for its first inventory.
 const CLOUD_DEADLINE: Duration = Duration::from_secs(20);
 

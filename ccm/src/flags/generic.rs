@@ -10,7 +10,7 @@ use component::command_line::{
 };
 
 use super::{controllers, known_gates::feature_gates};
-use crate::{controllers::node::ForeignValue, nodes::protobuf::PROTOBUF};
+use crate::nodes::protobuf::PROTOBUF;
 
 /// The least rate that makes any sense: a request in 1,000 s.
 const LEAST_QPS: f64 = 0.001;
@@ -163,13 +163,9 @@ impl GenericFlags {
         warnings
     }
 
-    /// What happens to an additional label of a Node that has another client's value.
-    pub fn foreign_labels(&self) -> ForeignValue {
-        if self.feature_gates.enabled(ADDITIONAL_LABELS) {
-            ForeignValue::IsReplaced
-        } else {
-            ForeignValue::Stays
-        }
+    /// Whether the cloud's value replaces another client's value of an additional label.
+    pub fn has_additional_labels_reconciled(&self) -> bool {
+        self.feature_gates.enabled(ADDITIONAL_LABELS)
     }
 
     fn has_watch_based_routes(&self) -> bool {

@@ -8,7 +8,6 @@ use std::{net::IpAddr, time::Duration};
 use clap::Command;
 
 use super::*;
-use crate::controllers::node::ForeignValue;
 
 fn flags(args: &[&str]) -> Flags {
     parse(["ccm"].iter().chain(args)).unwrap_or_else(|error| panic!("{args:?}: {error}"))
@@ -315,11 +314,11 @@ fn one_warning_for_what_has_no_effect() {
 #[test]
 fn additional_labels_of_others_are_replaced_with_upstreams_gate() {
     for (args, expected) in [
-        (&[][..], ForeignValue::Stays),
-        (&["--feature-gates=CloudNodeAdditionalLabelsReconciliation=true"], ForeignValue::IsReplaced),
-        (&["--feature-gates=AllAlpha=true"], ForeignValue::IsReplaced),
+        (&[][..], false),
+        (&["--feature-gates=CloudNodeAdditionalLabelsReconciliation=true"], true),
+        (&["--feature-gates=AllAlpha=true"], true),
     ] {
-        assert_eq!(flags(args).generic.foreign_labels(), expected, "{args:?}");
+        assert_eq!(flags(args).generic.has_additional_labels_reconciled(), expected, "{args:?}");
     }
 }
 

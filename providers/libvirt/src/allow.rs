@@ -96,6 +96,15 @@ pub(crate) struct FileBelow {
 }
 
 impl Allowed<'_> {
+    /// Checks how large a machine is: its CPUs, its memory, and all its disks together. Of the entries for its namespace the largest
+    /// limit counts. Without any there is none.
+    ///
+    /// # Errors
+    /// [`ErrorKind::PermissionDenied`] with the names of the field and the key.
+    pub(crate) fn size(&self, vcpus: u32, memory_mib: u64, disk_gib: u64) -> Result<()> {
+        Sizes::largest(self.entries.iter().map(|entry| entry.sizes)).check(vcpus, memory_mib, disk_gib)
+    }
+
     /// The file that `image.file` names. `field` names the field in messages.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! Asks the API server whether each permission is granted.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use cloudprovider::{CloudProvider, Registry};
 use component::api_client::describe;
@@ -11,7 +11,7 @@ use k8s_openapi::api::{
 };
 use kube::{Api, Client, api::PostParams};
 
-use super::Report;
+use super::{super::tools::ANSWER_WITHIN, Report};
 use crate::{
     cloud,
     flags::Flags,
@@ -20,8 +20,6 @@ use crate::{
 
 /// Maximum number of requests at the same time.
 const CONCURRENT: usize = 8;
-
-const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
 /// The permissions to read the Secrets in this provider's configuration. Those that the provider can work
 /// without are optional, since it already has other credentials.

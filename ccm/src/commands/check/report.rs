@@ -4,6 +4,9 @@ use serde::Serialize;
 
 use super::super::tools::{one_line, table};
 
+/// What concerns the machine controller.
+pub(super) const MACHINES: &str = "machines";
+
 /// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]

@@ -7,7 +7,10 @@ use component::api_client::describe;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{Api, Client, api::ListParams};
 
-use super::{ANSWER_WITHIN, MACHINES, Report};
+use super::{
+    super::tools::ANSWER_WITHIN,
+    report::{MACHINES, Report},
+};
 use crate::permissions::definitions_of;
 
 /// What the definition of a kind says of the versions of its objects.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use cloudprovider::{InstanceMetadata, label_key_fault, label_value_fault};
 
-use crate::nodes::Node;
+use crate::{flags::Flags, nodes::Node};
 
 /// Label, its deprecated twin, and what the value is called in messages.
 const PAIRS: [(&str, &str, Field); 3] = [
@@ -60,6 +60,13 @@ pub enum ForeignValue {
     /// The cloud's value replaces it: upstream's rule for initialised Nodes with the gate
     /// `CloudNodeAdditionalLabelsReconciliation`.
     IsReplaced,
+}
+
+impl ForeignValue {
+    /// By the gate.
+    pub fn of(flags: &Flags) -> Self {
+        if flags.generic.has_additional_labels_reconciled() { Self::IsReplaced } else { Self::Stays }
+    }
 }
 
 /// What has to change for `node` to carry the labels that `metadata` asks for.

@@ -3,7 +3,7 @@
 use component::work_queue::WorkQueueMetrics;
 use futures::FutureExt as _;
 
-use super::{COMPONENT, NodeController, NodeControllerOptions, NodeMetrics, plan};
+use super::{COMPONENT, ForeignValue, NodeController, NodeControllerOptions, NodeMetrics, plan};
 use crate::{
     clients::NODE_CONTROLLER_CLIENT,
     controllers::{
@@ -22,7 +22,7 @@ pub(crate) const DESCRIPTOR: ControllerDescriptor = ControllerDescriptor {
     metrics: |metrics| metrics.get::<NodeMetrics>().map(drop),
     permissions,
     explain: Some(|asked| {
-        plan(asked.node, asked.answer, asked.provider, asked.flags.generic.foreign_labels(), asked.now).next
+        plan(asked.node, asked.answer, asked.provider, ForeignValue::of(asked.flags), asked.now).next
     }),
 };
 
@@ -35,7 +35,7 @@ fn build(context: ControllerContext<'_>) -> anyhow::Result<Run> {
     let options = NodeControllerOptions {
         concurrent_syncs: flags.controllers.cloud_node.syncs(),
         status_update_frequency: flags.misc.node_status_update_frequency,
-        foreign_labels: flags.generic.foreign_labels(),
+        foreign_labels: ForeignValue::of(flags),
         dry_run: flags.misc.dry_run,
     };
     let writer = NodeWriter::new(clients.client);

@@ -2,7 +2,6 @@
 
 use cloudprovider::{Error, ErrorKind, Result};
 
-use super::Allowed;
 use crate::fields::{Fields, Problems};
 
 /// The limits of one entry for a machine. `None`: the entry says nothing of it.
@@ -28,24 +27,25 @@ impl Sizes {
             [("maxVcpus", self.vcpus), ("maxMemoryMiB", self.memory_mib), ("maxDiskGiB", self.disk_gib)];
         limits.into_iter().filter_map(|(key, limit)| Some(format!("{key} {}", limit?)))
     }
-}
 
-impl Allowed<'_> {
-    /// Checks how large a machine is: its CPUs, its memory, and all its disks together. Of the entries for its namespace the largest
-    /// limit counts. Without any there is none.
+    /// The largest limit of each.
+    pub(super) fn largest(all: impl Iterator<Item = Self>) -> Self {
+        all.fold(Self::default(), |one, other| Self {
+            vcpus: one.vcpus.max(other.vcpus),
+            memory_mib: one.memory_mib.max(other.memory_mib),
+            disk_gib: one.disk_gib.max(other.disk_gib),
+        })
+    }
+
+    /// Checks how large a machine is: its CPUs, its memory, and all its disks together.
     ///
     /// # Errors
     /// [`ErrorKind::PermissionDenied`] with the names of the field and the key.
-    pub(crate) fn size(&self, vcpus: u32, memory_mib: u64, disk_gib: u64) -> Result<()> {
+    pub(super) fn check(self, vcpus: u32, memory_mib: u64, disk_gib: u64) -> Result<()> {
         for (field, key, has, limit) in [
-            ("spec.vcpus", "maxVcpus", u64::from(vcpus), self.limit(|sizes| sizes.vcpus)),
-            ("spec.memoryMiB", "maxMemoryMiB", memory_mib, self.limit(|sizes| sizes.memory_mib)),
-            (
-                "spec.disks[].sizeGiB, of all disks together",
-                "maxDiskGiB",
-                disk_gib,
-                self.limit(|sizes| sizes.disk_gib),
-            ),
+            ("spec.vcpus", "maxVcpus", u64::from(vcpus), self.vcpus),
+            ("spec.memoryMiB", "maxMemoryMiB", memory_mib, self.memory_mib),
+            ("spec.disks[].sizeGiB, of all disks together", "maxDiskGiB", disk_gib, self.disk_gib),
         ] {
             if let Some(most) = limit.filter(|most| has > u64::from(*most)) {
                 let words = format!(
@@ -56,10 +56,6 @@ impl Allowed<'_> {
             }
         }
         Ok(())
-    }
-
-    fn limit(&self, of: fn(&Sizes) -> Option<u32>) -> Option<u32> {
-        self.entries.iter().filter_map(|entry| of(&entry.sizes)).max()
     }
 }
 

@@ -225,7 +225,7 @@ async fn what_was_never_begun_on_a_wrong_vcenter_can_be_deleted() {
     assert_eq!(gone, Deletion::Gone);
     object.request.provider_id = Some(format!("vsphere://{BIOS_UUID}"));
     let error = part.delete_machine(&object.request, &mut object.record).await.expect_err("it was made");
-    assert_eq!(error.kind(), ErrorKind::NotFound, "{}", error.report());
+    assert_eq!(error.kind(), ErrorKind::InvalidConfiguration, "{}", error.report());
     running.stop().await;
 }
 
