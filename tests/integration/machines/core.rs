@@ -184,11 +184,24 @@ pub(super) async fn clear(api: &Api, namespaces: &[&str]) -> anyhow::Result<()> 
         for [.., kind, _] in KINDS {
             clear_kind(api, kind, namespace).await?;
         }
-        let secrets = kube::Api::<Secret>::namespaced(api.client.clone(), namespace);
-        let ours = ListParams::default().labels("cluster.x-k8s.io/cluster-name");
-        for secret in secrets.list(&ours).await? {
-            secrets.delete(&secret.metadata.name.unwrap_or_default(), &DeleteParams::default()).await?;
-        }
+        clear_secrets(api, namespace).await?;
+    }
+    Ok(())
+}
+
+/// Deletes all objects of the core's kinds, as [`clear`] does.
+pub(super) async fn clear_core(api: &Api, namespace: &str) -> anyhow::Result<()> {
+    for kind in ["Machine", "Cluster"] {
+        clear_kind(api, kind, namespace).await?;
+    }
+    clear_secrets(api, namespace).await
+}
+
+async fn clear_secrets(api: &Api, namespace: &str) -> anyhow::Result<()> {
+    let secrets = kube::Api::<Secret>::namespaced(api.client.clone(), namespace);
+    let ours = ListParams::default().labels("cluster.x-k8s.io/cluster-name");
+    for secret in secrets.list(&ours).await? {
+        secrets.delete(&secret.metadata.name.unwrap_or_default(), &DeleteParams::default()).await?;
     }
     Ok(())
 }

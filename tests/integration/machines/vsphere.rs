@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use test_env::{Vcsim, VcsimOptions};
 
 use super::{
-    core::{CORE, INFRASTRUCTURE, definition_of, install, install_core},
+    core::{CORE, INFRASTRUCTURE, clear_core, definition_of, install, install_core},
     tape::Tape,
     world::{NAMESPACE, ONLY, condition, is_ready},
 };
@@ -93,6 +93,7 @@ impl<'a> World<'a> {
     /// With the kinds of the core alone. Those of the provider are there.
     async fn on(api: &'a Api) -> anyhow::Result<Self> {
         install_core(api, &["v1beta2"]).await?;
+        clear_core(api, NAMESPACE).await?;
         Self::with_simulator(api, "")
     }
 
