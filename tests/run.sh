@@ -15,7 +15,14 @@ export CARGO=${CARGO:-cargo}
 export FILTER=${1:-}
 work=$(mktemp -d)
 export work
-trap 'for job in $(jobs -p); do kill -- "-$job" 2>/dev/null || true; done; rm -rf "$work"' EXIT
+stop() {
+    local job
+    for job in $(jobs -p); do
+        kill -- "-$job" 2>/dev/null || true
+    done
+    rm -rf "$work"
+}
+trap stop EXIT
 trap 'exit 130' INT TERM
 
 # For each test binary the folder of its package, its source, and its path, a line each.
@@ -37,14 +44,14 @@ run() {
         times+=", exit status $status"
     fi
     # Two outputs at a time would be read as one.
-    flock "$work" sh -c 'printf "\n     Ran %s: %s\n" "$1" "$2"; cat "$3"' _ "$title" "$times" "$output"
+    { flock 3 && printf '\n     Ran %s: %s\n' "$title" "$times" && cat "$output"; } 3<"$work"
 }
 export -f run
 
 # How many of the others run at a time. Each has as many threads as there are cores.
 lanes=$((($(nproc) + 1) / 2))
 # The trials that run side by side, or those that run alone.
-integration() { CCM_TRIALS=$1 run "${integration[@]}"; }
+trials() { CCM_TRIALS=$1 run "${integration[@]}"; }
 
 list=$(binaries)
 integration=() others=()
@@ -56,12 +63,17 @@ while read -r folder && read -r source && read -r binary; do
 done <<<"$list"
 ((${#integration[@]} && ${#others[@]})) || { echo 'run.sh: cargo built no tests' >&2; exit 1; }
 
-integration together &
+trials together &
+together=$!
 {
     printf '%s\0' "${others[@]}" | xargs -0 -n 3 -P "$lanes" bash -c 'run "$@"' _
     run . 'the examples of the documentation' "$CARGO" test --locked --workspace --doc --no-fail-fast --
 } &
-wait
-integration alone
+beside=$!
+# One that ends before it has run its tests fails the run too.
+for part in "$together" "$beside"; do
+    wait "$part" || touch "$work/failed"
+done
+trials alone
 
 [[ ! -e $work/failed ]]

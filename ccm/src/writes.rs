@@ -48,6 +48,10 @@ struct WrittenMetadata {
     resource_version: WrittenVersion,
 }
 
+/// The API server may say that an object does not exist while the watch still shows it. After this time it is tried again: the answer
+/// may have come from something in between, such as a proxy, or from an API server that does not serve the kind yet.
+pub(crate) const GONE_FOR: Duration = Duration::from_secs(60);
+
 /// Why a write failed. There is one case for each thing that a caller can do about it.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {

@@ -71,7 +71,7 @@ fn tell(stored: &Stored, names: &[String], types: &MachineTypes, report: &mut Re
             MACHINES,
             format!(
                 "objects are stored in {version}, and some may still be in {others}, which have to be converted (status.storedVersions of \
-                 {names}): rewrite them, as docs/migration.md says"
+                 {names}): rewrite them, as the page of the provider in docs/providers says"
             ),
         );
     }

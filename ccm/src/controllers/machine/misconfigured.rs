@@ -10,7 +10,6 @@ use kube::{
 use super::{
     names::{READY, finalizer, reason_of},
     object::InfraObject,
-    packed::Packed,
     store::WireInfra,
     subject::SubjectKind,
 };
@@ -44,7 +43,7 @@ pub async fn misconfigured(
                 Err(WriteError::Gone) => break,
                 Err(why) => return Err(format!("{} cannot be listed: {why}", resource.plural)),
             };
-            let all = listed.items.into_iter().map(|object| Packed::from(object).unpacked());
+            let all = listed.items.into_iter().map(InfraObject::from);
             found.extend(all.filter_map(|object| what_is_said(&object, kind.kind, &finalizer(kinds, kind))));
             match listed.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => page = page.continue_token(&token),

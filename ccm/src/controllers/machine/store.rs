@@ -116,11 +116,17 @@ impl<T> Core<T> {
 /// An object of the provider's kinds, as it comes from the API server.
 pub(super) type WireInfra = Object<Option<Value>, Map<String, Value>>;
 
-impl From<WireInfra> for Packed {
+impl From<WireInfra> for InfraObject {
     fn from(object: WireInfra) -> Self {
         let WireInfra { metadata, spec, status, .. } = object;
         let (spec, status) = (spec.unwrap_or_default(), status.unwrap_or_default());
-        InfraObject { metadata, spec, status }.lean().into()
+        Self { metadata, spec, status }.lean()
+    }
+}
+
+impl From<WireInfra> for Packed {
+    fn from(object: WireInfra) -> Self {
+        InfraObject::from(object).into()
     }
 }
 

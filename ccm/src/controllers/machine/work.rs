@@ -40,10 +40,6 @@ use crate::{
 /// How often an object is read again in one piece of work because it changed meanwhile.
 const MAX_READS_AGAIN: usize = 5;
 
-/// The API server may say that an object does not exist while the watch still shows it. After this time it is tried again: the answer may
-/// have come from something in between, such as a proxy, or from an API server that does not serve the kind yet.
-pub(super) const GONE_FOR: Duration = Duration::from_secs(60);
-
 /// The waits for a Secret with bootstrap data that is not there, or cannot be used.
 const BOOTSTRAP_WAITS: Backoff = Backoff { first: Duration::from_secs(2), most: Duration::from_secs(60) };
 
@@ -91,7 +87,7 @@ pub(super) enum Then {
     WhenChanged,
     /// Soon, since the API server did not do what it was asked for.
     TryAgain,
-    /// When the watch shows that the object is gone, as the API server says, or else after [`GONE_FOR`].
+    /// When the watch shows that the object is gone, as the API server says, or else after [`GONE_FOR`](crate::writes::GONE_FOR).
     Gone,
     /// The term has ended.
     Stopped,

@@ -37,7 +37,7 @@ use crate::{
     cloud::{Cloud, Owner},
     conditions::WantedCondition,
     nodes::{Node, NodeStore, NodeWriter},
-    writes::WrittenVersion,
+    writes::{GONE_FOR, WrittenVersion},
 };
 
 /// How many look-ups may be under way. With enough of them, a slow one does not delay a new Node. With few, Nodes gather in
@@ -47,10 +47,6 @@ const CONCURRENT_LOOKUPS: usize = 4;
 /// Drift of a Node is repaired at once, but a second time only after this long. Two controllers that disagree must not write in
 /// turns.
 const REPAIR_INTERVAL: Duration = Duration::from_secs(15);
-
-/// The API server may say that a Node does not exist while the watch still shows it. After this time it is tried again: the
-/// answer may have come from something in between, such as a proxy.
-const GONE_FOR: Duration = Duration::from_secs(60);
 
 /// The metric's reason for a Node that waits for another cloud's cloud-controller-manager.
 const FOREIGN: &str = "ForeignProviderID";

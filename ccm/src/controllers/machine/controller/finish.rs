@@ -5,11 +5,14 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::MachineController;
-use crate::controllers::machine::{
-    outcome::RETRIES,
-    plan::{Due, Memory},
-    subject::Subject,
-    work::{Ended, GONE_FOR, Then},
+use crate::{
+    controllers::machine::{
+        outcome::RETRIES,
+        plan::{Due, Memory},
+        subject::Subject,
+        work::{Ended, Then},
+    },
+    writes::GONE_FOR,
 };
 
 /// How long nothing is done about an object after a step that was given up since the term has ended. It may be renewed.

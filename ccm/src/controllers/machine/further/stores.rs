@@ -174,8 +174,8 @@ impl FurtherStore {
         }
         let shown = self.cache.read().keys().cloned().collect::<BTreeSet<_>>();
         let keys = shown.into_iter().chain(self.written().keys().cloned()).collect::<BTreeSet<_>>();
-        let namespace_of = |key: &str| key.split_once('/').map(|(namespace, _)| namespace.to_owned());
-        let is_there = |key: &&String| namespace.is_none_or(|one| namespace_of(key).as_deref() == Some(one));
+        let is_in = |key: &str, one: &str| key.split_once('/').is_some_and(|(namespace, _)| namespace == one);
+        let is_there = |key: &&String| namespace.is_none_or(|one| is_in(key, one));
         let all = keys.iter().filter(is_there).filter_map(|key| self.packed(key));
         Seen::Objects(all.map(|one| Arc::clone(one.object())).collect())
     }

@@ -10,17 +10,20 @@ use jiff::Timestamp;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{Ended, GONE_FOR, MAX_READS_AGAIN, NotWritten, Then, Work, companions::Unwanted};
-use crate::controllers::machine::{
-    conditions::is_news,
-    further::Reader,
-    names::{COMPANIONS_UP_TO_DATE, DELETING},
-    object::InfraObject,
-    outcome::{Happening, Outcome, RETRIES, about_companions, due_after_error},
-    plan::{Due, Memory, Untold, says_paused},
-    status::{after_step, record_of, with_conditions, without_condition},
-    subject::SubjectKind,
-    surroundings::Bootstrap,
+use super::{Ended, MAX_READS_AGAIN, NotWritten, Then, Work, companions::Unwanted};
+use crate::{
+    controllers::machine::{
+        conditions::is_news,
+        further::Reader,
+        names::{COMPANIONS_UP_TO_DATE, DELETING},
+        object::InfraObject,
+        outcome::{Happening, Outcome, RETRIES, about_companions, due_after_error},
+        plan::{Due, Memory, Untold, says_paused},
+        status::{after_step, record_of, with_conditions, without_condition},
+        subject::SubjectKind,
+        surroundings::Bootstrap,
+    },
+    writes::GONE_FOR,
 };
 
 /// What a step answered.

@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use component::{backoff::Backoff, events::EventType};
 use tokio::time::Instant;
 
-use super::{GONE_FOR, NodeController, Write};
-use crate::{conditions::WantedCondition, controllers::node::sync::Outcome, nodes::Node};
+use super::{NodeController, Write};
+use crate::{conditions::WantedCondition, controllers::node::sync::Outcome, nodes::Node, writes::GONE_FOR};
 
 const BACKOFF: Backoff = Backoff { first: Duration::from_millis(200), most: Duration::from_secs(30) };
 

@@ -5,18 +5,17 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{Done, ServiceController};
-use crate::controllers::service::{
-    action::Action,
-    memory::{Memory, Standing, asked_wait},
-    outcome::{Failure, Outcome},
-    plan::Next,
+use crate::{
+    controllers::service::{
+        action::Action,
+        memory::{Memory, Standing, asked_wait},
+        outcome::{Failure, Outcome},
+        plan::Next,
+    },
+    writes::GONE_FOR,
 };
 
-/// The API server may say that a Service does not exist while the watch still shows it. Until the watch shows that too, or
-/// for this time, it is not tried again.
-const GONE_FOR: Duration = Duration::from_secs(60);
-
-/// What is remembered then.
+/// What is remembered of a Service that the watch still shows. It is tried again after [`GONE_FOR`].
 const DENIED: &str = "the API server does not have this Service any more";
 
 /// How long nothing is done about a Service after a call that was given up since the term has ended. It may be renewed.
