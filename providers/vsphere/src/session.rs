@@ -13,6 +13,7 @@ use std::{
     time::Duration,
 };
 
+use cloudprovider::Term;
 use secrecy::ExposeSecret;
 
 pub(crate) use crate::login::Credentials;
@@ -185,6 +186,8 @@ pub(crate) struct Session {
     /// Counts the logins. A caller that finds its session ended tells which one it was.
     generation: AtomicU64,
     opening: tokio::sync::Mutex<()>,
+    /// Held by the call that opens a session, which goes on where its caller is dropped.
+    entering: Arc<tokio::sync::Mutex<()>>,
     failed_logouts: AtomicU64,
     /// Whether vCenter was unreachable when a session was last to be cloned.
     was_unreachable: AtomicBool,
@@ -207,6 +210,7 @@ impl Session {
             content: Mutex::new(None),
             generation: AtomicU64::new(0),
             opening: tokio::sync::Mutex::new(()),
+            entering: Arc::default(),
             failed_logouts: AtomicU64::new(0),
             was_unreachable: AtomicBool::new(false),
         }
@@ -228,6 +232,8 @@ impl Session {
     /// ticket.
     pub(crate) async fn open(&self, seen: u64) -> Result<Arc<ServiceContent>, CallError> {
         let _one_at_a_time = self.opening.lock().await;
+        // A session that it opens is ended before another login.
+        drop(self.entering.lock().await);
         if let Some(content) = self.content()
             && self.generation() != seen
         {
@@ -297,7 +303,7 @@ impl Session {
         call: impl Fn(&MoRef) -> Call,
     ) -> Result<Arc<ServiceContent>, CallError> {
         let first = call(&content.session_manager);
-        match self.transport.call(&first, CALL_DEADLINE).await {
+        match self.call_whole(first).await {
             Ok(_) => Ok(content),
             Err(error)
                 if ["ManagedObjectNotFound", "InvalidRequest", "InvalidType"]
@@ -306,10 +312,24 @@ impl Session {
             {
                 let content = self.ask().await?;
                 let second = call(&content.session_manager);
-                self.transport.call(&second, CALL_DEADLINE).await.map(|_| content)
+                self.call_whole(second).await.map(|_| content)
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Makes a call that opens a session, to its end also where the caller is dropped: vCenter would keep the session of a login without
+    /// an answer.
+    async fn call_whole(&self, call: Call) -> Result<Element, CallError> {
+        let (method, term, transport) = (call.method, Term::current(), Arc::clone(&self.transport));
+        let entering = Arc::clone(&self.entering).lock_owned().await;
+        let whole = tokio::spawn(term.scope(async move {
+            let _entering = entering;
+            transport.call(&call, CALL_DEADLINE).await
+        }));
+        whole.await.unwrap_or_else(|error| {
+            Err(CallError::Malformed { method, reason: format!("the call did not end: {error}").into() })
+        })
     }
 
     /// The references of vCenter's services. Asks vCenter only if necessary.
@@ -361,9 +381,12 @@ impl Session {
         self.transport.call(call, deadline).await
     }
 
-    /// Ends the session, and with it everything that was created in it.
+    /// Ends the session, and with it everything that was created in it. Waits for a login that is under way, as long as for a logout.
     pub(crate) async fn close(&self) {
         let _one_at_a_time = self.opening.lock().await;
+        if tokio::time::timeout(LOGOUT_DEADLINE, self.entering.lock()).await.is_err() {
+            tracing::debug!("a login has no answer yet, so its session may be left to expire");
+        }
         if let Some(content) = self.content()
             && let Err(error) = self.end(&content).await
         {

@@ -40,6 +40,31 @@ async fn many_who_see_the_session_end_log_in_once() {
 }
 
 #[tokio::test]
+async fn the_session_of_a_login_that_was_given_up_is_ended() {
+    let vcenter = Arc::new(Scripted::default());
+    let session = session(&vcenter, "p");
+    {
+        let mut open = std::pin::pin!(session.open(0));
+        while vcenter.count("Login") == 0 {
+            assert!(futures::poll!(&mut open).is_pending());
+            tokio::task::yield_now().await;
+        }
+    }
+    session.close().await;
+    assert_eq!(vcenter.calls(), ["Login", "Logout"]);
+    // Another login ends it too.
+    {
+        let mut open = std::pin::pin!(session.open(0));
+        while vcenter.count("Login") == 1 {
+            assert!(futures::poll!(&mut open).is_pending());
+            tokio::task::yield_now().await;
+        }
+    }
+    session.open(0).await.expect("open");
+    assert_eq!(vcenter.calls()[2..], ["Login", "Logout", "Login"]);
+}
+
+#[tokio::test]
 async fn refused_credentials_are_tried_once() {
     let vcenter = Arc::new(Scripted::default());
     let tried = Arc::new(AtomicUsize::new(0));
