@@ -138,7 +138,6 @@ impl VSphereProvider {
         let categories: Vec<String> = categories.collect();
         let of_vcenters: Vec<IpAddr> =
             config.vcenters.iter().filter_map(|one| one.endpoint.host.parse().ok()).collect();
-        let asks_who_it_is = config.vcenters.len() > 1;
         // a lock applies to the account, whichever entry of the configuration caused it
         let mut accounts: HashMap<String, Arc<Accounts>> = HashMap::new();
         let vcenters = config.vcenters.into_iter().map(|one| {
@@ -151,7 +150,6 @@ impl VSphereProvider {
                 endpoint: one.endpoint,
                 datacenters: one.datacenters,
                 access: Arc::new(move || source.current()),
-                asks_who_it_is,
                 tag_refresh,
             };
             let mut vcenter = VCenter::new(settings, instance_changes.clone(), status_changes.clone());

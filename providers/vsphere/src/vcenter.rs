@@ -50,9 +50,6 @@ pub(crate) struct Settings {
     pub(crate) datacenters: Vec<String>,
     /// The credentials to log in with.
     pub(crate) access: AccessSource,
-    /// Whether vCenter is asked for its instance UUID: the same vCenter may be in the configuration under
-    /// several names.
-    pub(crate) asks_who_it_is: bool,
     /// How often tags are read, if they are wanted. vCenter does not push them.
     pub(crate) tag_refresh: Option<Duration>,
 }
@@ -113,7 +110,7 @@ pub(crate) struct State {
     /// Whether there are changes of machines that were not reported yet, since a listing or a page of changes
     /// was interrupted.
     pub(crate) has_untold: bool,
-    /// Its instance UUID, if vCenter was asked.
+    /// Its instance UUID, once vCenter has told it. An ESXi host has none.
     pub(crate) instance_uuid: Option<String>,
     /// Its version, such as `8.0.3`, as it comes with the objects.
     pub(crate) version: Option<String>,

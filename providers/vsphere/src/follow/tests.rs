@@ -35,7 +35,6 @@ pub(super) fn rig(datacenters: &[&str]) -> Rig {
         endpoint,
         datacenters: datacenters.iter().map(|&word| word.to_owned()).collect(),
         access: Arc::new(credentials),
-        asks_who_it_is: false,
         tag_refresh: None,
     };
     let (sender, changes) = broadcast::channel(64);

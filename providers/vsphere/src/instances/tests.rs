@@ -39,7 +39,6 @@ fn vcenter(name: &str, host: &str, datacenters: &[&str]) -> VCenter {
         },
         datacenters: datacenters.iter().map(|&word| word.to_owned()).collect(),
         access: Arc::new(|| Err("none".to_owned())),
-        asks_who_it_is: false,
         tag_refresh: None,
     };
     VCenter::new(settings, broadcast::channel(1).0, watch::channel(0).0)

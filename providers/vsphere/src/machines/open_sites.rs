@@ -291,7 +291,6 @@ impl OpenSites {
             datacenters: Vec::new(),
             access,
             // its address may change
-            asks_who_it_is: true,
             tag_refresh: None,
         };
         let Outside { instance_changes, status_changes, tasks, stop, .. } = &self.outside;

@@ -286,7 +286,6 @@ mod tests {
             endpoint,
             datacenters: Vec::new(),
             access: Arc::new(|| Ok(Choices::default())),
-            asks_who_it_is: false,
             tag_refresh: None,
         };
         let (changes, _) = broadcast::channel::<InstanceChange>(1);

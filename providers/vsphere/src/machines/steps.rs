@@ -243,7 +243,7 @@ impl Fleet {
         // What was used before stays while what was made there may be there.
         let is_shown = machine_of(site, &turn)?.is_some();
         if !is_shown && has_begun(&turn, request, record) && login::is_elsewhere(before.as_ref(), &[site]) {
-            return Err(login::elsewhere(before.as_ref()));
+            return Err(login::elsewhere(before.as_ref(), &request.mark));
         }
         record.status.login = login.remembered(Some(site));
         if request.provider_id.is_none() {

@@ -177,7 +177,7 @@ async fn a_vcenter_whose_parts_have_other_names_is_asked_for_them() {
 }
 
 #[tokio::test]
-async fn a_vcenter_is_asked_who_it_is_where_there_are_several() {
+async fn a_vcenter_that_is_followed_is_asked_who_it_is() {
     let vcenter = Arc::new(Scripted::default());
     let transport: Arc<dyn Transport> = Arc::<Scripted>::clone(&vcenter);
     let session = Session::new(transport, Arc::new(|| Ok(credentials("p").into())), Arc::default(), true);

@@ -1,4 +1,4 @@
-//! Machines on vCenters that are not in the configuration: their clusters name them, with credentials.
+//! Machines on vCenters that are not in the configuration: their clusters name them, with credentials, or the configuration had them.
 
 use cloudprovider::{
     CloudProvider as _, ErrorKind,
@@ -118,6 +118,55 @@ async fn a_cluster_that_names_another_vcenter_meanwhile_gets_no_second_machine()
     }
     assert_eq!(names(&second), [machine(0)]);
     object.request.cluster.spec = spec_of_cluster(&first);
+    controller.make(&mut object).await;
+    controller.delete(&mut object).await;
+    running.stop().await;
+}
+
+/// The cluster names no server, and the only vCenter of the configuration is another one after a restart.
+#[tokio::test]
+async fn a_configuration_that_has_another_vcenter_loses_no_machine() {
+    let (Some(first), Some(second)) = (simulator(&factory_options()), simulator(&factory_options())) else {
+        return;
+    };
+    let mut object = Object::new(&first, 1, &json!({}));
+    object.request.cluster.spec = json!({});
+    let running = Running::start(&config(&[&first])).await;
+    Controller::new(&running).make(&mut object).await;
+    running.stop().await;
+
+    let running = Running::start(&config(&[&second])).await;
+    let part = running.provider.machines().expect("machines");
+    let mut controller = Controller::new(&running);
+    for is_deleted in [false, true] {
+        let mut object = object.clone();
+        let error = loop {
+            let ended = if is_deleted {
+                object.request.bootstrap = None;
+                let answer = part.delete_machine(&object.request, &mut object.record).await;
+                answer.map(|answer| answer == Deletion::Gone)
+            } else {
+                let answer = controller.step(&mut object).await;
+                answer.map(|answer| !matches!(answer, MachineReport::Creating(_)))
+            };
+            match ended {
+                Ok(ended) => assert!(!ended, "it is neither lost nor gone, and runs elsewhere"),
+                Err(error) if error.kind() == ErrorKind::Unavailable => {}
+                Err(error) => break error,
+            }
+            tokio::time::sleep(RETRY).await;
+        };
+        assert_eq!(error.kind(), ErrorKind::InvalidConfiguration, "{}", error.report());
+        assert!(error.report().contains("the finalizer stays"), "{}", error.report());
+        assert!(!error.report().contains("127.0.0.1"), "the cluster names no server: {error}");
+    }
+    running.stop().await;
+    assert_eq!(names(&first), [machine(0), "worker-1".to_owned()]);
+    assert_eq!(names(&second), [machine(0)]);
+
+    let running = Running::start(&config(&[&second, &first])).await;
+    let mut controller = Controller::new(&running);
+    object.request.cluster.spec = cluster_spec(&first);
     controller.make(&mut object).await;
     controller.delete(&mut object).await;
     running.stop().await;

@@ -96,7 +96,7 @@ impl Fleet {
         let all: Vec<_> = sites.iter().collect();
         let is_destroyed = sites.iter().any(|site| turn.slot.known().is_destroyed_on(site.vcenter.name()));
         if was_begun && !is_destroyed && login::is_elsewhere(known.as_ref(), &all) {
-            return Err(login::elsewhere(known.as_ref()));
+            return Err(login::elsewhere(known.as_ref(), &request.mark));
         }
         if let Some(wait) = self.check_elsewhere(&sites, &turn, request, record).await? {
             return Ok(Deletion::Deleting(wait));
@@ -294,9 +294,10 @@ impl Fleet {
     }
 }
 
-/// Whether no step has ever begun anything, as far as is known.
+/// Whether no step has ever begun anything, as far as is known. Credentials that the cluster names are remembered before the first one.
 fn was_never_begun(turn: &Turn, request: &DeletionRequest, record: &MachineRecord) -> bool {
-    record.status.login.is_none() && !has_begun(turn, request, record)
+    let has_named = record.status.login.as_ref().is_some_and(|login| login.identity_ref.is_some());
+    !has_named && !has_begun(turn, request, record)
 }
 
 /// A wait for the clones that were under way when the machine was not found: without its status, one could be its own.

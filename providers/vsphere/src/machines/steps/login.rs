@@ -81,6 +81,7 @@ impl<'a> Login<'a> {
         let (own, mark) = (&request.spec.clone, &request.mark);
         let server = server_of(&request.spec);
         let cluster = request.cluster.spec.as_ref();
+        let known = known.filter(|known| known.identity_ref.is_some());
         if cluster.is_none() && known.is_none() && server.is_none() {
             return None;
         }
@@ -98,7 +99,7 @@ impl<'a> Login<'a> {
                 .or_else(|| known.and_then(|known| given(known.thumbprint.as_ref()))),
             identity: cluster
                 .and_then(|cluster| cluster.identity_ref.as_ref())
-                .or_else(|| known.map(|known| &known.identity_ref)),
+                .or_else(|| known.and_then(|known| known.identity_ref.as_ref())),
             namespace: &mark.namespace,
             uid: &mark.uid,
             objects: &request.objects,
@@ -110,24 +111,33 @@ impl<'a> Login<'a> {
         self.identity.is_some()
     }
 
-    /// What a deletion needs to know of it if the cluster's object is gone by then. `site` is where it leads, if that is known.
+    /// What a deletion needs to know of it if the cluster's object is gone by then, or another vCenter is meant. `site` is where it
+    /// leads, if that is known.
     pub(super) fn remembered(&self, site: Option<&Site>) -> Option<UsedLogin> {
-        self.identity.map(|identity| UsedLogin {
+        let vcenter_uuid = site.and_then(|site| site.vcenter.state().instance_uuid.clone());
+        let Some(identity) = self.identity else {
+            let unnamed = UsedLogin { server: None, vcenter_uuid, thumbprint: None, identity_ref: None };
+            return unnamed.vcenter_uuid.is_some().then_some(unnamed);
+        };
+        Some(UsedLogin {
             server: self.server.map(str::to_owned),
-            vcenter_uuid: site.and_then(|site| site.vcenter.state().instance_uuid.clone()),
+            vcenter_uuid,
             thumbprint: self.thumbprint.map(str::to_owned),
-            identity_ref: identity.clone(),
+            identity_ref: Some(identity.clone()),
         })
     }
 }
 
-/// Whether a machine was made with credentials for another vCenter than these. What they do not have may be there.
+/// Whether a machine was made on another vCenter than these. What they do not have may be there.
 pub(super) fn is_elsewhere(used: Option<&UsedLogin>, sites: &[&Arc<Site>]) -> bool {
     let Some(used) = used else { return false };
-    let Some(server) = given(used.server.as_ref()) else { return false };
+    let server = given(used.server.as_ref());
+    if server.is_none() && used.vcenter_uuid.is_none() {
+        return false;
+    }
     let is_it = |site: &&Arc<Site>| {
         let is_same = used.vcenter_uuid.is_some() && used.vcenter_uuid == site.vcenter.state().instance_uuid;
-        is_same || site.is_called(server)
+        is_same || server.is_some_and(|server| site.is_called(server))
     };
     !sites.iter().any(is_it)
 }
@@ -137,8 +147,12 @@ pub(super) fn is_out_of_reach(login: &Login<'_>, error: &Error) -> bool {
     error.kind() == ErrorKind::NotFound && !login.has_identity()
 }
 
-/// The error about a machine that was made with credentials for another vCenter.
-pub(super) fn elsewhere(used: Option<&UsedLogin>) -> Error {
+/// The error about a machine that was made on another vCenter.
+pub(super) fn elsewhere(used: Option<&UsedLogin>, mark: &Mark) -> Error {
+    if let Some(UsedLogin { server: None, vcenter_uuid: Some(uuid), .. }) = used {
+        return mark
+            .out_of_reach("the virtual machine", format_args!("the vCenter with the instance UUID {uuid}"));
+    }
     invalid(format!(
         "spec.server of the VSphereCluster: the virtual machine was made on vCenter {:?}, and another one is named, which does not have \
          it. It may run there still, so the finalizer stays. Name the first one again; if that is gone for good, an operator can remove \

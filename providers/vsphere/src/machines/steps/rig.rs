@@ -63,7 +63,6 @@ pub(crate) async fn rig() -> Rig {
         },
         datacenters: Vec::new(),
         access: Arc::new(|| Ok(Credentials::new("ccm", "hunter2").into())),
-        asks_who_it_is: false,
         tag_refresh: None,
     };
     let changes = broadcast::channel::<InstanceChange>(1).0;

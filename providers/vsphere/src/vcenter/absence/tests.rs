@@ -37,7 +37,6 @@ async fn rig(datacenters: &[&str]) -> Rig {
         },
         datacenters: datacenters.iter().map(|&word| word.to_owned()).collect(),
         access: Arc::new(|| Ok(Credentials::new("ccm", "hunter2").into())),
-        asks_who_it_is: false,
         tag_refresh: None,
     };
     let vcenter = VCenter::new(settings, broadcast::channel(1).0, watch::channel(0).0);
