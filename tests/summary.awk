@@ -1,7 +1,7 @@
 # Passes on what `cargo test` prints. At the end it adds up the lines in which each test binary counts its tests, and says
 # once more which tests failed, each with the end of its message: that is where the reason stands.
 
-BEGIN { MAX = 600 }
+BEGIN { MAX = 2000 }
 
 { print; fflush() }
 

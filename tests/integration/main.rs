@@ -28,6 +28,7 @@ mod cpu;
 mod daemon;
 mod deployment;
 mod documented;
+mod evidence;
 mod fake_cloud;
 #[path = "../../providers/rancher/tests/fake_server/mod.rs"]
 #[allow(dead_code, reason = "the provider's own tests use the rest")]

@@ -16,6 +16,7 @@ use crate::{
     admission,
     api::{Api, Target},
     cpu,
+    evidence::{ServerLog, Warnings, explained},
 };
 
 pub(crate) type Outcome = Result<(), StartError>;
@@ -64,12 +65,15 @@ pub(crate) fn on_both(name: &str, scenario: Scenario) -> Vec<Trial> {
 /// The scenario on one of the two.
 pub(crate) fn on(target: Target, name: &str, scenario: Scenario) -> Trial {
     trial(&format!("{}::{name}", target.as_str()), move || {
+        let (warnings, _guard) = Warnings::collect();
         let runtime = runtime(target == Target::Sandbox)?;
         runtime.block_on(async {
             let api = Api::connect(target).await?;
-            within(scenario(&api)).await?;
-            api.nothing_was_refused()?;
-            Ok(())
+            let log = api.control_plane.as_deref().map(ServerLog::of);
+            let outcome = within(scenario(&api)).await.and_then(|()| api.nothing_was_refused());
+            outcome.map_err(|error| {
+                StartError::Failed(anyhow!(explained(&error, &warnings, log.as_ref(), &api.requests)))
+            })
         })
     })
 }
