@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use anyhow::ensure;
 use ccm::{
     manifests::ManifestOptions,
     permissions::{self, Permission},
@@ -34,11 +35,18 @@ pub(crate) async fn kubeconfig(control_plane: &ControlPlane) -> anyhow::Result<P
         known.entry(control_plane.kubeconfig().to_owned()).or_default().clone()
     };
     let mut slot = slot.lock().await;
+    let (options, needed) = (ManifestOptions::new("libvirt"), permissions::needed(&parse(&[])?));
     if let Some(found) = slot.as_ref() {
+        let admin = api::client(control_plane.kubeconfig()).await?;
+        for permission in &needed {
+            ensure!(
+                may(&admin, USER, &groups(&options.namespace), permission).await?,
+                "an earlier test on this control plane has left {USER} without a shipped role: it may not {permission}"
+            );
+        }
         return Ok(found.clone());
     }
-    let options = ManifestOptions::new("libvirt");
-    let made = bind(control_plane, &options, &permissions::needed(&parse(&[])?)).await?;
+    let made = bind(control_plane, &options, &needed).await?;
     Ok(slot.insert(made).clone())
 }
 

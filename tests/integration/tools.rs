@@ -46,7 +46,9 @@ fn cloud_config(folder: &Path) -> anyhow::Result<String> {
 const PROVIDER: &str = "--cloud-provider=libvirt";
 /// The same flag for `manifests`.
 const PROVIDER_OPTION: &str = "--provider=libvirt";
-const ACCOUNT: &str = "system:serviceaccount:kube-system:cloud-controller-manager";
+/// The shipped name belongs to the tests that use this control plane later.
+const NAME_OPTION: &str = "--name=ccm-tools";
+const ACCOUNT: &str = "system:serviceaccount:kube-system:ccm-tools";
 
 fn check_faults() -> Outcome {
     Ok(check_wrong_command_lines()?)
@@ -119,7 +121,7 @@ fn as_shipped(
     act: impl FnOnce(&str) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let folder = TempDir::new()?;
-    let (_, manifests, _) = run(&[&["manifests"], options].concat())?;
+    let (_, manifests, _) = run(&[&["manifests", NAME_OPTION], options].concat())?;
     let file = folder.path().join("roles.yaml");
     fs::write(&file, change(manifests))?;
     let file = file.display().to_string();
