@@ -29,6 +29,11 @@ pub trait ObjectSource: fmt::Debug + Send + Sync {
     /// See [`Objects::list`].
     fn list(&self, kind: &FurtherKind, namespace: Option<&str>) -> Result<Vec<Arc<FurtherObject>>>;
 
+    /// See [`Objects::any`].
+    fn any(&self, kind: &FurtherKind, is_it: &mut dyn FnMut(&FurtherObject) -> bool) -> Result<bool> {
+        Ok(self.list(kind, None)?.iter().any(|object| is_it(object)))
+    }
+
     /// See [`Objects::owned_by`].
     fn owned_by(
         &self,
@@ -79,6 +84,15 @@ impl Objects {
     /// As for [`get`](Self::get).
     pub fn list(&self, kind: &FurtherKind, namespace: Option<&str>) -> Result<Vec<Arc<FurtherObject>>> {
         self.0.as_ref().map_or(Ok(Vec::new()), |source| source.list(kind, namespace))
+    }
+
+    /// Whether there is an object of a kind, in any namespace, for which `is_it` is true. They are read one after the other, so thousands
+    /// of them take no room. What was read is not noted: a change of them makes no step.
+    ///
+    /// # Errors
+    /// As for [`get`](Self::get).
+    pub fn any(&self, kind: &FurtherKind, mut is_it: impl FnMut(&FurtherObject) -> bool) -> Result<bool> {
+        self.0.as_ref().map_or(Ok(false), |source| source.any(kind, &mut is_it))
     }
 
     /// The objects of a kind in a namespace that name the object with this UID as an owner. If the one called `name` does, which is
@@ -166,7 +180,10 @@ mod tests {
         };
         assert_eq!(names(None), ["one/a", "one/b", "two/a"]);
         assert_eq!(names(Some("two")), ["two/a"]);
+        let any = |name: &str| objects.any(&ZONE, |one| one.name == name).expect("an answer");
+        assert!(any("b") && !any("c"));
         assert_eq!(Objects::default().get(&ZONE, None, "a").expect("an answer"), None);
+        assert!(!Objects::default().any(&ZONE, |_| true).expect("an answer"));
         assert!(Objects::default().owned_by(&ZONE, "one", "a", "u").expect("an answer").is_empty());
     }
 

@@ -53,6 +53,21 @@ impl Reader {
     }
 
     fn read(&self, place: Place) -> Result<Vec<Arc<FurtherObject>>> {
+        let (kind, seen) = (place.kind, self.look(&place)?);
+        // The first look counts, so that a change after it is seen.
+        self.lock().entry(place).or_insert_with(|| seen.clone());
+        match seen {
+            Seen::Objects(found) => Ok(found.iter().map(|one| Arc::new(one.read())).collect()),
+            Seen::NotServed => Err(not_served(&kind)),
+            Seen::NotListed => Err(not_listed(&kind)),
+        }
+    }
+
+    /// What is there now.
+    ///
+    /// # Errors
+    /// A place in which nothing can be.
+    fn look(&self, place: &Place) -> Result<Seen> {
         if self.further.of(&place.kind).is_none() {
             let words = format!("the kind {} is not among those that the provider reads", place.kind.kind);
             return Err(Error::new(ErrorKind::Internal, words));
@@ -72,14 +87,7 @@ impl Reader {
             let words = format!("{place} cannot be read: with --namespace only that one is looked at");
             return Err(Error::new(ErrorKind::Unsupported, words));
         }
-        let seen = self.further.look(&place);
-        // The first look counts, so that a change after it is seen.
-        self.lock().entry(place).or_insert_with(|| seen.clone());
-        match seen {
-            Seen::Objects(found) => Ok(found.iter().map(|one| Arc::new(one.read())).collect()),
-            Seen::NotServed => Err(not_served(&kind)),
-            Seen::NotListed => Err(not_listed(&kind)),
-        }
+        Ok(self.further.look(place))
     }
 }
 
@@ -95,6 +103,15 @@ impl ObjectSource for Reader {
 
     fn list(&self, kind: &FurtherKind, namespace: Option<&str>) -> Result<Vec<Arc<FurtherObject>>> {
         self.read(Place::list(kind, namespace))
+    }
+
+    /// Nothing is noted, as each change of each object would be news for each step.
+    fn any(&self, kind: &FurtherKind, is_it: &mut dyn FnMut(&FurtherObject) -> bool) -> Result<bool> {
+        match self.look(&Place::list(kind, None))? {
+            Seen::Objects(found) => Ok(found.iter().any(|one| is_it(&one.read()))),
+            Seen::NotServed => Err(not_served(kind)),
+            Seen::NotListed => Err(not_listed(kind)),
+        }
     }
 
     /// Only the objects in the answer are noted, and not the list: each change of each object would be news for each owner.

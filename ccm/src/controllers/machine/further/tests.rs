@@ -194,6 +194,23 @@ fn what_an_object_owns_is_found_under_any_name() {
     assert_eq!(error.kind(), ErrorKind::Unavailable);
 }
 
+#[test]
+fn whether_there_is_such_an_object_is_asked_without_a_note() {
+    let further = further();
+    let zones = store(&further, ZONE);
+    for (namespace, name) in [("default", "a"), ("other", "b")] {
+        zones.cache.apply(packed(Some(namespace), name, "1", 1));
+    }
+    let reader = Arc::new(Reader::new(further));
+    let objects = Objects::new(reader.clone());
+    let any = |name: &str| objects.any(&ZONE, |one| one.name == name).expect("an answer");
+    assert_eq!(["a", "b", "c"].map(any), [true, true, false]);
+    assert_eq!(reader.reads().places().count(), 0, "each change of each object would make a step");
+    let unlisted = Objects::new(Arc::new(Reader::new(Further::new(&[ZONE]))));
+    let error = unlisted.any(&ZONE, |_| true).expect_err("nothing is known");
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_comes_after_the_end_of_its_object_does_not_count() {
     let further = further();

@@ -204,9 +204,12 @@ impl Fleet {
         let is_of = |vm: &FurtherObject| {
             is_it(Some(&vm.uid), facts.instance_uuid) || is_it(vm.spec["biosUUID"].as_str(), bios_uuid)
         };
-        // If the kind is not served, there is none.
-        let known = request.objects.list(&VM_KIND, None).unwrap_or_default();
-        if has_mark || self.has_machine(facts.instance_uuid) || known.iter().any(|vm| is_of(vm)) {
+        let is_known = || match request.objects.any(&VM_KIND, is_of) {
+            // If the kind is not served, there is none.
+            Err(error) if error.kind() == ErrorKind::Unsupported => Ok(false),
+            answer => answer,
+        };
+        if has_mark || self.has_machine(facts.instance_uuid) || is_known()? {
             return taken("it is the virtual machine of another object");
         }
         if facts.is_template != is_template {
