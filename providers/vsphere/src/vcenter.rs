@@ -6,11 +6,12 @@ mod unshown;
 use std::{
     collections::{BTreeSet, HashMap},
     fmt,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard},
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
 use cloudprovider::{Error, ErrorKind, InstanceChange, InstanceRef};
+use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
 use tokio::{
     sync::{Notify, broadcast, watch},
     time::Instant,
@@ -110,7 +111,7 @@ pub(crate) struct State {
     /// Whether there are changes of machines that were not reported yet, since a listing or a page of changes
     /// was interrupted.
     pub(crate) has_untold: bool,
-    /// Its instance UUID, once vCenter has told it. An ESXi host has none.
+    /// Its instance UUID, once vCenter has told it. A host on its own has none.
     pub(crate) instance_uuid: Option<String>,
     /// Its version, such as `8.0.3`, as it comes with the objects.
     pub(crate) version: Option<String>,
@@ -145,7 +146,7 @@ impl VCenter {
 
     /// What attaches tags, unless no connection was made yet.
     pub(crate) fn tag_client(&self) -> MutexGuard<'_, Option<Arc<TagClient>>> {
-        self.tag_client.lock().unwrap_or_else(PoisonError::into_inner)
+        self.tag_client.lock()
     }
 
     /// Its name in the configuration.
@@ -165,12 +166,12 @@ impl VCenter {
 
     /// The current state.
     pub(crate) fn state(&self) -> RwLockReadGuard<'_, State> {
-        self.state.read().unwrap_or_else(PoisonError::into_inner)
+        self.state.read()
     }
 
     /// Changes the state, and notifies the listeners.
     pub(crate) fn update(&self, change: impl FnOnce(&mut State) -> Changes) {
-        let changes = change(&mut self.state.write().unwrap_or_else(PoisonError::into_inner));
+        let changes = change(&mut self.state.write());
         if changes.is_moved {
             self.retag.notify_one();
         }
@@ -201,7 +202,7 @@ impl VCenter {
 
     /// The session that is used for following it.
     pub(crate) fn session(&self) -> MutexGuard<'_, Option<Arc<Session>>> {
-        self.session.lock().unwrap_or_else(PoisonError::into_inner)
+        self.session.lock()
     }
 
     /// Has its tasks followed from now on. That takes one call in each session.
@@ -217,19 +218,19 @@ impl VCenter {
 
     /// What is known of a task. Unless it has ended, the object with this UID is woken when it does.
     pub(crate) fn wait_for_task(&self, task: &MoRef, uid: &str) -> Option<Task> {
-        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.write();
         state.tasks.wait(task, uid);
         state.tasks.get(task).cloned()
     }
 
     /// Has nobody wait for a task any more: its end is known.
     pub(crate) fn stop_waiting_for_task(&self, task: &MoRef) {
-        self.state.write().unwrap_or_else(PoisonError::into_inner).tasks.stop_waiting(task);
+        self.state.write().tasks.stop_waiting(task);
     }
 
     /// Notes what a task that has ended did to the machine with this instance UUID.
     pub(crate) fn note_change(&self, instance_uuid: Uuid, change: Change) {
-        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.write();
         state.unshown.note(instance_uuid, change, Instant::now());
         drop(state);
         self.noted.notify_one();
@@ -240,13 +241,13 @@ impl VCenter {
         if self.state().unshown.is_empty() {
             return None;
         }
-        let state = &mut *self.state.write().unwrap_or_else(PoisonError::into_inner);
+        let state = &mut *self.state.write();
         state.unshown.oldest(&state.inventory).map(|since| since.elapsed())
     }
 
     /// When vCenter denied having a machine with a UUID.
     fn probes(&self) -> MutexGuard<'_, HashMap<Uuid, Instant>> {
-        self.probes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.probes.lock()
     }
 
     /// The configured datacenters that exist.
