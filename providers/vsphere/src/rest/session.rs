@@ -5,6 +5,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
+use cloudprovider::Term;
 use http::Method;
 use secrecy::ExposeSecret;
 use serde::de::DeserializeOwned;
@@ -28,6 +29,9 @@ const LOGOUT_DEADLINE: Duration = Duration::from_secs(5);
 /// A response larger than this is refused.
 const LARGEST_ANSWER: usize = 32 << 20;
 
+/// The call that opens a session, for errors.
+const CREATE: &str = "create session";
+
 /// The header that names the session.
 const SESSION_HEADER: &str = "vmware-api-session-id";
 
@@ -49,6 +53,8 @@ pub(crate) struct RestSession {
     /// The dialect that is tried first.
     first: Dialect,
     opened: Mutex<Option<Opened>>,
+    /// The session of a login until its caller takes it. Locked while a login is under way, which goes on where its caller is dropped.
+    entered: Arc<Mutex<Option<Opened>>>,
     /// The SOAP session that vCenter did not accept for REST. It is not tried again.
     not_lent: Mutex<Option<Arc<str>>>,
 }
@@ -67,6 +73,7 @@ impl RestSession {
             accounts,
             first,
             opened: Mutex::default(),
+            entered: Arc::default(),
             not_lent: Mutex::default(),
         }
     }
@@ -156,7 +163,6 @@ impl RestSession {
     }
 
     async fn log_in(&self, first: Dialect, credentials: &Credentials) -> Result<Opened, CallError> {
-        const METHOD: &str = "create session";
         let account = self.accounts.of(&credentials.user);
         let mut logins = account.logins().await;
         logins.check_for_rest(credentials)?;
@@ -166,19 +172,44 @@ impl RestSession {
         ];
         let mut dialect = first;
         loop {
-            let (status, body) =
-                self.send(METHOD, Method::POST, dialect.session_path(), &headers, None).await?;
-            match status {
-                200..=299 => {
-                    let id: String = dialect.read(METHOD, &body)?;
+            match self.create(dialect, headers.clone()).await? {
+                Ok(opened) => {
                     logins.accept_for_rest(credentials);
-                    return Ok(Opened { dialect, id: id.into(), is_borrowed: false });
+                    return Ok(opened);
                 }
-                404 if dialect == first => dialect = dialect.other(),
-                401 => return Err(logins.refuse_for_rest(credentials)),
-                status => return Err(CallError::Status { method: METHOD, status }),
+                Err(404) if dialect == first => dialect = dialect.other(),
+                Err(401) => return Err(logins.refuse_for_rest(credentials)),
+                Err(status) => return Err(CallError::Status { method: CREATE, status }),
             }
         }
+    }
+
+    /// Makes the call that opens a session, to its end also where the caller is dropped: vCenter would keep a session that nobody knows.
+    /// Gives the status if it opens none.
+    async fn create(
+        &self,
+        dialect: Dialect,
+        headers: [(&'static str, String); 2],
+    ) -> Result<Result<Opened, u16>, CallError> {
+        let mut entered = Arc::clone(&self.entered).lock_owned().await;
+        if let Some(left) = entered.take() {
+            self.end(&left).await;
+        }
+        let http = self.http.clone();
+        let whole = tokio::spawn(Term::current().scope(async move {
+            let (status, body) =
+                send(&http, CREATE, Method::POST, dialect.session_path(), &headers, None).await?;
+            if (200..=299).contains(&status) {
+                let id: String = dialect.read(CREATE, &body)?;
+                *entered = Some(Opened { dialect, id: id.into(), is_borrowed: false });
+            }
+            Ok(status)
+        }));
+        let status = whole.await.unwrap_or_else(|error| {
+            let reason = format!("the call did not end: {error}").into();
+            Err(CallError::Malformed { method: CREATE, reason })
+        })?;
+        Ok(self.entered.lock().await.take().ok_or(status))
     }
 
     /// Borrows the SOAP session if vCenter accepts it for REST. Checks that with a request that each dialect
@@ -214,10 +245,13 @@ impl RestSession {
         }
     }
 
-    /// Ends the session.
+    /// Ends the session. Waits for a login that is under way, as long as for a logout.
     pub(crate) async fn close(&self) {
-        if let Some(opened) = self.opened.lock().await.take() {
-            self.end(&opened).await;
+        let mut opened = self.opened.lock().await;
+        let entered = tokio::time::timeout(LOGOUT_DEADLINE, self.entered.lock()).await;
+        let left = entered.ok().and_then(|mut entered| entered.take());
+        for session in [opened.take(), left].into_iter().flatten() {
+            self.end(&session).await;
         }
     }
 
@@ -242,14 +276,25 @@ impl RestSession {
         headers: &[(&'static str, String)],
         body: Option<Body>,
     ) -> Result<(u16, bytes::BytesMut), CallError> {
-        let answer = self.http.send(verb, path, headers, body, DEADLINE, LARGEST_ANSWER).await;
-        let answer = answer.map_err(|error| match error {
-            HttpError::Timeout => CallError::Timeout { method, after: DEADLINE },
-            HttpError::Unreachable(reason) => CallError::Unreachable { method, reason },
-            HttpError::TooLarge => CallError::Malformed { method, reason: "the answer is too large".into() },
-        })?;
-        Ok((answer.status, answer.body))
+        send(&self.http, method, verb, path, headers, body).await
     }
+}
+
+async fn send(
+    http: &HttpClient,
+    method: &'static str,
+    verb: Method,
+    path: &str,
+    headers: &[(&'static str, String)],
+    body: Option<Body>,
+) -> Result<(u16, bytes::BytesMut), CallError> {
+    let answer = http.send(verb, path, headers, body, DEADLINE, LARGEST_ANSWER).await;
+    let answer = answer.map_err(|error| match error {
+        HttpError::Timeout => CallError::Timeout { method, after: DEADLINE },
+        HttpError::Unreachable(reason) => CallError::Unreachable { method, reason },
+        HttpError::TooLarge => CallError::Malformed { method, reason: "the answer is too large".into() },
+    })?;
+    Ok((answer.status, answer.body))
 }
 
 /// The value of a header for HTTP's basic authentication.

@@ -35,19 +35,26 @@ async fn no_session_is_left_behind() {
 
 /// vCenter has made the session, and the provider is stopped before it has the answer.
 #[tokio::test]
-async fn a_stop_during_the_login_leaves_no_session_behind() {
-    let Some(vcsim) = simulator(&VcsimOptions::default()) else { return };
-    let late = json!([{"methods": ["soap:Login"], "delayMillis": 1000, "after": true}]);
-    vcsim.set_rules(&late).expect("rules");
-    let running = Running::start(&config(&[&vcsim])).await;
-    let is_made = async {
-        while vcsim.sessions().expect("sessions").1 == 0 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    tokio::time::timeout(LIMIT, is_made).await.expect("a session");
-    running.stop().await;
-    assert_eq!(vcsim.sessions().expect("sessions").0, 0, "logged out");
+async fn a_stop_during_a_login_leaves_no_session_behind() {
+    for login in ["soap:Login", "rest:POST /session"] {
+        let Some(vcsim) = simulator(&VcsimOptions::default()) else { return };
+        let late = json!([{"methods": [login], "delayMillis": 1000, "after": true}]);
+        vcsim.set_rules(&late).expect("rules");
+        let running = Running::start(&with_zones(&config(&[&vcsim]))).await;
+        let is_made = async {
+            loop {
+                let (_, soap_ever, rest) = vcsim.sessions().expect("sessions");
+                if if login.starts_with("soap") { soap_ever > 0 } else { rest > 0 } {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(LIMIT, is_made).await.expect("a session");
+        running.stop().await;
+        let (soap, _, rest) = vcsim.sessions().expect("sessions");
+        assert_eq!((soap, rest), (0, 0), "logged out after {login}");
+    }
 }
 
 #[tokio::test]
