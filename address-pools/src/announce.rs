@@ -4,11 +4,12 @@ use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     fmt,
     net::IpAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Weak},
 };
 
 use cloudprovider::{Error, ErrorKind, Result, ServiceAccess, async_trait};
 use futures::future::join_all;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use crate::allocate::Held;
@@ -188,7 +189,7 @@ struct Generations {
 }
 
 fn generations() -> MutexGuard<'static, Generations> {
-    GENERATIONS.lock().unwrap_or_else(PoisonError::into_inner)
+    GENERATIONS.lock()
 }
 
 impl Holds {
@@ -209,7 +210,7 @@ impl Holds {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn holder(&self, uid: &str) -> String {

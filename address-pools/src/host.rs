@@ -3,11 +3,12 @@
 use std::{
     collections::{BTreeSet, HashMap},
     net::IpAddr,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
 };
 
 use announcing::{Announcer, HolderId, InterfaceChoice};
 use cloudprovider::{Error, ErrorKind, Result, ServiceAccess, async_trait};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::announce::{Announce, Fault};
 
@@ -32,7 +33,7 @@ impl HostAnnouncer {
     }
 
     fn holders(&self) -> MutexGuard<'_, HashMap<String, (HolderId, BTreeSet<IpAddr>)>> {
-        self.holders.lock().unwrap_or_else(PoisonError::into_inner)
+        self.holders.lock()
     }
 }
 

@@ -3,12 +3,13 @@
 use std::{
     collections::{HashMap, HashSet},
     net::IpAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
 use cloudprovider::{AddressClaim, AddressUse, Error, ErrorKind, Result, ServiceAccess, ServiceRef};
 use futures::{StreamExt as _, stream};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{
     sync::{MutexGuard as AsyncGuard, Notify, RwLock, RwLockReadGuard, RwLockWriteGuard},
     time::Instant,
@@ -85,7 +86,7 @@ impl Ledger {
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 
     /// Works with the copy in memory.

@@ -4,7 +4,6 @@ use std::{
     collections::HashMap,
     fmt,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
-    sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -13,6 +12,7 @@ use cloudprovider::{ServiceAccess, ServiceRef, async_trait};
 use http::{Request, StatusCode, header::HOST};
 use http_body_util::Empty;
 use hyper_util::rt::TokioIo;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{
     net::TcpStream,
     time::{sleep, timeout},
@@ -109,7 +109,7 @@ impl LocalServices {
     }
 
     fn services(&self) -> MutexGuard<'_, HashMap<String, LocalService>> {
-        self.services.lock().unwrap_or_else(PoisonError::into_inner)
+        self.services.lock()
     }
 
     /// Asks at once and regularly for a Service with this `healthCheckNodePort`; without one no longer.

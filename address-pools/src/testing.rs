@@ -5,7 +5,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -15,6 +15,7 @@ use cloudprovider::{
     AddressClaim, AddressHolder, ConfigProblem, Error, ErrorKind, IpFamilyPolicy, LoadBalancerService,
     Protocol, Result, ServiceAccess, ServicePort, ServiceRef, async_trait,
 };
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::{
@@ -154,18 +155,18 @@ impl FakeAnnouncer {
 
     /// How long addresses may stay from now on, if there is a limit.
     pub(crate) fn limit(&self) -> Option<Duration> {
-        let limit = self.limit.lock().unwrap_or_else(PoisonError::into_inner);
+        let limit = self.limit.lock();
         limit.as_ref().map(|services| services.alone_for())
     }
 
     /// The addresses that left their interface, each time that they did.
     pub(crate) fn darkened(&self) -> Vec<IpAddr> {
-        self.darkened.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.darkened.lock().clone()
     }
 
     /// The addresses that are held, with their interface and all holders.
     pub(crate) fn held(&self) -> Vec<Announced> {
-        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = self.held.lock();
         let announced = held.iter().map(|(address, (interface, holders))| Announced {
             address: *address,
             interface: interface.clone(),
@@ -183,18 +184,18 @@ impl FakeAnnouncer {
 #[async_trait]
 impl Announce for FakeAnnouncer {
     fn limit(&self, services: Arc<dyn ServiceAccess>) {
-        *self.limit.lock().unwrap_or_else(PoisonError::into_inner) = Some(services);
+        *self.limit.lock() = Some(services);
     }
 
     async fn hold(&self, holder: &str, address: IpAddr, interface: Option<&str>) -> Result<()> {
-        if self.broken.lock().unwrap_or_else(PoisonError::into_inner).contains(&address) {
+        if self.broken.lock().contains(&address) {
             return Err(Error::new(ErrorKind::Unavailable, format!("the kernel does not set {address}")));
         }
-        if self.foreign.lock().unwrap_or_else(PoisonError::into_inner).contains(&address) {
+        if self.foreign.lock().contains(&address) {
             return Err(Error::new(ErrorKind::Conflict, format!("{address} is an address of this host")));
         }
         {
-            let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut held = self.held.lock();
             let entry = held.entry(address).or_default();
             interface.unwrap_or("auto").clone_into(&mut entry.0);
             entry.1.insert(holder.to_owned());
@@ -204,9 +205,9 @@ impl Announce for FakeAnnouncer {
     }
 
     async fn probe(&self, address: IpAddr, _: Option<&str>) -> Result<()> {
-        self.probed.lock().unwrap_or_else(PoisonError::into_inner).push(address);
+        self.probed.lock().push(address);
         tokio::task::yield_now().await;
-        if self.on_network.lock().unwrap_or_else(PoisonError::into_inner).contains(&address) {
+        if self.on_network.lock().contains(&address) {
             return Err(Error::new(ErrorKind::Conflict, format!("a host has {address}")));
         }
         Ok(())
@@ -216,22 +217,22 @@ impl Announce for FakeAnnouncer {
         if self.hang_release.load(Ordering::Relaxed) {
             std::future::pending::<()>().await;
         }
-        if self.fail_release.lock().unwrap_or_else(PoisonError::into_inner).contains(&address) {
+        if self.fail_release.lock().contains(&address) {
             return Err(Error::new(ErrorKind::Unavailable, "the kernel does not answer"));
         }
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.held.lock();
         if let Some((_, holders)) = held.get_mut(&address) {
             holders.remove(holder);
             if holders.is_empty() {
                 held.remove(&address);
-                self.darkened.lock().unwrap_or_else(PoisonError::into_inner).push(address);
+                self.darkened.lock().push(address);
             }
         }
         Ok(())
     }
 
     fn faults(&self) -> Vec<Fault> {
-        let lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        let lost = self.lost.lock();
         let fault =
             |address: &IpAddr| Fault { address: *address, why: "there is no interface eth1".to_owned() };
         lost.iter().map(fault).collect()

@@ -3,10 +3,10 @@
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     net::IpAddr,
-    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use cloudprovider::{AddressUser, ServiceAccess, ServiceRef, UsedAddresses};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
     allocate::Plan,
@@ -34,7 +34,7 @@ pub(crate) struct Warnings {
 
 impl Warnings {
     fn given(&self) -> MutexGuard<'_, HashMap<String, HashSet<String>>> {
-        self.given.lock().unwrap_or_else(PoisonError::into_inner)
+        self.given.lock()
     }
 
     /// Gives a warning, unless it was given before.

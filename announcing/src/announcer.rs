@@ -2,10 +2,11 @@
 
 use std::{
     net::IpAddr,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
@@ -141,13 +142,13 @@ impl Announcer {
     }
 
     fn is_working(&self) -> bool {
-        let requests = self.0.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        let requests = self.0.requests.lock();
         requests.as_ref().is_some_and(|requests| !requests.is_closed())
     }
 
     /// Sends a request to the keeper. Starts one if there is none, or if its runtime has ended.
     fn send(&self, request: Request) -> Result<()> {
-        let mut requests = self.0.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut requests = self.0.requests.lock();
         let Some(sender) = requests.as_ref() else { return self.start(&mut requests, request) };
         match sender.send(request) {
             Ok(()) => Ok(()),

@@ -1,10 +1,8 @@
 //! How long the kernel may keep addresses.
 
-use std::{
-    fmt,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{fmt, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
 
 use crate::{LIFETIME, RENEW_INTERVAL};
 
@@ -23,12 +21,12 @@ pub(crate) struct Limit(Arc<Mutex<Option<Question>>>);
 
 impl Limit {
     pub(crate) fn set(&self, question: Question) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(question);
+        *self.0.lock() = Some(question);
     }
 
     /// How long the kernel may keep an address that is set now, in whole seconds. Zero: it must not be set.
     pub(crate) fn lifetime(&self) -> Duration {
-        let question = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let question = self.0.lock().clone();
         lifetime(question.map_or(Duration::MAX, |ask| ask()))
     }
 }
@@ -84,10 +82,10 @@ mod tests {
         let left = Arc::new(Mutex::new(20));
         limit.set({
             let left = Arc::clone(&left);
-            Arc::new(move || *left.lock().expect("whole") * SECOND)
+            Arc::new(move || *left.lock() * SECOND)
         });
         assert_eq!(limit.clone().lifetime(), LIFETIME);
-        *left.lock().expect("whole") = 5;
+        *left.lock() = 5;
         assert_eq!(limit.lifetime(), 3 * SECOND);
     }
 }

@@ -5,11 +5,12 @@ use std::{
     fmt,
     net::IpAddr,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{sync::oneshot, time::Instant};
 
 use crate::{
@@ -102,7 +103,7 @@ pub(crate) struct Entries(Arc<Mutex<BTreeMap<IpAddr, Entry>>>);
 
 impl Entries {
     pub(crate) fn lock(&self) -> MutexGuard<'_, BTreeMap<IpAddr, Entry>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Removes the holders of these requests. Returns for each of them the addresses that nobody holds any more after it.

@@ -9,7 +9,7 @@ use std::{
     net::TcpListener,
     ops::Range,
     path::Path,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -21,6 +21,7 @@ use kube::{
     api::{ListParams, WatchEvent, WatchParams},
     core::PartialObjectMeta,
 };
+use parking_lot::Mutex;
 use sandbox::kubelet;
 use test_env::{ControlPlane, ControlPlaneOptions};
 use tokio::{task::JoinHandle, time::sleep};
@@ -141,7 +142,7 @@ impl Cluster {
                     match event {
                         WatchEvent::Added(node) | WatchEvent::Modified(node) => {
                             version = node.resource_version().unwrap_or_default();
-                            lock(&of_task).note(&node);
+                            of_task.lock().note(&node);
                         }
                         WatchEvent::Bookmark(bookmark) => version = bookmark.metadata.resource_version,
                         WatchEvent::Deleted(_) | WatchEvent::Error(_) => {}
@@ -276,13 +277,13 @@ impl Seen {
 impl Progress {
     /// How many Nodes have a zone, and when one of those last changed.
     fn state(&self) -> (usize, Option<Instant>) {
-        let seen = lock(&self.seen);
+        let seen = self.seen.lock();
         (seen.changed.len(), seen.changed.values().max().copied())
     }
 
     /// When the first Node got its zone.
     pub(crate) fn first(&self) -> Option<Instant> {
-        lock(&self.seen).first
+        self.seen.lock().first
     }
 }
 
@@ -290,10 +291,6 @@ impl Drop for Progress {
     fn drop(&mut self) {
         self.task.abort();
     }
-}
-
-fn lock(seen: &Mutex<Seen>) -> std::sync::MutexGuard<'_, Seen> {
-    seen.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A port on 127.0.0.1 that is free now.

@@ -1,10 +1,6 @@
 //! The clients of the daemon's parts, each with upstream's name.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use cloudprovider::Term;
 use component::{
@@ -12,6 +8,7 @@ use component::{
     leader_election::Fence,
 };
 use kube::Client;
+use parking_lot::Mutex;
 
 /// Upstream's name of the client for everything that has none of its own.
 const MAIN: &str = "cloud-controller-manager";
@@ -150,7 +147,6 @@ impl TermClients {
             }
             Source::ApiServer { api_server, made } => made
                 .lock()
-                .unwrap_or_else(PoisonError::into_inner)
                 .entry(name)
                 .or_insert_with(|| api_server.controller_clients(name, api_server.client(MAIN)))
                 .clone(),

@@ -4,9 +4,10 @@ use std::{
     collections::{HashMap, VecDeque},
     fmt,
     hash::Hash,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
 /// A semaphore whose permits go round robin over keys, such as namespaces: however many requests of one key wait, a request of
@@ -115,8 +116,7 @@ impl<K: Clone + Eq + Hash> FairPermits<K> {
     }
 
     fn lock(&self) -> MutexGuard<'_, State<K>> {
-        // every change is whole, so what a panic leaves is still right
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

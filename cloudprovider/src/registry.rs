@@ -5,8 +5,10 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt, io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
+
+use parking_lot::Mutex;
 
 use crate::{CloudProvider, ConfigProblem, Error, ErrorKind, Result, machines::MachineTypes};
 
@@ -78,12 +80,12 @@ impl FactoryInput {
     /// The caller of the factory shows the warnings to the operator, even if the configuration is refused: a
     /// warning often explains why. So a factory does not log them itself.
     pub fn warn(&self, warning: ConfigProblem) {
-        self.warnings.lock().unwrap_or_else(PoisonError::into_inner).push(warning);
+        self.warnings.lock().push(warning);
     }
 
     /// The warnings so far, in order. Clones of an input share them.
     pub fn warnings(&self) -> Vec<ConfigProblem> {
-        self.warnings.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.warnings.lock().clone()
     }
 }
 

@@ -3,10 +3,9 @@
 //! A copy by a backup tool, an entry of the inventory that was left behind, or a migration has two instances carry the UUID of one Node. A
 //! provider says what is known of each, and [`the_meant_one`] compares them.
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::collections::HashMap;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::PowerState;
 
@@ -140,8 +139,7 @@ impl<T> LastSeen<T> {
     }
 
     fn by_node(&self) -> MutexGuard<'_, HashMap<String, T>> {
-        // every change is whole, so what a panic leaves is still right
-        self.by_node.lock().unwrap_or_else(PoisonError::into_inner)
+        self.by_node.lock()
     }
 }
 

@@ -34,12 +34,10 @@ mod url;
 mod user_agent;
 mod whoami;
 
-use std::{
-    path::Path,
-    sync::{Arc, Mutex},
-};
+use std::{path::Path, sync::Arc};
 
 use kube::Client;
+use parking_lot::Mutex;
 
 use crate::{files::FileChanges, metrics::MetricSet as _};
 use account::Account;

@@ -1,12 +1,8 @@
 //! The state of the daemon's parts, for `/debug/state`.
 
-use std::{
-    collections::BTreeMap,
-    fmt,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::{
     sync::{mpsc, oneshot},
@@ -61,12 +57,12 @@ impl DebugState {
     }
 
     fn add(&self, name: &str, part: Part) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), part);
+        self.0.lock().insert(name.to_owned(), part);
     }
 
     /// Asks all parts. The result has one key for each part.
     pub async fn ask(&self) -> Value {
-        let parts = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let parts = self.0.lock().clone();
         let answers = parts.into_iter().map(|(name, part)| async move {
             let answer = match part {
                 Part::Loop(questions) => ask_loop(&questions).await,

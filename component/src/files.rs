@@ -8,10 +8,11 @@ use std::{
     collections::BTreeMap,
     io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use tokio::time::sleep;
 
@@ -56,7 +57,7 @@ impl FilesRead {
     /// The errors of [`std::fs::read`]. A failed read is remembered too.
     pub fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         let content = std::fs::read(path);
-        let mut notes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut notes = self.0.lock();
         let before = notes.get(path).copied().flatten();
         notes.insert(path.to_owned(), digest(&content, before));
         drop(notes);
@@ -74,7 +75,7 @@ impl FilesRead {
     }
 
     fn snapshot(&self) -> Snapshot {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.lock().clone()
     }
 }
 

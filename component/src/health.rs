@@ -1,9 +1,8 @@
 //! Health checks. Parts of the daemon register them, and `/healthz`, `/livez` and `/readyz` run them.
 
-use std::{
-    fmt,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{fmt, sync::Arc};
+
+use parking_lot::Mutex;
 
 /// `Err` contains the reason, for the log. A client that may only read health does not get it.
 pub type Check = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
@@ -36,14 +35,14 @@ impl HealthChecks {
         concerns: Concerns,
         check: impl Fn() -> Result<(), String> + Send + Sync + 'static,
     ) {
-        let mut checks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut checks = self.0.lock();
         checks.retain(|(known, ..)| known != name);
         checks.push((name.to_owned(), concerns, Arc::new(check)));
     }
 
     /// All present checks: the name, what it concerns, and the check.
     pub fn all(&self) -> Vec<(String, Concerns, Check)> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.lock().clone()
     }
 }
 

@@ -1,10 +1,8 @@
 //! Inspection of a loop from outside: whether it is running, and its state.
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, mpsc},
     time::Instant,
@@ -75,7 +73,7 @@ struct Pulse {
 impl Pulse {
     fn check(&self) -> Result<(), String> {
         let now = Instant::now();
-        let since = *self.unanswered_since.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(now);
+        let since = *self.unanswered_since.lock().get_or_insert(now);
         self.asked.notify_one();
         let silence = now.duration_since(since);
         if silence > HANGS_AFTER {
@@ -85,7 +83,7 @@ impl Pulse {
     }
 
     fn answer(&self) {
-        *self.unanswered_since.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.unanswered_since.lock() = None;
     }
 }
 

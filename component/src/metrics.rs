@@ -11,9 +11,10 @@ use std::{
     any::{Any, TypeId},
     collections::HashMap,
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 
+use parking_lot::Mutex;
 use prometheus::Registry;
 
 pub use process::start_time;
@@ -55,7 +56,7 @@ impl Metrics {
     /// # Errors
     /// A name is registered twice, which is a mistake in the program.
     pub fn get<M: MetricSet>(&self) -> prometheus::Result<M> {
-        let mut sets = self.sets.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sets = self.sets.lock();
         if let Some(set) = sets.by_type.get(&TypeId::of::<M>()).and_then(|set| set.downcast_ref::<M>()) {
             return Ok(set.clone());
         }
@@ -67,7 +68,7 @@ impl Metrics {
 
     /// All registered metrics, sorted by name.
     pub fn described(&self) -> Vec<Described> {
-        let mut described = self.sets.lock().unwrap_or_else(PoisonError::into_inner).described.clone();
+        let mut described = self.sets.lock().described.clone();
         described.sort_by(|a, b| a.name.cmp(&b.name));
         described
     }

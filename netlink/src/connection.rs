@@ -1,8 +1,9 @@
 //! A connection to the kernel.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use futures::Stream;
+use parking_lot::{Mutex, MutexGuard};
 use rtnetlink::{
     Handle,
     packet_core::{
@@ -138,7 +139,7 @@ impl Netlink {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Arc<Open>>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock()
     }
 }
 

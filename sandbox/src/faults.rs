@@ -1,12 +1,9 @@
 //! Injected faults and delays, and the log of requests for tests.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use http::StatusCode;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 
 use crate::{request::Target, status::ApiError, store::Store};
@@ -202,7 +199,7 @@ pub(crate) struct Spoils(Arc<Mutex<(Option<Spoil>, u64)>>);
 impl Spoils {
     /// How to break this event, if it is one of them.
     pub(crate) fn take(&self) -> Option<Spoil> {
-        let mut next = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = self.0.lock();
         next.1 = next.1.checked_sub(1)?;
         next.0
     }
@@ -231,7 +228,7 @@ impl Faults {
     }
 
     fn rules(&self) -> MutexGuard<'_, Rules> {
-        self.0.rules.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.rules.lock()
     }
 
     /// Adds a rule. Rules are applied in order: delays add up, and the first other action ends the search.
@@ -257,7 +254,7 @@ impl Faults {
 
     /// Makes the next `n` watch events unreadable. Later ones are valid again.
     pub fn spoil_events(&self, spoil: Spoil, n: u64) {
-        *self.0.spoils.0.lock().unwrap_or_else(PoisonError::into_inner) = (Some(spoil), n);
+        *self.0.spoils.0.lock() = (Some(spoil), n);
     }
 
     pub(crate) fn spoils(&self) -> Spoils {
@@ -350,7 +347,7 @@ pub(crate) struct RequestLog(Mutex<(Counts, std::collections::VecDeque<Request>)
 
 impl RequestLog {
     fn lock(&self) -> MutexGuard<'_, (Counts, std::collections::VecDeque<Request>)> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     pub(crate) fn record(&self, request: Request) {

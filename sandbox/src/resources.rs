@@ -1,13 +1,11 @@
 //! The kinds that the API serves, and the rules by which they differ.
 
-use std::{
-    collections::BTreeSet,
-    sync::{Arc, PoisonError, RwLock},
-};
+use std::{collections::BTreeSet, sync::Arc};
 
 use k8s_openapi::api::{
     coordination::v1::Lease, core::v1, discovery::v1::EndpointSlice, networking::v1::IPAddress,
 };
+use parking_lot::RwLock;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -226,7 +224,7 @@ impl Registry {
 
     /// Adds a kind, or replaces the one with the same group, version and plural.
     pub(crate) fn register(&self, kind: ResourceKind) {
-        let mut kinds = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut kinds = self.0.write();
         let same = |k: &&mut Arc<ResourceKind>| {
             (&k.group, &k.version, &k.plural) == (&kind.group, &kind.version, &kind.plural)
         };
@@ -239,22 +237,22 @@ impl Registry {
 
     /// Stops serving all versions of a resource.
     pub(crate) fn unregister(&self, group: &str, plural: &str) {
-        let mut kinds = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut kinds = self.0.write();
         kinds.retain(|kind| kind.group != group || kind.plural != plural);
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<ResourceKind>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.read().clone()
     }
 
     pub(crate) fn find(&self, group: &str, version: &str, plural: &str) -> Option<Arc<ResourceKind>> {
-        let kinds = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let kinds = self.0.read();
         kinds.iter().find(|k| k.group == group && k.version == version && k.plural == plural).cloned()
     }
 
     /// The kind in whose form the objects of `storage` are stored: the first one registered.
     pub(crate) fn storage_kind(&self, storage: &str) -> Option<Arc<ResourceKind>> {
-        let kinds = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let kinds = self.0.read();
         kinds.iter().find(|k| k.storage() == storage).cloned()
     }
 

@@ -1,6 +1,6 @@
 //! The architecture: which crate may depend on which, that no modules depend on each other in a circle, that
 //! every file exists that the page about the architecture names, and that the pages of the providers explain
-//! every reason that their machines tell.
+//! every reason that their machines tell. Locks are of one kind.
 
 #[cfg(test)]
 mod circles;
@@ -8,6 +8,8 @@ mod circles;
 mod crates;
 #[cfg(test)]
 mod lexer;
+#[cfg(test)]
+mod locks;
 #[cfg(test)]
 mod modules;
 #[cfg(test)]

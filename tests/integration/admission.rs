@@ -2,10 +2,11 @@
 
 use std::{
     cell::Cell,
-    sync::{Condvar, Mutex, MutexGuard, PoisonError},
     thread,
     time::{Duration, Instant},
 };
+
+use parking_lot::{Condvar, Mutex};
 
 /// Trials mostly wait, so there are more tokens than cores.
 const TOKENS_PER_CORE: usize = 3;
@@ -51,11 +52,11 @@ pub(crate) struct Admitted(usize);
 /// Waits until the trial of this name may run. A heavy one is not overtaken by light ones.
 pub(crate) fn admit(name: &str) -> Admitted {
     let weight = weight(name);
-    let mut state = lock();
+    let mut state = STATE.lock();
     let number = state.asking;
     state.asking += 1;
     while state.admitting != number || state.taken + weight > tokens() {
-        state = CHANGED.wait(state).unwrap_or_else(PoisonError::into_inner);
+        CHANGED.wait(&mut state);
     }
     state.admitting += 1;
     state.taken += weight;
@@ -70,12 +71,12 @@ pub(crate) fn admit(name: &str) -> Admitted {
 /// have not begun. `wait` may not return a lock: this trial could hold it while it waits for a token of one that waits for the lock.
 pub(crate) fn aside<T>(wait: impl FnOnce() -> T) -> T {
     let (weight, began) = (WEIGHT.get(), Instant::now());
-    lock().taken -= weight;
+    STATE.lock().taken -= weight;
     CHANGED.notify_all();
     let result = wait();
-    let mut state = lock();
+    let mut state = STATE.lock();
     while state.taken + weight > tokens() {
-        state = CHANGED.wait(state).unwrap_or_else(PoisonError::into_inner);
+        CHANGED.wait(&mut state);
     }
     state.taken += weight;
     ASIDE.set(ASIDE.get() + began.elapsed());
@@ -90,11 +91,7 @@ pub(crate) fn was_aside() -> Duration {
 impl Drop for Admitted {
     fn drop(&mut self) {
         WEIGHT.set(0);
-        lock().taken -= self.0;
+        STATE.lock().taken -= self.0;
         CHANGED.notify_all();
     }
-}
-
-fn lock() -> MutexGuard<'static, State> {
-    STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }

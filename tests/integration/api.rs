@@ -4,7 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -18,6 +18,7 @@ use kube::{
     api::{DeleteParams, ListParams, Patch, PatchParams},
     client::{Body, ClientBuilder},
 };
+use parking_lot::{Mutex, MutexGuard};
 use sandbox::Sandbox;
 use serde_json::json;
 use test_env::{Refusal, StartError};
@@ -218,7 +219,7 @@ impl RequestCounts {
     }
 
     fn lock(&self) -> MutexGuard<'_, Counts> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     fn add(&self, method: &Method, path: &str) {

@@ -4,7 +4,7 @@ use std::{
     fs,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
@@ -13,6 +13,7 @@ use ccm::{cloud::CloudMetrics, reload::ReloadMetrics};
 use cloudprovider::{CloudProvider, ConfigProblem, Error, FactoryInput, InstanceChange, Registry};
 use futures::FutureExt;
 use libtest_mimic::Trial;
+use parking_lot::Mutex;
 use sandbox::kubelet;
 use tempfile::TempDir;
 use test_env::{ControlPlane, ControlPlaneOptions};
@@ -100,7 +101,7 @@ impl Mounted {
 
     /// The cloud of the nth readable version.
     fn made(&self, n: usize) -> anyhow::Result<FakeCloud> {
-        let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let made = self.made.lock();
         made.get(n).cloned().with_context(|| format!("{} clouds were made", made.len()))
     }
 }
@@ -125,7 +126,7 @@ fn factory(input: &FactoryInput, made: &Made) -> cloudprovider::Result<Arc<dyn C
     if !problems.is_empty() {
         return Err(Error::invalid_configuration(problems));
     }
-    made.lock().unwrap_or_else(PoisonError::into_inner).push(cloud.clone());
+    made.lock().push(cloud.clone());
     Ok(cloud.provider())
 }
 

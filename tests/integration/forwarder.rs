@@ -1,10 +1,11 @@
 //! Another address of the API server, whose connections can be cut or stalled.
 
 use std::sync::{
-    Arc, Mutex, PoisonError,
+    Arc,
     atomic::{AtomicUsize, Ordering},
 };
 
+use parking_lot::Mutex;
 use tokio::{
     io::{copy, copy_bidirectional, sink},
     net::{TcpListener, TcpStream},
@@ -60,12 +61,12 @@ impl Forwarder {
 
     /// Breaks the open connections.
     pub(crate) fn cut(&self) {
-        std::mem::take(&mut *self.state.cut.lock().unwrap_or_else(PoisonError::into_inner)).cancel();
+        std::mem::take(&mut *self.state.cut.lock()).cancel();
     }
 
     /// Stalls the open connections from now on, without closing them. New connections work.
     pub(crate) fn swallow(&self) {
-        std::mem::take(&mut *self.state.swallowed.lock().unwrap_or_else(PoisonError::into_inner)).cancel();
+        std::mem::take(&mut *self.state.swallowed.lock()).cancel();
     }
 }
 
@@ -77,8 +78,8 @@ impl Drop for Forwarder {
 }
 
 async fn pass_on(mut stream: TcpStream, to: u16, state: Arc<State>) {
-    let cut = state.cut.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let swallowed = state.swallowed.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let cut = state.cut.lock().clone();
+    let swallowed = state.swallowed.lock().clone();
     state.open.fetch_add(1, Ordering::Relaxed);
     if let Ok(mut server) = TcpStream::connect(("127.0.0.1", to)).await {
         let passing = copy_bidirectional(&mut stream, &mut server);

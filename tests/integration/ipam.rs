@@ -4,7 +4,7 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -17,6 +17,7 @@ use kube::{
         PostParams,
     },
 };
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::{task::JoinHandle, time::sleep};
 
@@ -73,7 +74,7 @@ impl Ipam {
 
     /// The addresses that are not taken back, by the names of their claims.
     pub(crate) fn given(&self) -> BTreeMap<String, String> {
-        self.given.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.given.lock().clone()
     }
 }
 
@@ -145,7 +146,7 @@ impl Desk {
             },
         });
         addresses.create(&PostParams::default(), &serde_json::from_value(object)?).await?;
-        self.given.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), address);
+        self.given.lock().insert(name.to_owned(), address);
         Ok(())
     }
 
@@ -154,7 +155,7 @@ impl Desk {
         if addresses.get_opt(name).await?.is_some() {
             addresses.delete(name, &DeleteParams::default()).await?;
         }
-        self.given.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+        self.given.lock().remove(name);
         Ok(())
     }
 }

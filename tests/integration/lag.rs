@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Mutex, Once, PoisonError,
+        Once,
         atomic::{AtomicU64, Ordering},
     },
     thread,
@@ -10,6 +10,7 @@ use std::{
 };
 
 use anyhow::ensure;
+use parking_lot::Mutex;
 
 /// The part of a time, in percent, that the machine may have been late before the time says nothing about the product.
 const MAX_LAG: u32 = 20;
@@ -75,12 +76,12 @@ impl Stopwatch {
 /// Says what could not be judged, at once and at the end of the run.
 pub(crate) fn not_judged(line: String) {
     eprintln!("NOT JUDGED {line}");
-    UNJUDGED.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+    UNJUDGED.lock().push(line);
 }
 
 /// Lists once more, at the end of the run, what was not judged.
 pub(crate) fn report_unjudged() {
-    let unjudged = UNJUDGED.lock().unwrap_or_else(PoisonError::into_inner);
+    let unjudged = UNJUDGED.lock();
     if !unjudged.is_empty() {
         eprintln!("NOT JUDGED {} times, because the machine was late:", unjudged.len());
         for line in unjudged.iter() {

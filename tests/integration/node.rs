@@ -1,9 +1,6 @@
 //! Scenarios of the node controller.
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use anyhow::ensure;
 use ccm::controllers::node::NodeMetrics;
@@ -20,6 +17,7 @@ use kube::{
     client::Body,
 };
 use libtest_mimic::Trial;
+use parking_lot::Mutex;
 use sandbox::kubelet;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
@@ -75,7 +73,7 @@ async fn written_by_others(api: &Api) -> anyhow::Result<()> {
             let answer: Response<Body> = daemon.send(request).await?;
             if is_patch {
                 let status = answer.status().as_u16();
-                noted.lock().unwrap_or_else(PoisonError::into_inner).push((path.clone(), status));
+                noted.lock().push((path.clone(), status));
             }
             if is_patch && path.ends_with("/status") {
                 let patch =
@@ -93,7 +91,7 @@ async fn written_by_others(api: &Api) -> anyhow::Result<()> {
     let node = node_becomes(&api.client, "n1", SOON, "initialized", is_initialized).await?;
     daemon.stop().await?;
     ensure!(node.metadata.annotations.is_some_and(|all| all.contains_key("example.com/by")));
-    let written = written.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let written = written.lock().clone();
     let expected = [("/api/v1/nodes/n1/status".to_owned(), 200), ("/api/v1/nodes/n1".to_owned(), 200)];
     ensure!(written == expected, "{written:?}");
     Ok(())

@@ -1,10 +1,8 @@
 //! Real peers that several tests share. They start when first needed and stop at the end of the run.
 
-use std::{
-    ops::Deref,
-    sync::{Condvar, Mutex, MutexGuard, PoisonError},
-};
+use std::ops::Deref;
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use test_env::{ControlPlane, ControlPlaneOptions, StartError};
 
 use crate::admission;
@@ -90,13 +88,13 @@ impl Shared {
         loop {
             match pool.take(self.most) {
                 Some(turn) => return turn,
-                None => pool = self.returned.wait(pool).unwrap_or_else(PoisonError::into_inner),
+                None => self.returned.wait(&mut pool),
             }
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, Pool> {
-        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pool.lock()
     }
 }
 

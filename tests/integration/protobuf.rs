@@ -1,9 +1,6 @@
 //! Nodes in protobuf are the same as in JSON, at the real API server.
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context as _, ensure};
 use ccm::nodes::{Node, NodeStore, protobuf, read_nodes, watch_nodes};
@@ -16,6 +13,7 @@ use kube::{
     client::Body,
 };
 use libtest_mimic::Trial;
+use parking_lot::Mutex;
 use sandbox::kubelet;
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
@@ -51,9 +49,7 @@ fn noting(client: &Client) -> (Client, ContentTypes) {
             let answer: Response<Body> = client.send(request).await?;
             let content_type =
                 answer.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-            seen.lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .push(content_type.unwrap_or_default().to_owned());
+            seen.lock().push(content_type.unwrap_or_default().to_owned());
             Ok::<_, kube::Error>(answer)
         }
     });
@@ -61,7 +57,7 @@ fn noting(client: &Client) -> (Client, ContentTypes) {
 }
 
 fn all(noted: &ContentTypes) -> Vec<String> {
-    noted.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    noted.lock().clone()
 }
 
 async fn lists(api: &Api) -> anyhow::Result<()> {

@@ -1,11 +1,6 @@
 //! The service account of the shipped manifests, with exactly their roles.
 
-use std::{
-    collections::HashMap,
-    path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::ensure;
 use ccm::{
@@ -15,6 +10,7 @@ use ccm::{
 };
 use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use kube::{Client, api::PostParams};
+use parking_lot::Mutex;
 use serde_json::json;
 use tempfile::TempDir;
 use test_env::ControlPlane;
@@ -30,7 +26,7 @@ pub(crate) async fn kubeconfig(control_plane: &ControlPlane) -> anyhow::Result<P
     // The administrator's kubeconfig, which identifies the control plane -> the service account's.
     static KNOWN: Mutex<Option<HashMap<PathBuf, Slot>>> = Mutex::new(None);
     let slot = {
-        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = KNOWN.lock();
         let known = known.get_or_insert_default();
         known.entry(control_plane.kubeconfig().to_owned()).or_default().clone()
     };

@@ -1,7 +1,8 @@
 //! A place in the row of a daemon's requests and calls at which it is caught, to be killed there.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 /// Before or after what a request or a call does.
@@ -23,7 +24,7 @@ struct State {
 
 impl Trap {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// The request or call with this number, counted from now, never returns. The result says when it is there.

@@ -2,13 +2,13 @@
 
 use std::{
     cell::Cell,
-    sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
 use anyhow::anyhow;
 use futures::future::LocalBoxFuture;
 use libtest_mimic::{Completion, Failed, Trial};
+use parking_lot::Mutex;
 use test_env::StartError;
 use tokio::runtime::{Builder, Runtime};
 
@@ -89,7 +89,7 @@ pub(crate) fn trial(name: &str, body: impl FnOnce() -> Outcome + Send + 'static)
         let time = began.elapsed().saturating_sub(admission::was_aside());
         let computed = cpu::of_this_thread().saturating_sub(before);
         let took = Took { time, computed, name: title.clone() };
-        TOOK.lock().unwrap_or_else(PoisonError::into_inner).push(took);
+        TOOK.lock().push(took);
         (outcome, title)
     };
     Trial::ignorable_test(name, move || match timed() {
@@ -99,7 +99,7 @@ pub(crate) fn trial(name: &str, body: impl FnOnce() -> Outcome + Send + 'static)
         }
         (Err(StartError::Unavailable(reason)), title) => {
             let line = format!("{title}: {reason}");
-            SKIPPED.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+            SKIPPED.lock().push(line);
             Ok(Completion::ignored_with(reason))
         }
         (Err(StartError::Failed(error)), _) => Err(Failed::from(format!("{error:#}"))),
@@ -132,7 +132,7 @@ async fn within(scenario: LocalBoxFuture<'_, anyhow::Result<()>>) -> anyhow::Res
 /// Lists the trials that ran longest, and says how much all of them computed.
 pub(crate) fn report_slowest() {
     const MANY: usize = 20;
-    let mut took = TOOK.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut took = TOOK.lock();
     // A run of one trial has no need for it.
     if took.len() > MANY {
         took.sort();
@@ -152,7 +152,7 @@ pub(crate) fn report_slowest() {
 
 /// Lists the skipped tests once more at the end of the run.
 pub(crate) fn report_skipped() {
-    let skipped = SKIPPED.lock().unwrap_or_else(PoisonError::into_inner);
+    let skipped = SKIPPED.lock();
     if !skipped.is_empty() {
         eprintln!("SKIPPED {} tests, because their peers are missing:", skipped.len());
         for line in skipped.iter() {

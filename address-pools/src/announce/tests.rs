@@ -83,7 +83,7 @@ async fn the_end_of_a_term_says_what_could_not_be_released() {
     let announcer = FakeAnnouncer::new();
     let holds = holds(&announcer);
     holds.hold(0, "a", &[held("10.0.0.1"), held("10.0.0.2")]).await.expect("held");
-    announcer.fail_release.lock().expect("no panic").insert(ip("10.0.0.1"));
+    announcer.fail_release.lock().insert(ip("10.0.0.1"));
     // The provider was stopped before. That nobody holds anything any more does not mean that the host has nothing.
     holds.stop().await;
     for _ in 0..2 {
@@ -115,11 +115,11 @@ async fn the_end_of_a_term_waits_for_a_release_under_way() {
 async fn what_could_not_be_held_is_tried_again() {
     let announcer = FakeAnnouncer::new();
     let holds = holds(&announcer);
-    announcer.broken.lock().expect("no panic").insert(ip("10.0.0.1"));
+    announcer.broken.lock().insert(ip("10.0.0.1"));
     holds.keep(0, "a", &[held("10.0.0.1")]).await.expect_err("broken");
     assert_eq!(holds.unclaimed(|_, _| false), []);
     assert!(!holds.retry().await);
-    announcer.broken.lock().expect("no panic").clear();
+    announcer.broken.lock().clear();
     holds.keep(0, "a", &[held("10.0.0.1")]).await.expect("held");
     assert_eq!(announcer.addresses().len(), 1);
     assert!(!holds.retry().await, "nothing is left to be tried");
@@ -130,13 +130,13 @@ async fn what_is_not_wanted_any_more_is_not_tried_again() {
     let announcer = FakeAnnouncer::new();
     let holds = holds(&announcer);
     let all = ips(&["10.0.0.1", "10.0.0.2", "10.0.0.3"]);
-    announcer.broken.lock().expect("no panic").extend(all);
+    announcer.broken.lock().extend(all);
     for (uid, address) in [("a", "10.0.0.1"), ("b", "10.0.0.2"), ("c", "10.0.0.3")] {
         holds.hold(0, uid, &[held(address)]).await.expect_err("broken");
     }
     holds.release("a").await.expect("nothing to release");
     holds.hold(0, "b", &[held("10.0.0.4")]).await.expect("held");
-    announcer.broken.lock().expect("no panic").clear();
+    announcer.broken.lock().clear();
     assert!(holds.retry().await);
     assert_eq!(announcer.held().len(), 2);
     holds.release_all().await.expect("released");
@@ -232,11 +232,11 @@ async fn an_earlier_try_changes_nothing_when_it_fails_later() {
 async fn of_two_tries_that_fail_the_later_one_is_made_again() {
     let (announcer, holds) = SlowEth9::failed_once().await;
     let broken = &announcer.announcer.broken;
-    broken.lock().expect("no panic").insert(ip("10.0.0.1"));
+    broken.lock().insert(ip("10.0.0.1"));
     let in_vain = async { drop(holds.hold(0, "a", &[on("eth1")]).await.expect_err("broken")) };
     assert!(!announcer.retry_meanwhile(&holds, in_vain).await);
     assert!(!holds.is_held("a", ip("10.0.0.1")));
-    broken.lock().expect("no panic").clear();
+    broken.lock().clear();
     assert!(holds.retry().await);
     assert_eq!(announcer.announcer.addresses(), [(ip("10.0.0.1"), "eth1".to_owned())]);
 }

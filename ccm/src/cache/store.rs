@@ -3,9 +3,10 @@
 use std::{
     collections::{HashMap, HashSet},
     convert::Infallible,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    sync::Arc,
 };
 
+use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::sync::{Notify, oneshot, watch};
 
 use super::CachedObject;
@@ -89,7 +90,7 @@ impl<T: CachedObject> Cache<T> {
     pub fn subscribe(&self) -> Changes {
         let pending = Arc::new(Pending::default());
         // Subscribed before the keys are read. So a change in between is seen twice, and not lost.
-        lock(&self.shared.subscribers).push(pending.clone());
+        self.shared.subscribers.lock().push(pending.clone());
         pending.add(self.read().keys().cloned());
         Changes { pending }
     }
@@ -117,7 +118,7 @@ impl<T: CachedObject> Cache<T> {
             }
             let (next_version, comes) = oneshot::channel();
             {
-                let mut waiting = lock(&self.shared.waiting);
+                let mut waiting = self.shared.waiting.lock();
                 let waiting = waiting.entry(key.to_owned()).or_default();
                 waiting.retain(|waits| !waits.is_closed());
                 waiting.push(next_version);
@@ -125,7 +126,7 @@ impl<T: CachedObject> Cache<T> {
             // A change in between has not been announced to us.
             let object = self.get(key);
             if is_shown(&object) {
-                lock(&self.shared.waiting).remove(key);
+                self.shared.waiting.lock().remove(key);
                 return object;
             }
             // Nothing is ever sent. That the sender is dropped is the message.
@@ -138,7 +139,7 @@ impl<T: CachedObject> Cache<T> {
         let key = object.key().into_owned();
         let object = Arc::new(object);
         let before = self.write().insert(key.clone(), object.clone());
-        lock(&self.shared.waiting).remove(&key);
+        self.shared.waiting.lock().remove(&key);
         if before.is_none_or(|before| !before.same_content(&object)) {
             self.tell(&[key]);
         }
@@ -149,13 +150,13 @@ impl<T: CachedObject> Cache<T> {
         if let Some(object) = self.write().get_mut(key) {
             Arc::make_mut(object).set_resource_version(version);
         }
-        lock(&self.shared.waiting).remove(key);
+        self.shared.waiting.lock().remove(key);
     }
 
     /// Removes an object.
     pub(crate) fn remove(&self, key: &str) {
         if self.write().remove(key).is_some() {
-            lock(&self.shared.waiting).remove(key);
+            self.shared.waiting.lock().remove(key);
             self.tell(&[key.to_owned()]);
         }
     }
@@ -174,13 +175,13 @@ impl<T: CachedObject> Cache<T> {
             *current = new;
             changed
         };
-        lock(&self.shared.waiting).clear();
+        self.shared.waiting.lock().clear();
         self.tell(&changed);
         self.shared.synced.send_replace(true);
     }
 
     fn tell(&self, keys: &[String]) {
-        let mut subscribers = lock(&self.shared.subscribers);
+        let mut subscribers = self.shared.subscribers.lock();
         // Nobody else holds it any more, so the subscriber is gone.
         subscribers.retain(|pending| Arc::strong_count(pending) > 1);
         for pending in subscribers.iter() {
@@ -189,17 +190,17 @@ impl<T: CachedObject> Cache<T> {
     }
 
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, HashMap<String, Arc<T>>> {
-        self.shared.objects.read().unwrap_or_else(PoisonError::into_inner)
+        self.shared.objects.read()
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, HashMap<String, Arc<T>>> {
-        self.shared.objects.write().unwrap_or_else(PoisonError::into_inner)
+        self.shared.objects.write()
     }
 }
 
 impl Pending {
     fn add(&self, keys: impl IntoIterator<Item = String>) {
-        let mut pending = lock(&self.keys);
+        let mut pending = self.keys.lock();
         pending.extend(keys);
         if !pending.is_empty() {
             self.notify.notify_one();
@@ -221,7 +222,7 @@ impl Changes {
 
     /// Takes the keys of the objects that changed, those of removed objects too.
     pub fn take(&mut self) -> HashSet<String> {
-        std::mem::take(&mut *lock(&self.pending.keys))
+        std::mem::take(&mut *self.pending.keys.lock())
     }
 
     /// Waits until some objects changed and takes all their keys, those of removed objects too. Cancel-safe.
@@ -234,10 +235,6 @@ impl Changes {
             self.pending.notify.notified().await;
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -327,7 +324,7 @@ mod tests {
         store.replace(vec![node("a", "10")]);
         let shown = listed.await.expect("a new list shows it");
         assert_eq!(shown.map(|node| node.resource_version.clone()).as_deref(), Some("10"));
-        assert!(lock(&store.shared.waiting).is_empty());
+        assert!(store.shared.waiting.lock().is_empty());
     }
 
     #[test]
@@ -337,6 +334,6 @@ mod tests {
         for _ in 0..10 {
             assert!(store.until_shown("a", "6").now_or_never().is_none());
         }
-        assert_eq!(lock(&store.shared.waiting)["a"].len(), 1);
+        assert_eq!(store.shared.waiting.lock()["a"].len(), 1);
     }
 }

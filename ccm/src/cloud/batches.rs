@@ -1,14 +1,11 @@
 //! Calls about many nodes. Where a call fails as a whole, each half of its nodes is asked about again, and so on. In the end
 //! only the nodes that make it fail are without an answer.
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, time::Duration};
 
 use cloudprovider::{Error, ErrorKind, NodeIdentity};
 use futures::future::BoxFuture;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use super::{
@@ -213,7 +210,7 @@ impl Batches {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<&'static str, Memory>> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+        self.memory.lock()
     }
 }
 

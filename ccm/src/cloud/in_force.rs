@@ -1,10 +1,11 @@
 //! Since when a configuration is in force, and whether another one is tried beside it.
 
 use std::sync::{
-    Arc, Mutex, PoisonError,
+    Arc,
     atomic::{AtomicUsize, Ordering},
 };
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 #[derive(Debug)]
@@ -20,12 +21,12 @@ impl InForce {
 
     /// Notes that another configuration takes over.
     pub(super) fn begins(&self) {
-        *self.since.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        *self.since.lock() = Instant::now();
     }
 
     pub(super) fn settled_since(&self) -> Option<Instant> {
         let is_tried = self.trials.load(Ordering::SeqCst) > 0;
-        (!is_tried).then(|| *self.since.lock().unwrap_or_else(PoisonError::into_inner))
+        (!is_tried).then(|| *self.since.lock())
     }
 }
 

@@ -1,11 +1,9 @@
 //! Metrics of the calls of the provider.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use component::metrics::{MetricSet, Register};
+use parking_lot::{Mutex, MutexGuard};
 use prometheus::{
     GaugeVec, Histogram, HistogramVec, IntCounter, IntCounterVec, Opts,
     core::{Collector, Desc},
@@ -122,7 +120,7 @@ impl InventoryAge {
     }
 
     fn lock(&self) -> MutexGuard<'_, GoodAnswers> {
-        self.good_answers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.good_answers.lock()
     }
 }
 

@@ -1,11 +1,9 @@
 //! The Nodes of which a provider has reported an instance.
 
-use std::{
-    collections::HashSet,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::HashSet, sync::Arc};
 
 use cloudprovider::InstanceLookup;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::nodes::Node;
 
@@ -35,6 +33,6 @@ impl Seen {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashSet<String>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }

@@ -1,11 +1,6 @@
 //! The loop that follows the files of the configuration.
 
-use std::{
-    collections::BTreeSet,
-    panic::AssertUnwindSafe,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeSet, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use cloudprovider::{CloudProvider, Error, ErrorKind, InstanceLookup, StartContext};
 use component::{
@@ -14,6 +9,7 @@ use component::{
     reload::{ReloadReporter, Source},
 };
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -79,7 +75,7 @@ struct Status {
 impl FollowerStatus {
     /// The files, since when their current version is in force, and why a newer version is refused.
     pub fn to_json(&self) -> Value {
-        let status = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let status = self.0.lock();
         json!({
             "files": status.files,
             "inForceSince": status.in_force_since.to_string(),
@@ -282,18 +278,18 @@ impl Follower {
     }
 
     fn is_refused(&self) -> bool {
-        self.status.0.lock().unwrap_or_else(PoisonError::into_inner).refused.is_some()
+        self.status.0.lock().refused.is_some()
     }
 
     fn accept(&self, read: &FilesRead) {
-        let mut status = self.status.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut status = self.status.0.lock();
         *status = Status { files: names(read), in_force_since: Timestamp::now(), refused: None };
         drop(status);
         self.reporter.succeeded(SOURCE);
     }
 
     fn refuse(&self, why: &str) {
-        self.status.0.lock().unwrap_or_else(PoisonError::into_inner).refused = Some(why.to_owned());
+        self.status.0.lock().refused = Some(why.to_owned());
         self.reporter.failed(SOURCE, why);
     }
 }

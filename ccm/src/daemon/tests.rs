@@ -1,9 +1,6 @@
 //! What controllers may write, and when.
 
-use std::{
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::time::Duration;
 
 use cloudprovider::{Error, ErrorKind, testing::FakeCloud};
 use component::events::{EventObject, EventRecorder, EventType};
@@ -15,6 +12,7 @@ use kube::{
     Api, Client,
     api::{ListParams, Patch, PatchParams, PostParams},
 };
+use parking_lot::Mutex;
 use sandbox::Sandbox;
 use serde_json::json;
 use tokio::{task::JoinHandle, time::sleep};
@@ -83,7 +81,7 @@ async fn a_controller_that_nobody_wired_cannot_write_after_the_term() {
     static TAKEN: Taken = Mutex::new(None);
     const TABLE: &[ControllerDescriptor] = &[controller(|context| {
         let taken = (context.clients.client, context.clients.unthrottled, context.events);
-        *TAKEN.lock().unwrap_or_else(PoisonError::into_inner) = Some(taken);
+        *TAKEN.lock() = Some(taken);
         Ok(Box::new(|stop, _| {
             Box::pin(async move {
                 stop.cancelled().await;
@@ -94,7 +92,7 @@ async fn a_controller_that_nobody_wired_cannot_write_after_the_term() {
     let sandbox = Sandbox::new();
     let (daemon, _stop) = start(&sandbox, TABLE);
     let taken = loop {
-        if let Some(taken) = TAKEN.lock().expect("no panic").take() {
+        if let Some(taken) = TAKEN.lock().take() {
             break taken;
         }
         sleep(Duration::from_millis(10)).await;

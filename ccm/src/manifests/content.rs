@@ -4,11 +4,12 @@ use std::{
     collections::BTreeMap,
     io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 
 use cloudprovider::{FactoryInput, Registry, SecretName, ServiceAccessNeeds, decode_config};
 use k8s_openapi::ByteString;
+use parking_lot::Mutex;
 
 use super::options::{CONFIG_KEY, CloudConfig, is_key};
 use crate::cloud;
@@ -104,7 +105,7 @@ fn read(
         let (found, folder) = (Arc::clone(&found), path.parent().map(Path::to_owned).unwrap_or_default());
         let mounted = mounted.to_owned();
         move |path| {
-            let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut found = found.lock();
             let Some(key) = key_of(path, &mounted) else {
                 if !found.elsewhere.iter().any(|known| known == path) {
                     found.elsewhere.push(path.to_owned());
@@ -122,7 +123,7 @@ fn read(
         [] => error.report(),
         warnings => format!("{}; beside that: {}", error.report(), warnings.join("; ")),
     })?;
-    let found = std::mem::take(&mut *found.lock().unwrap_or_else(PoisonError::into_inner));
+    let found = std::mem::take(&mut *found.lock());
     Ok(Wanted {
         secrets: cloud::secrets_of(&*created),
         service_access: cloud::service_access_needs_of(&*created),

@@ -8,7 +8,7 @@
 mod given;
 mod messages;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use futures::{StreamExt as _, TryStreamExt as _, future::ready};
@@ -16,6 +16,7 @@ use http::{HeaderValue, Method, Request, Response, header};
 use http_body::Frame;
 use http_body_util::{BodyExt as _, Full, StreamBody, combinators::UnsyncBoxBody};
 use kube::{Client, client::Body};
+use parking_lot::Mutex;
 use tokio_util::{
     codec::{Decoder, FramedRead, LengthDelimitedCodec},
     io::StreamReader,
@@ -62,7 +63,7 @@ pub fn client(client: Client) -> Client {
                 && request.headers().get(header::ACCEPT).is_none_or(|accepted| accepted == JSON);
             if is_for_us {
                 request.headers_mut().insert(header::ACCEPT, ACCEPTED);
-                begin(&mut lock(&given), request.uri().query().unwrap_or_default());
+                begin(&mut given.lock(), request.uri().query().unwrap_or_default());
             }
             let answer = client.send(request).await.map_err(BoxError::from)?;
             if is_for_us { in_json(answer, given).await } else { Ok(answer.map(as_it_is)) }
@@ -92,7 +93,7 @@ async fn in_json(
     let content_type = content_type.and_then(|value| value.to_str().ok()).unwrap_or_default();
     if !content_type.starts_with(PROTOBUF) {
         // An answer in another form is passed on as it is. What it says is not known here.
-        lock(&given).clear();
+        given.lock().clear();
         return Ok(answer.map(as_it_is));
     }
     let is_stream = content_type.contains("stream=watch");
@@ -103,7 +104,7 @@ async fn in_json(
         events_in_json(body, given)
     } else {
         let bytes = body.collect().await?.to_bytes();
-        let json = match messages::object_in_json(bytes.clone(), &mut lock(&given)) {
+        let json = match messages::object_in_json(bytes.clone(), &mut given.lock()) {
             Ok(json) => Bytes::from(json),
             // Only the status of a refusal matters.
             Err(_) if !head.status.is_success() => bytes,
@@ -128,7 +129,7 @@ fn events_in_json(body: Body, given: Arc<Mutex<GivenNodes>>) -> AnswerBody {
         let line = match event {
             _ if *has_ended => return ready(None),
             Ok(event) => {
-                messages::event_in_json(event.freeze(), &mut lock(&given)).map_err(|e| e.to_string())
+                messages::event_in_json(event.freeze(), &mut given.lock()).map_err(|e| e.to_string())
             }
             // Too long for one event. Where the next one begins is not known then.
             Err(error) if error.kind() == std::io::ErrorKind::InvalidData => Err(error.to_string()),
@@ -143,10 +144,6 @@ fn events_in_json(body: Body, given: Arc<Mutex<GivenNodes>>) -> AnswerBody {
         ready(Some(Ok(Frame::data(Bytes::from(line)))))
     });
     StreamBody::new(lines).boxed_unsync()
-}
-
-fn lock(given: &Mutex<GivenNodes>) -> MutexGuard<'_, GivenNodes> {
-    given.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Each event has its length before it, in four bytes, the highest first. If the stream ends in the middle of an event, that

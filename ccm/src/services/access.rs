@@ -3,7 +3,7 @@
 use std::{
     fmt,
     net::IpAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Weak},
     time::Duration,
 };
 
@@ -21,6 +21,7 @@ use kube::{
     Api, Client,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions},
 };
+use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use tokio::time::timeout;
 
@@ -91,12 +92,12 @@ impl ClusterServices {
         fence: TermFence,
         events: EventRecorder,
     ) -> AccessTerm {
-        *lock(&self.term) = Some(Term { client, fence, events });
+        *self.term.lock() = Some(Term { client, fence, events });
         AccessTerm(Arc::clone(self))
     }
 
     fn term(&self) -> Result<Term> {
-        lock(&self.term).clone().ok_or_else(|| {
+        self.term.lock().clone().ok_or_else(|| {
             Error::new(ErrorKind::Unavailable, "nothing can be written: this daemon does not lead")
         })
     }
@@ -124,7 +125,7 @@ impl AccessTerm {
     /// Something that only a leader does may go on for some seconds, so the Lease must not be given back.
     pub async fn end(self) -> Result<()> {
         let ends: Vec<Arc<dyn EndOfTerm>> = {
-            let mut ends = lock(&self.0.ends);
+            let mut ends = self.0.ends.lock();
             ends.retain(|end| end.strong_count() > 0);
             ends.iter().filter_map(Weak::upgrade).collect()
         };
@@ -139,7 +140,7 @@ impl AccessTerm {
 
 impl Drop for AccessTerm {
     fn drop(&mut self) {
-        *lock(&self.0.term) = None;
+        *self.0.term.lock() = None;
     }
 }
 
@@ -278,7 +279,7 @@ impl ServiceAccess for ClusterServices {
     }
 
     fn alone_for(&self) -> Duration {
-        lock(&self.term).as_ref().map_or(Duration::ZERO, |term| term.fence.alone_for())
+        self.term.lock().as_ref().map_or(Duration::ZERO, |term| term.fence.alone_for())
     }
 
     fn retry_waiting(&self) {
@@ -306,7 +307,7 @@ impl ServiceAccess for ClusterServices {
     }
 
     fn at_end_of_term(&self, what: Weak<dyn EndOfTerm>) {
-        let mut ends = lock(&self.ends);
+        let mut ends = self.ends.lock();
         ends.retain(|end| end.strong_count() > 0);
         ends.push(what);
     }
@@ -370,10 +371,6 @@ async fn in_time<T>(
             Err(Error::new(ErrorKind::Timeout, format!("{what}: no answer within {REQUEST_TIMEOUT:?}")))
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -1,11 +1,9 @@
 //! What a provider does about Services, as far as the service controller has to know of it.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::HashMap, sync::Arc};
 
 use cloudprovider::{ServiceChange, ServiceRef};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::Service;
@@ -86,19 +84,19 @@ impl ProviderActivity {
         let version = if service.is_whole() { service.resource_version.clone() } else { String::new() };
         let state = CallState { version, ..CallState::default() };
         let uid = service.uid().to_owned();
-        lock(&self.calls).insert(uid.clone(), state);
+        self.calls.lock().insert(uid.clone(), state);
         ProviderCall { activity: self.clone(), uid }
     }
 
     /// The version that this Service must have for a change by the provider. `None`: any.
     pub(super) fn version_of(&self, service: &ServiceRef) -> Option<String> {
-        let calls = lock(&self.calls);
+        let calls = self.calls.lock();
         calls.get(&service.uid).map(|call| call.version.clone()).filter(|version| !version.is_empty())
     }
 
     /// Notes a change by the provider.
     pub(super) fn note(&self, service: &ServiceRef, change: &ServiceChange, version: WrittenVersion) {
-        if let Some(call) = lock(&self.calls).get_mut(&service.uid) {
+        if let Some(call) = self.calls.lock().get_mut(&service.uid) {
             call.changes.made.push(change.clone());
             call.version.clone_from(&version);
             call.changes.version = Some(version);
@@ -107,14 +105,14 @@ impl ProviderActivity {
 
     /// Notes that a change was refused because the Service had changed.
     pub(super) fn note_outdated(&self, service: &ServiceRef) {
-        if let Some(call) = lock(&self.calls).get_mut(&service.uid) {
+        if let Some(call) = self.calls.lock().get_mut(&service.uid) {
             call.changes.is_outdated = true;
         }
     }
 
     /// Notes that the Service waits for more than the provider can give it now.
     pub(super) fn note_wait_for_more(&self, service: &ServiceRef) {
-        if let Some(call) = lock(&self.calls).get_mut(&service.uid) {
+        if let Some(call) = self.calls.lock().get_mut(&service.uid) {
             call.changes.waits_for_more = true;
         }
     }
@@ -140,18 +138,14 @@ pub(crate) struct ProviderCall {
 impl ProviderCall {
     /// Ends the call, and gives what the provider changed in it.
     pub(crate) fn end(self) -> ProviderChanges {
-        lock(&self.activity.calls).remove(&self.uid).map(|call| call.changes).unwrap_or_default()
+        self.activity.calls.lock().remove(&self.uid).map(|call| call.changes).unwrap_or_default()
     }
 }
 
 impl Drop for ProviderCall {
     fn drop(&mut self) {
-        lock(&self.activity.calls).remove(&self.uid);
+        self.activity.calls.lock().remove(&self.uid);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -223,7 +217,7 @@ mod tests {
     fn a_call_that_is_given_up_leaves_nothing() {
         let activity = ProviderActivity::default();
         drop(activity.begin(&service()));
-        assert!(lock(&activity.calls).is_empty());
+        assert!(activity.calls.lock().is_empty());
         let little = Service::from_json(json!({"metadata": {"uid": "u", "resourceVersion": "5"}}));
         let call = activity.begin(&little);
         assert_eq!(activity.version_of(&service_ref()), None, "it is called with what is remembered");

@@ -3,13 +3,14 @@
 use std::{
     collections::{HashMap, HashSet},
     net::IpAddr,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
 use cloudprovider::{AddressUser, ServiceRef, UsedAddresses};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::{Api, Client};
+use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 
 use super::{Service, ServiceStore};
@@ -65,7 +66,7 @@ impl InUse {
     /// The addresses in use as the watches show them now.
     pub(super) async fn get(&self, client: &Client) -> Arc<UsedAddresses> {
         self.read_api_server(client).await;
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         let Known { nodes, services, by_node, by_service, used, .. } = &mut *known;
         renew(used, by_node, nodes.take(), |name| self.nodes.get(name).map(|node| of_node(&node)));
         renew(used, by_service, services.take(), |key| {
@@ -82,7 +83,7 @@ impl InUse {
         }
         *read = Some(Instant::now());
         let Some(addresses) = endpoints(client).await else { return };
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         let before = std::mem::replace(&mut known.api_server, addresses.clone());
         if before == addresses {
             return;

@@ -3,7 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
@@ -23,6 +23,7 @@ use kube::{
     Api, Client,
     api::{Patch, PatchParams, PostParams},
 };
+use parking_lot::Mutex;
 
 use super::{
     definitions::{Decision, Definition, Trust, decide},
@@ -72,19 +73,19 @@ impl Report {
     /// Whether this replica can answer. What is wrong with a definition is not asked: it concerns all replicas alike, and if none
     /// were ready, the objects of the other definitions could not be converted either.
     pub(super) fn serving(&self) -> std::result::Result<(), String> {
-        let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.0.lock();
         if state.can_serve { Ok(()) } else { Err(state.faults.join("; ")) }
     }
 
     /// Whether everything is right.
     pub(super) fn definitions(&self) -> std::result::Result<(), String> {
-        let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.0.lock();
         if state.faults.is_empty() { Ok(()) } else { Err(state.faults.join("; ")) }
     }
 
     /// Replaces what is wrong, and logs what is new.
     fn set(&self, can_serve: bool, faults: Vec<String>) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.lock();
         for fault in faults.iter().filter(|fault| !known.faults.contains(fault)) {
             tracing::warn!(fault, "objects may not be converted");
         }

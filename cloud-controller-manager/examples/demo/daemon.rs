@@ -3,13 +3,14 @@
 use std::{
     net::{Ipv4Addr, TcpListener},
     path::Path,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 
 use anyhow::{Context as _, anyhow};
 use ccm::{daemon, flags};
 use cloudprovider::Registry;
 use cloudprovider_libvirt::{Config, LibvirtProvider, NAME};
+use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -42,7 +43,7 @@ impl Daemon {
         let handed_out = Mutex::new(Some(provider.clone()));
         let mut registry = Registry::new();
         registry.register(NAME, move |_| {
-            let provider = handed_out.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let provider = handed_out.lock().take();
             let taken = || cloudprovider::Error::new(cloudprovider::ErrorKind::Conflict, "made already");
             Ok(provider.ok_or_else(taken)?)
         })?;

@@ -11,13 +11,9 @@ mod parts;
 mod provider;
 mod state;
 
-use std::{
-    collections::BTreeMap,
-    fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
@@ -362,7 +358,7 @@ impl FakeCloud {
 
 impl FakeCloud {
     fn lock(&self) -> MutexGuard<'_, State> {
-        let mut state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.shared.state.lock();
         state.settle();
         state
     }

@@ -6,13 +6,13 @@ mod patch;
 use std::{
     collections::HashSet,
     hash::{DefaultHasher, Hash as _, Hasher as _},
-    sync::{Mutex, PoisonError},
 };
 
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::BodyExt as _;
 use kube::client::Body;
+use parking_lot::Mutex;
 use prometheus::IntCounterVec;
 use serde_json::{Value, json};
 
@@ -164,7 +164,7 @@ impl DryRun {
     fn is_new(&self, write: &(&str, &str, &str, &str)) -> bool {
         let mut hasher = DefaultHasher::new();
         write.hash(&mut hasher);
-        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut said = self.said.lock();
         if said.len() >= MOST_REMEMBERED {
             said.clear();
         }

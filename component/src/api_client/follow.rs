@@ -1,6 +1,6 @@
 //! Follows the kubeconfig, or the service account's token and CA, and every file that they name.
 
-use std::{sync::PoisonError, time::Duration};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::time::sleep;
@@ -23,7 +23,7 @@ impl ApiServer {
     /// Applies new versions of the files until `stop` is cancelled. A version that cannot be used, or that
     /// the API server refuses, is reported and ignored; the previous one stays in use.
     pub async fn follow(self, reporter: ReloadReporter, stop: CancellationToken) {
-        let changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let changes = self.changes.lock().take();
         if let (Some(location), Some(changes)) = (self.location.clone(), changes) {
             stop.run_until_cancelled(self.follow_files(&location, changes, &reporter)).await;
         } else {

@@ -1,12 +1,10 @@
 //! Metrics of requests to the API server: upstream's `rest_client_*`, and the writes of a dry run.
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use http::StatusCode;
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use prometheus::{
     Gauge, Histogram, HistogramVec, IntCounterVec,
     core::{Collector, Desc},
@@ -140,7 +138,7 @@ impl ClientMetrics {
 
     /// Sets when the certificate of a plugin expires. `None` if there is none.
     pub(crate) fn set_plugin_end(&self, end: Option<Timestamp>) {
-        *self.plugin_ttl.end.lock().unwrap_or_else(PoisonError::into_inner) = end;
+        *self.plugin_ttl.end.lock() = end;
     }
 
     /// Records the age at which a plugin's certificate was replaced.
@@ -172,7 +170,7 @@ impl Collector for PluginTtl {
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        let end = *self.end.lock().unwrap_or_else(PoisonError::into_inner);
+        let end = *self.end.lock();
         let left = end.map_or(f64::INFINITY, |end| end.duration_since(Timestamp::now()).as_secs_f64());
         self.seconds.set(left);
         self.seconds.collect()

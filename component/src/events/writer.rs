@@ -270,7 +270,7 @@ mod tests {
     use std::{
         cmp::Ordering::{Equal, Greater, Less},
         sync::{
-            Arc, Mutex,
+            Arc,
             atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
         },
     };
@@ -278,6 +278,7 @@ mod tests {
     use http::{Method, Request, Response, StatusCode};
     use http_body_util::BodyExt as _;
     use kube::client::Body;
+    use parking_lot::Mutex;
     use serde_json::Value;
     use tokio::sync::Notify;
 
@@ -319,7 +320,7 @@ mod tests {
             let (names, asked) = (names.clone(), asked.clone());
             move |event: Value| {
                 let first = {
-                    let mut names = names.lock().expect("no panic");
+                    let mut names = names.lock();
                     names.push(event["metadata"]["name"].to_string());
                     names.len() == 1
                 };
@@ -339,7 +340,7 @@ mod tests {
         asked.notified().await;
         stop.cancel();
         writing.await.expect("it ended");
-        let names = names.lock().expect("no panic").clone();
+        let names = names.lock().clone();
         assert_eq!(names.len(), 2);
         assert_eq!(names[0], names[1], "the API server sees that it is the same");
     }
@@ -394,7 +395,7 @@ mod tests {
             move |event: Value| {
                 let is_good = event["reason"] == "Good";
                 if is_good {
-                    written.lock().expect("no panic").push(event["message"].clone());
+                    written.lock().push(event["message"].clone());
                 }
                 async move { if is_good { StatusCode::CREATED } else { StatusCode::SERVICE_UNAVAILABLE } }
             }
@@ -404,7 +405,7 @@ mod tests {
         let stop = CancellationToken::new();
         stop.cancel();
         writer.run(stop).await;
-        assert_eq!(*written.lock().expect("no panic"), ["two"]);
+        assert_eq!(*written.lock(), ["two"]);
     }
 
     #[tokio::test(start_paused = true)]

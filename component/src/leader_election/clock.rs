@@ -116,7 +116,7 @@ fn suspended_by(boot: impl FnOnce() -> Duration, monotonic: impl FnOnce() -> Dur
 
 #[cfg(test)]
 pub(super) mod tests {
-    use std::sync::{Mutex, PoisonError};
+    use parking_lot::Mutex;
 
     use super::*;
 
@@ -130,22 +130,22 @@ pub(super) mod tests {
     impl Machine {
         /// Suspends the machine for this long.
         pub(in crate::leader_election) fn suspend(&self, time: Duration) {
-            *self.suspended.lock().unwrap_or_else(PoisonError::into_inner) += time;
+            *self.suspended.lock() += time;
         }
 
         /// Moves the time of day forward or back by so many seconds.
         pub(in crate::leader_election) fn set_wall(&self, seconds: i64) {
-            let mut wall = self.wall.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut wall = self.wall.lock();
             *wall = Timestamp::from_second(wall.as_second() + seconds).expect("a time");
         }
     }
 
     impl TimeSource for Machine {
         fn suspended(&self) -> Duration {
-            *self.suspended.lock().unwrap_or_else(PoisonError::into_inner)
+            *self.suspended.lock()
         }
         fn wall(&self) -> Timestamp {
-            *self.wall.lock().unwrap_or_else(PoisonError::into_inner)
+            *self.wall.lock()
         }
     }
 

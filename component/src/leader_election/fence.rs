@@ -4,13 +4,14 @@
 use std::{
     future::poll_fn,
     pin::{Pin, pin},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
 
 use http::{Method, Request, Response};
 use kube::{Client, client::Body};
+use parking_lot::Mutex;
 use tokio::time::sleep;
 use tower::{BoxError, Service};
 
@@ -57,11 +58,11 @@ impl Fence {
 
     /// Opens the fence for this term.
     pub(super) fn open(&self, term: Term) {
-        *self.term.lock().unwrap_or_else(PoisonError::into_inner) = Some(term);
+        *self.term.lock() = Some(term);
     }
 
     pub(super) fn close(&self) {
-        *self.term.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.term.lock() = None;
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -70,7 +71,7 @@ impl Fence {
 
     /// How long from now no other candidate can lead, whatever becomes of this process. Zero while the fence is closed.
     pub fn alone_for(&self) -> Duration {
-        let term = *self.term.lock().unwrap_or_else(PoisonError::into_inner);
+        let term = *self.term.lock();
         let Some(Term { began, leads_for, alone_for }) = term else { return Duration::ZERO };
         let now = self.clock.moment();
         if began.is_over(leads_for, now) { Duration::ZERO } else { began.left_of(alone_for, now) }

@@ -1,10 +1,8 @@
 //! Which records are shown: Kubernetes' verbosity in terms of tracing's levels.
 
-use std::sync::{
-    PoisonError, RwLock,
-    atomic::{AtomicI32, Ordering},
-};
+use std::sync::atomic::{AtomicI32, Ordering};
 
+use parking_lot::RwLock;
 use tracing::{Level, level_filters::LevelFilter};
 
 static VERBOSITY: AtomicI32 = AtomicI32::new(0);
@@ -32,13 +30,13 @@ static OURS: RwLock<Vec<&'static str>> = RwLock::new(Vec::new());
 
 /// Adds crates whose records are logged at the daemon's own levels.
 pub(super) fn add_ours(crates: impl IntoIterator<Item = &'static str>) {
-    OURS.write().unwrap_or_else(PoisonError::into_inner).extend(crates);
+    OURS.write().extend(crates);
     tracing::callsite::rebuild_interest_cache();
 }
 
 /// Whether the records of this module are logged at the daemon's own levels.
 pub(super) fn is_ours(module: &str) -> bool {
-    OURS.read().unwrap_or_else(PoisonError::into_inner).contains(&crate_of(module))
+    OURS.read().contains(&crate_of(module))
 }
 
 fn crate_of(module: &str) -> &str {

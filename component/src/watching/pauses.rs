@@ -2,13 +2,11 @@
 //! previous one ended normally, and a proxy in front of the API server may end each watch with its first
 //! byte.
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, PoisonError},
-};
+use std::collections::HashMap;
 
 use basics::backoff::Backoff;
 use http::Uri;
+use parking_lot::Mutex;
 use tokio::time::{Duration, Instant, sleep};
 
 /// The first wait is client-go's. The longest one is not its 30 s, which spreads the requests of thousands of
@@ -56,7 +54,7 @@ impl Pauses {
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut HashMap<String, Last>) -> T) -> T {
-        work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        work(&mut self.0.lock())
     }
 }
 

@@ -2,9 +2,10 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use prometheus::{
     GaugeVec, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
     core::{Collector, Desc},
@@ -117,12 +118,12 @@ impl WorkQueueMeter {
         if let Some(added) = self.added.remove(item) {
             self.queue_duration.observe(added.elapsed().as_secs_f64());
         }
-        lock(&self.at_work).insert(item.to_owned(), Instant::now());
+        self.at_work.lock().insert(item.to_owned(), Instant::now());
     }
 
     /// Work on an item ended.
     pub fn done(&self, item: &str) {
-        if let Some(begun) = lock(&self.at_work).remove(item) {
+        if let Some(begun) = self.at_work.lock().remove(item) {
             self.work_duration.observe(begun.elapsed().as_secs_f64());
         }
     }
@@ -136,7 +137,7 @@ impl WorkQueueMeter {
 impl Drop for WorkQueueMeter {
     fn drop(&mut self) {
         self.depth.set(0);
-        lock(&self.at_work).clear();
+        self.at_work.lock().clear();
     }
 }
 
@@ -165,7 +166,7 @@ impl AtWork {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Since>> {
-        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queues.lock()
     }
 }
 
@@ -176,14 +177,10 @@ impl Collector for AtWork {
 
     fn collect(&self) -> Vec<MetricFamily> {
         for (name, since) in self.lock().iter() {
-            let ages: Vec<f64> = lock(since).values().map(|begun| begun.elapsed().as_secs_f64()).collect();
+            let ages: Vec<f64> = since.lock().values().map(|begun| begun.elapsed().as_secs_f64()).collect();
             self.unfinished.with_label_values(&[name]).set(ages.iter().fold(0.0, |sum, age| sum + age));
             self.longest.with_label_values(&[name]).set(ages.into_iter().fold(0.0, f64::max));
         }
         self.unfinished.collect().into_iter().chain(self.longest.collect()).collect()
     }
-}
-
-fn lock(since: &Since) -> MutexGuard<'_, HashMap<String, Instant>> {
-    since.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -3,12 +3,13 @@
 use std::{
     collections::{BTreeMap, HashSet},
     fmt,
-    sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use cloudprovider::{Error, ErrorKind, Result};
 use jiff::Timestamp;
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use uuid::Uuid;
 use virt::{connect::Connect, network::Network};
@@ -103,11 +104,11 @@ impl Shared {
     /// domain appears on the target before it vanishes from the source. So a list of the target from before
     /// the removal at the source proves nothing.
     fn last_removal(&self) -> Option<Instant> {
-        *self.last_removal.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.last_removal.lock()
     }
 
     fn note_removal(&self) {
-        *self.last_removal.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        *self.last_removal.lock() = Some(Instant::now());
     }
 }
 
@@ -159,13 +160,13 @@ impl Hypervisor {
 
     pub(crate) fn state(&self) -> RwLockReadGuard<'_, State> {
         // A panic while writing leaves data that is only outdated. The next listing replaces it.
-        self.state.read().unwrap_or_else(PoisonError::into_inner)
+        self.state.read()
     }
 
     /// Changes the state and reports the changes to the controllers.
     pub(crate) fn update(&self, change: impl FnOnce(&mut State) -> Vec<cloudprovider::InstanceRef>) {
         let changed = {
-            let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+            let mut state = self.state.write();
             let removals = state.inventory.removals();
             let changed = change(&mut state);
             if state.inventory.removals() != removals {
@@ -183,7 +184,7 @@ impl Hypervisor {
     /// Changes the status, and the inventory if necessary. The controllers then look at all Nodes again.
     pub(crate) fn set_status(&self, status: Status, change: impl FnOnce(&mut State)) {
         {
-            let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+            let mut state = self.state.write();
             change(&mut state);
             state.status = status;
             self.shared.note_removal();
@@ -200,7 +201,7 @@ impl Hypervisor {
 
     /// Stores the latest reason why the hypervisor is still down.
     pub(crate) fn still_down(&self, newer: &Failure) {
-        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.write();
         if let Status::Down { failure, .. } = &mut state.status {
             failure.clone_from(newer);
         }
@@ -254,7 +255,7 @@ impl Hypervisor {
                 format!("libvirt has not answered within {} s", timeout.as_secs()),
             )
         };
-        let since = *self.silent.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = *self.silent.lock();
         if since.is_some_and(|since| since.elapsed() < self.settings.call_timeout) {
             return Err(silence());
         }
@@ -265,7 +266,7 @@ impl Hypervisor {
             Ok(Ok(result)) => result,
             Ok(Err(_)) => Err(ended()),
             Err(_) => {
-                *self.silent.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+                *self.silent.lock() = Some(Instant::now());
                 Err(silence())
             }
         }
@@ -273,7 +274,7 @@ impl Hypervisor {
 
     /// Notes that libvirt has answered a request.
     pub(crate) fn heard(&self) {
-        *self.silent.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.silent.lock() = None;
     }
 
     /// Its trouble while it has not finished its first listing.

@@ -1,10 +1,6 @@
 //! Finds the domain of a Node, and makes the answer about it.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, RwLockReadGuard},
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use cloudprovider::{
     Error, ErrorKind, Instance, InstanceLookup, InstanceMetadata, NodeAddress, NodeAddressType, NodeIdentity,
@@ -13,6 +9,7 @@ use cloudprovider::{
     uuids::{identifying_uuid, swapped},
 };
 use jiff::Timestamp;
+use parking_lot::RwLockReadGuard;
 use uuid::Uuid;
 
 use crate::{

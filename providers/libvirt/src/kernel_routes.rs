@@ -10,12 +10,12 @@ mod table;
 use std::{
     collections::HashMap,
     net::IpAddr,
-    sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
 use cloudprovider::{Error, ErrorKind, NodeAddress, NodeAddressType, NodeIdentity, Result, Route};
 use ipnet::IpNet;
+use parking_lot::Mutex;
 use tokio::sync::Mutex as AsyncMutex;
 use uuid::Uuid;
 
@@ -77,16 +77,12 @@ pub(crate) struct KnownNode {
     pub(crate) addresses: Vec<NodeAddress>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl KernelRoutes {
     /// Our routes of this cluster, and those that this host needs none for because it is the Node itself.
     pub(crate) async fn list(&self, cluster: &str) -> Result<Vec<KernelRoute>> {
         let metric = metric_of(cluster);
         let Routing { routes, own_addresses } = self.kernel.routing().await?;
-        let mut made = lock(&self.made);
+        let mut made = self.made.lock();
         // An address may have moved to a guest.
         made.retain(|_, made| !made.is_this_host || own_addresses.contains(&made.gateway));
         let of_this_host = made
@@ -99,14 +95,14 @@ impl KernelRoutes {
 
     /// What is remembered of a route, if it still leads to the same gateway.
     pub(crate) fn made(&self, route: &KernelRoute) -> Option<Made> {
-        let made = lock(&self.made).get(&(route.metric, route.destination)).cloned();
+        let made = self.made.lock().get(&(route.metric, route.destination)).cloned();
         made.filter(|made| route.gateway == Some(made.gateway))
     }
 
     /// Remembers which Node a domain is.
     pub(crate) fn note_node(&self, domain: Uuid, node: &NodeIdentity) {
         let is_same = |known: &KnownNode| known.name == node.name && known.addresses == node.addresses;
-        let mut nodes = lock(&self.nodes);
+        let mut nodes = self.nodes.lock();
         if !nodes.get(&domain).is_some_and(is_same) {
             nodes.insert(domain, KnownNode { name: node.name.clone(), addresses: node.addresses.clone() });
         }
@@ -114,12 +110,12 @@ impl KernelRoutes {
 
     /// The Nodes that look-ups showed, by their domains.
     pub(crate) fn nodes(&self) -> HashMap<Uuid, KnownNode> {
-        lock(&self.nodes).clone()
+        self.nodes.lock().clone()
     }
 
     /// Forgets the Nodes of the other domains.
     pub(crate) fn keep_nodes(&self, is_there: impl Fn(Uuid) -> bool) {
-        lock(&self.nodes).retain(|domain, _| is_there(*domain));
+        self.nodes.lock().retain(|domain, _| is_there(*domain));
     }
 
     /// Makes a route, unless it is there.
@@ -154,7 +150,7 @@ impl KernelRoutes {
             is_this_host: table.routing.own_addresses.contains(&gateway),
         };
         *changes = Some(table);
-        lock(&self.made).insert((wanted.metric, destination), made);
+        self.made.lock().insert((wanted.metric, destination), made);
         Ok(())
     }
 
@@ -186,7 +182,7 @@ impl KernelRoutes {
         };
         let mut changes = self.changes.lock().await;
         let forget = |gateway: Option<IpAddr>| {
-            let mut made = lock(&self.made);
+            let mut made = self.made.lock();
             if made.get(&(metric, destination)).is_some_and(|made| Some(made.gateway) == gateway) {
                 made.remove(&(metric, destination));
             }
@@ -213,7 +209,7 @@ impl KernelRoutes {
 
     /// What stands for the route to this CIDR if its Node is this host.
     fn of_this_host(&self, metric: u32, destination: IpNet) -> Option<KernelRoute> {
-        let made = lock(&self.made);
+        let made = self.made.lock();
         let made = made.get(&(metric, destination)).filter(|made| made.is_this_host)?;
         Some(KernelRoute::of_this_host(destination, made.gateway, metric))
     }

@@ -3,7 +3,7 @@
 use std::{
     io,
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        Arc, OnceLock,
         atomic::{AtomicBool, AtomicUsize, Ordering},
         mpsc,
     },
@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -72,7 +73,7 @@ impl StartedLanes {
 }
 
 fn all_started() -> MutexGuard<'static, Vec<StartedLanes>> {
-    STARTED.lock().unwrap_or_else(PoisonError::into_inner)
+    STARTED.lock()
 }
 
 /// One thread in the count of a [`LaneCount`].

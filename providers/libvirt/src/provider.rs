@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
@@ -13,6 +13,7 @@ use cloudprovider::{
     Zones, async_trait, instance_stream, look_once_listed,
 };
 use futures::future::join_all;
+use parking_lot::Mutex;
 use tokio::{
     sync::{broadcast, mpsc, watch},
     time::Instant,
@@ -271,7 +272,7 @@ impl CloudProvider for LibvirtProvider {
     }
 
     async fn start(&self, context: StartContext) -> Result<()> {
-        let receivers = self.receivers.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let receivers = self.receivers.lock().take();
         let Some(receivers) = receivers else {
             return Err(Error::new(ErrorKind::Conflict, "the provider was started already"));
         };

@@ -5,14 +5,10 @@
 //! At most a few threads work at one hypervisor at the same time, so that libvirtd has workers left for others. Namespaces
 //! take turns at these places, so a namespace with thousands of machines does not hold up another one.
 
-use std::{
-    collections::HashMap,
-    fmt,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
 use cloudprovider::{ErrorKind, FairPermit, FairPermits, PermitsClosed};
+use parking_lot::Mutex;
 use tokio::sync::{OwnedMutexGuard, oneshot};
 use virt::{connect::Connect, storage_pool::StoragePool};
 
@@ -193,12 +189,12 @@ impl Workers {
         self.short.close();
         self.uploads.close();
         self.copies.close();
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.idle.lock().clear();
     }
 
     /// Keeps a worker for the next work.
     fn keep(&self, worker: Worker) {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = self.idle.lock();
         // under the lock, since `close` comes once
         if !self.short.is_closed() {
             idle.push(worker);
@@ -243,7 +239,7 @@ impl Workers {
     }
 
     fn take_idle(&self) -> Option<Worker> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()
+        self.idle.lock().pop()
     }
 
     async fn start(&self) -> Result<Worker, Failure> {

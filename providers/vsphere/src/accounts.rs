@@ -13,13 +13,9 @@ mod pauses;
 mod proofs;
 mod same;
 
-use std::{
-    collections::HashMap,
-    fmt,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use secrecy::SecretString;
 use tokio::{sync::MutexGuard, time::Instant};
 
@@ -74,7 +70,7 @@ struct Refusal {
 impl Accounts {
     /// The account of a user.
     pub(crate) fn of(&self, user: &str) -> Arc<Account> {
-        let mut accounts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut accounts = self.0.lock();
         let now = Instant::now();
         let (account, used) = accounts.entry(name_of(user)).or_insert_with(|| (Arc::default(), now));
         *used = now;
@@ -86,7 +82,7 @@ impl Accounts {
 
     /// Whether no account has been used for so long that nothing is lost without them.
     pub(crate) fn are_idle(&self) -> bool {
-        let accounts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let accounts = self.0.lock();
         accounts.values().all(|(one, used)| Arc::strong_count(one) == 1 && used.elapsed() >= KEPT)
     }
 }
@@ -259,7 +255,7 @@ mod tests {
         drop(kept);
         assert!(accounts.are_idle());
         accounts.of("another");
-        assert_eq!(accounts.0.lock().expect("no panic").len(), 1, "the others are gone");
+        assert_eq!(accounts.0.lock().len(), 1, "the others are gone");
         assert!(!has("old").await);
     }
 

@@ -45,7 +45,7 @@ impl Rules {
 pub(crate) struct Site<'a> {
     pub(crate) vcenter: &'a VCenter,
     pub(crate) families: &'a [Family],
-    pub(crate) state: std::sync::RwLockReadGuard<'a, State>,
+    pub(crate) state: parking_lot::RwLockReadGuard<'a, State>,
 }
 
 /// The result of a look-up in memory.

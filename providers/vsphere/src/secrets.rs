@@ -1,12 +1,10 @@
 //! The current credentials of one vCenter: from a Secret that is followed, a folder, or the configuration.
 
-use std::{
-    path::PathBuf,
-    sync::{Mutex, PoisonError},
-};
+use std::path::PathBuf;
 
 use cloudprovider::{SecretName, SecretSource, SecretStream, SecretVersion};
 use futures::StreamExt;
+use parking_lot::Mutex;
 use secrecy::SecretString;
 use tokio::sync::watch;
 
@@ -85,7 +83,7 @@ impl CredentialStore {
                     for oddity in &contents.oddities {
                         tracing::warn!(secret = %name, "{oddity}");
                     }
-                    *self.secret.lock().unwrap_or_else(PoisonError::into_inner) = Ok(contents);
+                    *self.secret.lock() = Ok(contents);
                     self.is_answered.send_replace(true);
                     changed();
                     continue;
@@ -95,7 +93,7 @@ impl CredentialStore {
                 Err(error) => error.report(),
             };
             tracing::warn!("{trouble}");
-            let mut secret = self.secret.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut secret = self.secret.lock();
             if secret.is_err() {
                 *secret = Err(trouble);
             }
@@ -144,7 +142,7 @@ impl CredentialStore {
     fn login_of_secret(&self) -> Option<Result<LoginMethod, String>> {
         match self.places.secret.as_ref()? {
             SecretPlace::Object(name) => {
-                let secret = self.secret.lock().unwrap_or_else(PoisonError::into_inner);
+                let secret = self.secret.lock();
                 let found = secret.as_ref().map_err(Clone::clone);
                 Some(found.and_then(|contents| {
                     contents.find(&self.server).map_err(|reason| format!("Secret {name} {reason}"))

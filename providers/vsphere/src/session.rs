@@ -7,13 +7,14 @@
 use std::{
     fmt,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
 
 use cloudprovider::Term;
+use parking_lot::Mutex;
 use secrecy::ExposeSecret;
 
 pub(crate) use crate::login::Credentials;
@@ -347,13 +348,13 @@ impl Session {
 
     fn keep(&self, content: ServiceContent) -> Arc<ServiceContent> {
         let content = Arc::new(content);
-        *self.content.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&content));
+        *self.content.lock() = Some(Arc::clone(&content));
         content
     }
 
     /// The references of vCenter's services, once they are known.
     pub(crate) fn content(&self) -> Option<Arc<ServiceContent>> {
-        self.content.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.content.lock().clone()
     }
 
     /// Makes a call in the session. A session that has ended is opened again, once.

@@ -5,13 +5,10 @@ mod envelope;
 mod memory;
 pub(crate) mod parse;
 
-use std::{
-    fmt,
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::{fmt, time::Duration};
 
 use cloudprovider::async_trait;
+use parking_lot::Mutex;
 use secrecy::{ExposeSecret, SecretString};
 
 use crate::{
@@ -47,7 +44,7 @@ impl SoapTransport {
     }
 
     fn cookie(&self) -> Option<String> {
-        self.cookie.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.cookie.lock().clone()
     }
 
     fn keep_cookie(&self, headers: &http::HeaderMap) {
@@ -55,7 +52,7 @@ impl SoapTransport {
             let Ok(text) = header.to_str() else { continue };
             let pair = text.split(';').next().unwrap_or_default().trim();
             if pair.split_once('=').is_some_and(|(name, value)| name == SESSION_COOKIE && !value.is_empty()) {
-                *self.cookie.lock().unwrap_or_else(PoisonError::into_inner) = Some(pair.to_owned());
+                *self.cookie.lock() = Some(pair.to_owned());
             }
         }
     }
@@ -105,11 +102,11 @@ impl Transport for SoapTransport {
     }
 
     fn forget_session(&self) {
-        *self.cookie.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.cookie.lock() = None;
     }
 
     fn has_session(&self) -> bool {
-        self.cookie.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        self.cookie.lock().is_some()
     }
 
     fn session_id(&self) -> Option<SecretString> {

@@ -9,7 +9,7 @@ use std::{
     collections::{BTreeSet, HashMap, HashSet},
     fmt,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -17,6 +17,7 @@ use std::{
 
 use futures::future::try_join_all;
 use http::Method;
+use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::json;
 use tokio::time::Instant;
@@ -175,7 +176,7 @@ impl TagClient {
     }
 
     fn names(&self) -> MutexGuard<'_, Names> {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+        self.names.lock()
     }
 
     fn named(&self, attached: &[(MoRef, Vec<String>)]) -> Tags {

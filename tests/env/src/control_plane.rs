@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result, anyhow};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::PATIENCE;
 use crate::audit::{AuditLog, Refusal};
@@ -398,7 +398,7 @@ impl ControlPlane {
 
     fn api_server(&self) -> MutexGuard<'_, Option<Process>> {
         // a panic of a test while it holds the lock leaves a valid slot
-        self.api_server.lock().unwrap_or_else(PoisonError::into_inner)
+        self.api_server.lock()
     }
 }
 

@@ -4,10 +4,10 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use parking_lot::Mutex;
 
 use crate::PATIENCE;
 use crate::StartError;
@@ -156,7 +156,7 @@ impl Libvirtd {
         let far = self.in_network("socat");
         let cat = || self.in_network("cat");
         let relay = relay::start(Command::new("socat"), port, far, (Self::GATEWAY, port), &socket, cat)?;
-        self.relays.lock().unwrap_or_else(PoisonError::into_inner).extend(relay);
+        self.relays.lock().extend(relay);
         Ok(())
     }
 

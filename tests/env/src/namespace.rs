@@ -3,10 +3,11 @@
 use std::ffi::OsStr;
 use std::path::Path;
 use std::process::Command;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::PATIENCE;
 use crate::process::{Process, child_of, run, send};
@@ -116,7 +117,7 @@ impl Daemon {
 
     fn slot(&self) -> MutexGuard<'_, Option<Process>> {
         // a panic of a test while it holds the lock leaves a valid slot
-        self.nsenter.lock().unwrap_or_else(PoisonError::into_inner)
+        self.nsenter.lock()
     }
 }
 

@@ -2,9 +2,9 @@
 
 use std::ffi::OsStr;
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
 
 use anyhow::Result;
+use parking_lot::Mutex;
 
 use crate::PATIENCE;
 use crate::error::{StartError, need_programs};
@@ -119,7 +119,7 @@ impl Netns {
     }
 
     fn keep(&self, relay: [Process; 2]) {
-        self.relays.lock().unwrap_or_else(PoisonError::into_inner).extend(relay);
+        self.relays.lock().extend(relay);
     }
 }
 

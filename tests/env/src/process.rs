@@ -5,11 +5,12 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Mutex, OnceLock, mpsc};
+use std::sync::{OnceLock, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
+use parking_lot::Mutex;
 
 use crate::PATIENCE;
 
@@ -251,10 +252,6 @@ fn spawn_from_lasting_thread(command: Command) -> Result<Child> {
         Mutex::new(sender)
     });
     let (answer, result) = mpsc::channel();
-    spawner
-        .lock()
-        .map_err(|_| anyhow!("the spawning thread is gone"))?
-        .send((command, answer))
-        .map_err(|_| anyhow!("the spawning thread is gone"))?;
+    spawner.lock().send((command, answer)).map_err(|_| anyhow!("the spawning thread is gone"))?;
     Ok(result.recv().context("the spawning thread is gone")??)
 }

@@ -1,9 +1,6 @@
 //! An address that a Service shows is claimed by that Service, after every single write of the daemon.
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use anyhow::ensure;
 use http::{Method, Request};
@@ -13,6 +10,7 @@ use kube::{
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
     client::Body,
 };
+use parking_lot::Mutex;
 use sandbox::{Action, Fault, Matcher};
 use serde_json::json;
 use tokio::time::sleep;
@@ -67,7 +65,7 @@ pub(super) async fn what_is_shown_is_claimed(api: &Api) -> anyhow::Result<()> {
     daemon.stop().await?;
     let claims = Kube::<IPAddress>::all(api.client.clone()).list(&ListParams::default()).await?;
     ensure!(claims.items.is_empty(), "claims are left: {:?}", claims.items);
-    let wrong = wrong.lock().unwrap_or_else(PoisonError::into_inner);
+    let wrong = wrong.lock();
     ensure!(wrong.is_empty(), "{wrong:#?}");
     Ok(())
 }
@@ -104,7 +102,7 @@ fn checked_client(client: &Client, observer: &Client, wrong: &Arc<Mutex<Vec<Stri
                 Err(error) => vec![format!("{error:#}")],
             };
             let found = found.into_iter().map(|one| format!("after {what}: {one}"));
-            wrong.lock().unwrap_or_else(PoisonError::into_inner).extend(found);
+            wrong.lock().extend(found);
             answer
         }
     });

@@ -3,12 +3,13 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
 use anyhow::Context as _;
 use ccm::{manifests::ManifestOptions, permissions};
+use parking_lot::Mutex;
 use sandbox::{Action, Fault, Matcher, Sandbox, Server};
 use test_env::{ControlPlane, ControlPlaneOptions, StartError};
 
@@ -158,7 +159,7 @@ impl ApiServer {
     pub(super) fn answered(&self, proxy: &Proxy) -> anyhow::Result<Vec<Answered>> {
         let by_proxy = std::mem::take(&mut proxy.seen().answered);
         match self {
-            Self::Real { audit_log, .. } => audit_log.lock().unwrap_or_else(PoisonError::into_inner).news(),
+            Self::Real { audit_log, .. } => audit_log.lock().news(),
             Self::Sandbox { .. } => Ok(by_proxy),
         }
     }

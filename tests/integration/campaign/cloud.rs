@@ -20,7 +20,7 @@ use super::{
 pub(super) struct Cloud {
     pub(super) port: u16,
     changes: broadcast::Sender<Change>,
-    streams: std::sync::Mutex<CancellationToken>,
+    streams: parking_lot::Mutex<CancellationToken>,
     _accepting: AbortOnDropHandle<()>,
 }
 
@@ -41,7 +41,7 @@ impl Cloud {
         let cloud = std::sync::Arc::new(Self {
             port,
             changes,
-            streams: std::sync::Mutex::default(),
+            streams: parking_lot::Mutex::default(),
             _accepting: AbortOnDropHandle::new(task),
         });
         tokio::spawn({
@@ -70,8 +70,8 @@ impl Cloud {
         std::mem::take(&mut *self.cut()).cancel();
     }
 
-    fn cut(&self) -> std::sync::MutexGuard<'_, CancellationToken> {
-        self.streams.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    fn cut(&self) -> parking_lot::MutexGuard<'_, CancellationToken> {
+        self.streams.lock()
     }
 }
 

@@ -6,13 +6,14 @@ use std::{
     path::{Path, PathBuf},
     process::{Command, ExitCode},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, AtomicU32, Ordering},
     },
     time::Duration,
 };
 
 use anyhow::Context as _;
+use parking_lot::{Mutex, MutexGuard};
 use test_env::{Process, Signal};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -149,10 +150,10 @@ impl Daemon {
         let common = &self.common;
         let life = common.lives.fetch_add(1, Ordering::SeqCst) + 1;
         let timing = {
-            let mut rng = common.rng.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut rng = common.rng.lock();
             common.timings[rng.usize(..common.timings.len())]
         };
-        lock(&common.rules).insert(
+        common.rules.lock().insert(
             life,
             Rules {
                 lease_duration: micros(Duration::from_secs(timing.lease)),
@@ -239,12 +240,8 @@ impl Daemon {
     }
 
     fn running(&self) -> MutexGuard<'_, Option<Running>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+        self.running.lock()
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Common {
@@ -254,7 +251,7 @@ impl Common {
             let line = status.lines().find_map(|line| line.strip_prefix(name))?;
             line.trim_start_matches(':').split_whitespace().next()?.parse::<u64>().ok()
         };
-        let mut most = lock(&self.most_memory);
+        let mut most = self.most_memory.lock();
         most.anonymous = most.anonymous.max(field("RssAnon").unwrap_or_default());
         most.resident = most.resident.max(field("VmHWM").unwrap_or_default());
     }
@@ -268,7 +265,7 @@ impl Common {
             Some(0) => ended.sent.contains(&Signal::Term),
             Some(code) => matches!(code, 1 | 255),
         };
-        let mut faults = lock(&self.faults);
+        let mut faults = self.faults.lock();
         if !is_expected {
             faults.push(format!(
                 "daemon {} ended with {status}; the end of its log:\n{}",
@@ -306,7 +303,7 @@ impl Common {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
             if let Some(life) = name.strip_prefix("log-").and_then(|life| life.parse().ok()) {
                 let found = self.faults_of_log(&path, life);
-                lock(&self.faults).extend(found);
+                self.faults.lock().extend(found);
             }
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
@@ -11,6 +11,7 @@ use kube::{
     Api, Client,
     api::{DeleteParams, Patch, PatchParams},
 };
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::json;
 use test_env::Signal;
 use tokio::{
@@ -85,19 +86,19 @@ impl Stage {
     }
 
     pub(super) fn log(&self) -> MutexGuard<'_, Log> {
-        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+        self.log.lock()
     }
 
     pub(super) fn terms(&self) -> MutexGuard<'_, Terms> {
-        self.terms.lock().unwrap_or_else(PoisonError::into_inner)
+        self.terms.lock()
     }
 
     fn taken(&self) -> MutexGuard<'_, HashSet<Group>> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+        self.taken.lock()
     }
 
     pub(super) fn deleted(&self) -> MutexGuard<'_, HashSet<String>> {
-        self.deleted.lock().unwrap_or_else(PoisonError::into_inner)
+        self.deleted.lock()
     }
 
     /// Begins a fault, and adds a task to `tasks` that ends it.

@@ -1,11 +1,7 @@
 //! Collects the judge's input each second: the audit log, the requests through the proxy, the events of the
 //! watch.
 
-use std::{
-    collections::HashMap,
-    fmt::Write as _,
-    sync::{PoisonError, atomic::Ordering},
-};
+use std::{collections::HashMap, fmt::Write as _, sync::atomic::Ordering};
 
 use anyhow::ensure;
 
@@ -33,7 +29,7 @@ impl Campaign {
         self.look_at_watch();
         let answered = self.stage.api_server.answered(&self.proxy)?;
         self.look_at_refusals(&answered);
-        let rules: HashMap<_, _> = self.common.rules.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let rules: HashMap<_, _> = self.common.rules.lock().clone();
         let (mut deletions, mut lost, mut writes) = (Vec::new(), Vec::new(), Vec::new());
         {
             let mut seen = self.proxy.seen();
@@ -73,8 +69,8 @@ impl Campaign {
             self.judge_deletion(&deletion, *rules);
         }
         let found: Vec<String> = {
-            let mut faults = self.common.faults.lock().unwrap_or_else(PoisonError::into_inner);
-            let mut observed = self.observed.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut faults = self.common.faults.lock();
+            let mut observed = self.observed.lock();
             faults.drain(..).chain(observed.drain(..)).collect()
         };
         for fault in found {

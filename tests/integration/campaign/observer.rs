@@ -1,9 +1,6 @@
 //! Watches the Nodes at the API server: which exist, and whether one was initialised as another.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Node;
@@ -11,6 +8,7 @@ use kube::{
     Client,
     runtime::{WatchStreamExt as _, watcher, watcher::Event},
 };
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::world::{Slot, World, now};
@@ -91,7 +89,7 @@ fn look(world: &World, node: &Node, faults: &Mutex<Vec<String>>) {
         slot.clone()
     };
     if let Some(fault) = initialized_wrong(&slot, node) {
-        let mut faults = faults.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut faults = faults.lock();
         faults.push(format!("{}: {fault}", slot.name()));
     }
 }

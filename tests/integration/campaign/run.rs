@@ -4,7 +4,7 @@ use std::{
     collections::{BTreeMap, HashMap},
     fmt::Write as _,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, AtomicU32},
     },
     time::Duration,
@@ -12,6 +12,7 @@ use std::{
 
 use k8s_openapi::api::core::v1::{Event, Node};
 use kube::{Api, api::ListParams};
+use parking_lot::Mutex;
 use tempfile::TempDir;
 use tokio::{
     sync::watch,
@@ -262,7 +263,7 @@ impl Campaign {
         self.report.answers.clone_from(&seen.answers);
         self.report.spoiled = seen.spoiled;
         drop(seen);
-        self.report.memory = *self.common.most_memory.lock().unwrap_or_else(PoisonError::into_inner);
+        self.report.memory = *self.common.most_memory.lock();
         self.report.processes = self.common.lives.load(std::sync::atomic::Ordering::SeqCst);
         self.report.time = self.begin.elapsed();
     }

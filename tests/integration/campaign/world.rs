@@ -3,11 +3,12 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
 use jiff::Timestamp;
+use parking_lot::{Mutex, MutexGuard};
 
 /// Microseconds since the epoch, by the wall clock, as in the audit log.
 pub(super) type Micros = i64;
@@ -254,7 +255,7 @@ impl World {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     pub(super) fn with<T>(&self, number: usize, act: impl FnOnce(&mut Slot) -> T) -> T {

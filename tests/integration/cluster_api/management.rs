@@ -1,13 +1,11 @@
 //! The management cluster: an API server with Cluster API's own managers and the kinds of the fake cloud.
 
-use std::{
-    fs,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{fs, sync::Arc};
 
 use anyhow::Context;
 use ccm::machines::crds::Definitions;
 use kube::Client;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use test_env::{ClusterApi, ClusterApiManager, ControlPlane, ControlPlaneOptions, StartError};
 
@@ -65,13 +63,13 @@ static SHARED: Mutex<Option<Arc<Management>>> = Mutex::new(None);
 
 /// Stops the management cluster that trials have shared.
 pub(crate) fn stop() {
-    SHARED.lock().unwrap_or_else(PoisonError::into_inner).take();
+    SHARED.lock().take();
 }
 
 impl Management {
     /// The one that trials share, each with namespaces of its own. The first call starts it.
     pub(super) fn shared() -> Result<Arc<Self>, StartError> {
-        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shared = SHARED.lock();
         if let Some(started) = &*shared {
             return Ok(started.clone());
         }

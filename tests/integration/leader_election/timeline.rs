@@ -1,10 +1,6 @@
 //! The changes of the Lease and of the Nodes, in the API server's order.
 
-use std::{
-    collections::BTreeMap,
-    fmt::Debug,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::BTreeMap, fmt::Debug, sync::Arc};
 
 use anyhow::Context;
 use futures::{StreamExt, pin_mut};
@@ -13,6 +9,7 @@ use kube::{
     Api, Client, Resource, ResourceExt,
     api::{ListParams, WatchEvent, WatchParams},
 };
+use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -40,14 +37,14 @@ impl Timeline {
         let leases = follow(leases(client), move |lease: &Lease, version| {
             if lease.name_any() == NAME {
                 let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.clone());
-                lock(&for_leases).holders.insert(version, holder.unwrap_or_default());
+                for_leases.lock().holders.insert(version, holder.unwrap_or_default());
             }
         })
         .await?;
         let nodes = follow(nodes(client), move |node: &Node, version| {
             if is_initialized(node) {
                 let zone = label(node, "topology.kubernetes.io/zone").unwrap_or_default().to_owned();
-                lock(&for_nodes).filled_in.entry(node.name_any()).or_insert((version, zone));
+                for_nodes.lock().filled_in.entry(node.name_any()).or_insert((version, zone));
             }
         })
         .await?;
@@ -56,13 +53,13 @@ impl Timeline {
 
     /// The number of Nodes that were initialised with this zone.
     pub(crate) fn filled_in_by(&self, zone: &str) -> usize {
-        lock(&self.seen).filled_in.values().filter(|(_, by)| by == zone).count()
+        self.seen.lock().filled_in.values().filter(|(_, by)| by == zone).count()
     }
 
     /// The Nodes that were initialised by a daemon that did not hold the Lease at that version. `zones` are
     /// those of the daemons that take turns; a holder is identified with the zone of its first Node.
     pub(crate) fn filled_in_by_others(&self, zones: &[&str]) -> Vec<String> {
-        let seen = lock(&self.seen);
+        let seen = self.seen.lock();
         let mut zone_of = BTreeMap::new();
         let mut strangers = Vec::new();
         let mut filled_in: Vec<_> = seen.filled_in.iter().collect();
@@ -76,10 +73,6 @@ impl Timeline {
         }
         strangers
     }
-}
-
-fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
-    seen.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Calls `look` with each version from now on.

@@ -2,12 +2,13 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
 use http::{Method, Request, Response};
 use http_body_util::BodyExt;
 use kube::{Client, client::Body};
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 
 use crate::{
@@ -61,7 +62,7 @@ impl Write {
 
 impl Tape {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// The writes of this object so far: `object` or `status`.

@@ -3,11 +3,7 @@
 //! One tape may belong to several daemons. Each of them has a [`Life`], which may end in the middle of a call
 //! or stand still for a while.
 
-use std::{
-    collections::BTreeMap,
-    fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use cloudprovider::{
     CloudProvider, Clusters, DynMachines, Instances, LoadBalancer, LoadBalancerService, LoadBalancerStatus,
@@ -17,6 +13,7 @@ use http::{Method, Request, Response};
 use http_body_util::BodyExt;
 use k8s_openapi::api::core::v1::Service;
 use kube::{Client, client::Body};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use super::objects::{has_finalizer, ingress};
@@ -58,7 +55,7 @@ struct State {
 
 impl Tape {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn write(&self, service: &str, what: String) {

@@ -94,7 +94,7 @@ async fn who_cannot_release_an_address_does_not_stand_down() {
     let (cluster, announcer) = (cluster(&["a"]), FakeAnnouncer::new());
     let daemon = announcing(&cluster, &announcer);
     daemon.addresses(&service("a")).await;
-    announcer.fail_release.lock().expect("no panic").insert(ip("10.0.0.1"));
+    announcer.fail_release.lock().insert(ip("10.0.0.1"));
     let error = cluster.end_term().await.expect_err("the address stays");
     assert_eq!(error.to_string(), "this host may still answer for 10.0.0.1");
 }
@@ -235,7 +235,7 @@ async fn a_new_leader_announces_also_what_a_service_has_that_asks_in_vain() {
 async fn what_cannot_be_announced_hides_no_refusal() {
     let (cluster, announcer) = (cluster(&["a"]), FakeAnnouncer::new());
     cluster.set_claims(vec![claim("10.0.0.1", "a"), claim("10.0.0.2", "a")]);
-    announcer.broken.lock().expect("no panic").insert(ip("10.0.0.1"));
+    announcer.broken.lock().insert(ip("10.0.0.1"));
     let daemon = announcing(&cluster, &announcer);
     let asking = annotated(service("a"), &[(KUBE_VIP_IPS, "172.16.0.1")]);
     assert_eq!(daemon.ensure(&asking).await.expect_err("refused").kind(), ErrorKind::InvalidInput);
@@ -246,10 +246,10 @@ async fn what_cannot_be_announced_hides_no_refusal() {
 async fn an_address_that_cannot_be_held_is_an_error_and_stays_claimed() {
     let (cluster, announcer) = (cluster(&["a"]), FakeAnnouncer::new());
     let daemon = announcing(&cluster, &announcer);
-    announcer.broken.lock().expect("no panic").insert(ip("10.0.0.1"));
+    announcer.broken.lock().insert(ip("10.0.0.1"));
     let error = daemon.ensure(&service("a")).await.expect_err("not held");
     assert_eq!(error.to_string(), "the kernel does not set 10.0.0.1");
-    announcer.broken.lock().expect("no panic").clear();
+    announcer.broken.lock().clear();
     assert_eq!(daemon.addresses(&service("a")).await, ips(&["10.0.0.1"]));
     assert_eq!(announcer.addresses(), on_eth1(&["10.0.0.1"]));
 }
@@ -322,10 +322,10 @@ async fn an_address_that_leaves_its_interface_is_told_each_time() {
     }
     for told in 1..=2 {
         // One of another load balancer, which this one does not tell of.
-        announcer.lost.lock().expect("no panic").extend(ips(&["10.0.0.2", "192.0.2.1"]));
+        announcer.lost.lock().extend(ips(&["10.0.0.2", "192.0.2.1"]));
         sleep(4 * FAULT_CHECK_INTERVAL).await;
         assert_eq!(cluster.warnings().len(), told);
-        announcer.lost.lock().expect("no panic").clear();
+        announcer.lost.lock().clear();
         sleep(2 * FAULT_CHECK_INTERVAL).await;
     }
     let words = "10.0.0.2 is not announced at the moment: there is no interface eth1; it is announced again when that is remedied";
@@ -336,11 +336,11 @@ async fn an_address_that_leaves_its_interface_is_told_each_time() {
 async fn an_address_that_could_not_be_held_is_held_when_that_is_possible() {
     let (cluster, announcer) = (cluster(&["a"]), FakeAnnouncer::new());
     let daemon = announcing(&cluster, &announcer);
-    announcer.broken.lock().expect("no panic").insert(ip("10.0.0.1"));
+    announcer.broken.lock().insert(ip("10.0.0.1"));
     daemon.ensure(&service("a")).await.expect_err("not held");
     sleep(2 * FAULT_CHECK_INTERVAL).await;
     assert_eq!((announcer.addresses(), cluster.retries()), (Vec::new(), 0));
-    announcer.broken.lock().expect("no panic").clear();
+    announcer.broken.lock().clear();
     sleep(2 * FAULT_CHECK_INTERVAL).await;
     assert_eq!((announcer.addresses(), cluster.retries()), (on_eth1(&["10.0.0.1"]), 1));
 }

@@ -191,7 +191,7 @@ fn announced(cluster: &FakeServiceAccess, announcer: &Arc<FakeAnnouncer>, probe:
 #[tokio::test(start_paused = true)]
 async fn the_network_is_asked_for_an_address_before_it_is_taken() {
     let (cluster, announcer) = (cluster(&["a", "b"]), FakeAnnouncer::new());
-    announcer.on_network.lock().expect("no panic").insert(ip("10.0.0.1"));
+    announcer.on_network.lock().insert(ip("10.0.0.1"));
     let daemon = announced(&cluster, &announcer, "");
     assert_eq!(daemon.addresses(&service("a")).await, ips(&["10.0.0.2"]));
     let claims: Vec<_> = cluster.stored_claims().into_keys().collect();
@@ -203,12 +203,12 @@ async fn the_network_is_asked_for_an_address_before_it_is_taken() {
     let mut kept = service("a");
     kept.status = daemon.ensure(&kept).await.expect("a status");
     assert_eq!(daemon.addresses(&service("b")).await, ips(&["10.0.0.3"]));
-    assert_eq!(*announcer.probed.lock().expect("no panic"), ips(&["10.0.0.1", "10.0.0.2", "10.0.0.3"]));
+    assert_eq!(*announcer.probed.lock(), ips(&["10.0.0.1", "10.0.0.2", "10.0.0.3"]));
     // Who asks for it is told, and gets it when it is free.
     daemon.delete(&service("b")).await.expect("deleted");
     let asked = asking("b", "10.0.0.1");
     assert_eq!(refusal(&daemon, &asked).await, "10.0.0.1 is asked for, and a host on the network has it");
-    announcer.on_network.lock().expect("no panic").clear();
+    announcer.on_network.lock().clear();
     assert_eq!(daemon.addresses(&asked).await, ips(&["10.0.0.1"]));
 }
 
@@ -216,13 +216,13 @@ async fn the_network_is_asked_for_an_address_before_it_is_taken() {
 async fn a_service_that_shows_its_address_is_announced_without_a_question() {
     let (cluster, announcer) = (cluster(&["a"]), FakeAnnouncer::new());
     cluster.set_claims(vec![claim("10.0.0.1", "a")]);
-    announcer.on_network.lock().expect("no panic").insert(ip("10.0.0.1"));
+    announcer.on_network.lock().insert(ip("10.0.0.1"));
     let daemon = announced(&cluster, &announcer, "");
     let mut shown = service("a");
     shown.status.ingress =
         vec![LoadBalancerIngress { ip: Some("10.0.0.1".into()), ..LoadBalancerIngress::default() }];
     assert_eq!(daemon.addresses(&shown).await, ips(&["10.0.0.1"]));
-    assert!(announcer.probed.lock().expect("no panic").is_empty());
+    assert!(announcer.probed.lock().is_empty());
     // One that was claimed before a crash was never shown, so it is asked for.
     daemon.end().await;
     let daemon = announced(&cluster, &announcer, "");
@@ -234,13 +234,13 @@ async fn questions_can_be_switched_off() {
     let (cluster, announcer) = (cluster(&["a"]), FakeAnnouncer::new());
     let daemon = announced(&cluster, &announcer, r#", "probe": false"#);
     assert_eq!(daemon.addresses(&service("a")).await, ips(&["10.0.0.1"]));
-    assert!(announcer.probed.lock().expect("no panic").is_empty());
+    assert!(announcer.probed.lock().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_address_that_this_host_cannot_announce_is_not_kept() {
     let (cluster, announcer) = (cluster(&["a"]), FakeAnnouncer::new());
-    announcer.foreign.lock().expect("no panic").insert(ip("10.0.0.1"));
+    announcer.foreign.lock().insert(ip("10.0.0.1"));
     let daemon = announced(&cluster, &announcer, r#", "probe": false"#);
     assert_eq!(daemon.addresses(&service("a")).await, ips(&["10.0.0.2"]));
     assert_eq!(cluster.stored_claims().into_keys().collect::<Vec<_>>(), ips(&["10.0.0.2"]));
@@ -249,7 +249,7 @@ async fn an_address_that_this_host_cannot_announce_is_not_kept() {
 #[tokio::test(start_paused = true)]
 async fn a_pool_that_hosts_have_is_full() {
     let (cluster, announcer) = (cluster(&["a"]), FakeAnnouncer::new());
-    announcer.on_network.lock().expect("no panic").extend(ips(&["10.0.0.1", "10.0.0.2", "10.0.0.3"]));
+    announcer.on_network.lock().extend(ips(&["10.0.0.1", "10.0.0.2", "10.0.0.3"]));
     let daemon = announced(&cluster, &announcer, "");
     let why = refusal(&daemon, &service("a")).await;
     assert!(why.contains("has no free IPv4 address; held by others"), "{why}");

@@ -6,7 +6,6 @@ use std::{
     hash::{Hash as _, Hasher as _},
     net::Ipv4Addr,
     path::{Path, PathBuf},
-    sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -14,6 +13,7 @@ use cloudprovider::{
     LoadBalancer, LoadBalancerIngress, LoadBalancerService, LoadBalancerStatus, NodeIdentity, Result, Route,
     Routes, async_trait, default_load_balancer_name,
 };
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 /// How often the calls are written into the file.
@@ -33,7 +33,7 @@ impl Networks {
     }
 
     async fn call(&self, operation: &'static str) {
-        *lock(&self.calls).entry(operation).or_default() += 1;
+        *self.calls.lock().entry(operation).or_default() += 1;
         if !self.delay.is_zero() {
             tokio::time::sleep(self.delay).await;
         }
@@ -43,7 +43,7 @@ impl Networks {
     pub(crate) async fn write_counts(&self, path: PathBuf, stop: CancellationToken) {
         let mut written = BTreeMap::new();
         while stop.run_until_cancelled(tokio::time::sleep(INTERVAL)).await.is_some() {
-            let calls = lock(&self.calls).clone();
+            let calls = self.calls.lock().clone();
             if calls != written && write(&path, &calls).is_ok() {
                 written = calls;
             }
@@ -56,10 +56,6 @@ fn write(path: &Path, calls: &BTreeMap<&'static str, u64>) -> std::io::Result<()
     let next = path.with_extension("next");
     fs::write(&next, serde_json::to_vec(calls)?)?;
     fs::rename(next, path)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn status(service: &LoadBalancerService) -> LoadBalancerStatus {
@@ -106,19 +102,19 @@ impl LoadBalancer for Networks {
 impl Routes for Networks {
     async fn list(&self, _: &str) -> Result<Vec<Route>> {
         self.call("ListRoutes").await;
-        Ok(lock(&self.routes).values().cloned().collect())
+        Ok(self.routes.lock().values().cloned().collect())
     }
 
     async fn create(&self, _: &str, name_hint: &str, route: &Route) -> Result<()> {
         self.call("CreateRoute").await;
         let made = Route { name: name_hint.to_owned(), ..route.clone() };
-        lock(&self.routes).insert(route.destination_cidr.clone(), made);
+        self.routes.lock().insert(route.destination_cidr.clone(), made);
         Ok(())
     }
 
     async fn delete(&self, _: &str, route: &Route) -> Result<()> {
         self.call("DeleteRoute").await;
-        lock(&self.routes).remove(&route.destination_cidr);
+        self.routes.lock().remove(&route.destination_cidr);
         Ok(())
     }
 }

@@ -5,11 +5,9 @@
 //! call to the cloud takes long leaves its seat, and goes on without one. So calls that hang hold up other objects for a moment only,
 //! and not until the calls are given up.
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::timeout,
@@ -60,7 +58,7 @@ impl Seat {
         match timeout(LONG, &mut call).await {
             Ok(answer) => answer,
             Err(_) => {
-                drop(self.0.lock().unwrap_or_else(PoisonError::into_inner).take());
+                drop(self.0.lock().take());
                 call.await
             }
         }

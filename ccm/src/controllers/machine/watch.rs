@@ -1,10 +1,6 @@
 //! One watch for each kind. They begin by themselves once the API server serves the kinds.
 
-use std::{
-    collections::BTreeSet,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use cloudprovider::machines::{FurtherKind, Kinds};
 use component::{
@@ -15,6 +11,7 @@ use kube::{
     Api, Client,
     core::{ApiResource, DynamicResourceScope, GroupVersionKind},
 };
+use parking_lot::Mutex;
 use tokio::{task::JoinSet, time::sleep};
 use tokio_util::sync::CancellationToken;
 
@@ -63,11 +60,11 @@ pub(super) struct Known(Arc<Mutex<Option<Result<Served, String>>>>);
 
 impl Known {
     pub(super) fn get(&self) -> Option<Result<Served, String>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.lock().clone()
     }
 
     fn set(&self, found: Option<Result<Served, String>>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = found;
+        *self.0.lock() = found;
     }
 
     /// Lets `/readyz` say what is missing, in a check of this name.

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
@@ -13,6 +13,7 @@ use component::{
 };
 use futures::future::join_all;
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use tokio::{
     sync::{Semaphore, SemaphorePermit},
     time::{Instant, timeout_at},
@@ -309,7 +310,7 @@ impl Pass {
         match self.shared.fence.pass(call).await {
             None => Step::Stopped,
             Some(Ok(())) => {
-                self.freed.lock().unwrap_or_else(PoisonError::into_inner).insert(cidr.clone());
+                self.freed.lock().insert(cidr.clone());
                 tracing::info!(route = name, cidr, node, "route deleted");
                 Step::Deleted
             }
@@ -371,7 +372,7 @@ impl Pass {
         }
         let began = Instant::now();
         let is_freed = {
-            let freed = self.freed.lock().unwrap_or_else(PoisonError::into_inner);
+            let freed = self.freed.lock();
             wanted.after.iter().any(|cidr| freed.contains(cidr))
         };
         // A Node whose route was deleted to be made anew must not stay without one.

@@ -1,4 +1,4 @@
-use std::{collections::VecDeque, convert::Infallible, sync::Mutex};
+use std::{collections::VecDeque, convert::Infallible};
 
 use futures::stream;
 use http::StatusCode;
@@ -6,6 +6,7 @@ use kube::{
     Api,
     api::{ListParams, WatchEvent, WatchParams},
 };
+use parking_lot::Mutex;
 use prost::encoding::{WireType, encode_key, encode_varint};
 use serde_json::{Value, json};
 
@@ -259,7 +260,7 @@ async fn said(watches: Vec<Watch>) -> Vec<(String, Option<String>)> {
     let bodies: VecDeque<_> = std::iter::once((PROTOBUF, object("NodeList", list))).chain(bodies).collect();
     let bodies = Mutex::new(bodies);
     let answer = move |_: Request<Body>| {
-        let (content_type, body) = bodies.lock().expect("not poisoned").pop_front().expect("an answer");
+        let (content_type, body) = bodies.lock().pop_front().expect("an answer");
         let mut answer = Response::new(Full::new(Bytes::from(body)));
         answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
         async { Ok::<_, Infallible>(answer) }
@@ -394,9 +395,9 @@ async fn label_after(first_watch: (u16, &'static str, Vec<u8>)) -> Option<String
     let watches = Mutex::new(VecDeque::from([first_watch]));
     let answer = move |request: Request<Body>| {
         let (status, content_type, body) = if request.uri().query().unwrap_or_default().contains("watch=") {
-            watches.lock().expect("not poisoned").pop_front().unwrap_or((200, EVENTS, Vec::new()))
+            watches.lock().pop_front().unwrap_or((200, EVENTS, Vec::new()))
         } else {
-            (200, PROTOBUF, lists.lock().expect("not poisoned").pop_front().expect("two lists"))
+            (200, PROTOBUF, lists.lock().pop_front().expect("two lists"))
         };
         let frames = stream::iter([Ok::<_, Infallible>(Frame::data(Bytes::from(body)))]);
         // An open watch without events.

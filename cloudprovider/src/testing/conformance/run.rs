@@ -3,11 +3,12 @@
 use std::{
     future::Future,
     panic::AssertUnwindSafe,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicUsize},
+    sync::{Arc, atomic::AtomicUsize},
     time::Duration,
 };
 
 use futures::{FutureExt as _, poll};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -85,7 +86,7 @@ impl<'a> Run<'a> {
     }
 
     pub(super) fn messages(&self) -> MutexGuard<'_, Messages> {
-        self.messages.lock().unwrap_or_else(PoisonError::into_inner)
+        self.messages.lock()
     }
 
     pub(super) fn provider_name(&self) -> String {
@@ -105,7 +106,7 @@ impl<'a> Run<'a> {
     }
 
     fn made(&self) -> MutexGuard<'_, Vec<(Arc<dyn CloudProvider>, CancellationToken)>> {
-        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+        self.made.lock()
     }
 
     /// Stops the providers of a rule and waits until they have ended. Another rule checks whether they do.

@@ -1,7 +1,6 @@
 //! Where calls of the fake cloud wait.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Semaphore;
 
 /// Where calls of an operation wait until a test lets them go on.
@@ -51,6 +50,6 @@ impl Gate {
     }
 
     fn counts(&self) -> MutexGuard<'_, Counts> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+        self.counts.lock()
     }
 }

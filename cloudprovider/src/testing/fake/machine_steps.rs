@@ -1,6 +1,6 @@
 //! The steps of the fake cloud's machines: an example of how a provider writes them.
 
-use std::{future::pending, sync::PoisonError};
+use std::future::pending;
 
 use serde_json::{Value, json};
 use tokio::{
@@ -113,7 +113,7 @@ impl FakeProvider {
     /// Pushes a change of this machine at this time, as a cloud does that follows its tasks. What an earlier process
     /// followed has to be followed again, so each step that waits says for what. `what` is followed once.
     fn follow(&self, what: &str, at: Instant, mark: &Mark) {
-        let is_new = self.followed.lock().unwrap_or_else(PoisonError::into_inner).insert(what.to_owned());
+        let is_new = self.followed.lock().insert(what.to_owned());
         if !is_new {
             return;
         }
@@ -122,7 +122,7 @@ impl FakeProvider {
         self.tasks.spawn(async move {
             tokio::select! {
                 () = sleep_until(at) => {
-                    followed.lock().unwrap_or_else(PoisonError::into_inner).remove(&what);
+                    followed.lock().remove(&what);
                     cloud.push_instance(&uid);
                 }
                 () = stopped.cancelled() => {}

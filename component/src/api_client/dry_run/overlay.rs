@@ -1,10 +1,8 @@
 //! What objects would be like if the writes of the dry run had been sent.
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, PoisonError},
-};
+use std::collections::HashMap;
 
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::patch::{apply, without_times};
@@ -62,7 +60,7 @@ impl Overlays {
     /// A caller may rely on its earlier writes, which the real object does not contain. Or it may rely on the
     /// real object, which is all that a watch shows, and write the same part again. Both are right.
     pub(super) fn write(&self, path: &str, real: Value, write: Written) -> Result<Value, Value> {
-        let mut overlays = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut overlays = self.0.lock();
         let known = overlays.get_mut(path).filter(|overlay| overlay.uid == real["metadata"]["uid"]);
         let before = known.map(|overlay| std::mem::take(&mut overlay.written)).unwrap_or_default();
         let other_parts = |written: &&Written| written.subresource != write.subresource;
@@ -142,7 +140,7 @@ mod tests {
     }
 
     fn remembered(overlays: &Overlays) -> usize {
-        overlays.0.lock().expect("not poisoned").get(PATH).map_or(0, |overlay| overlay.written.len())
+        overlays.0.lock().get(PATH).map_or(0, |overlay| overlay.written.len())
     }
 
     #[test]

@@ -1,10 +1,8 @@
 //! Limits how often a message is logged, since messages that any client can cause must not fill the log.
 
-use std::{
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// Permits one message per interval.
@@ -22,7 +20,7 @@ impl Seldom {
     /// Whether the message may be logged now. If so, the pause begins.
     pub(super) fn may(&self) -> bool {
         let now = Instant::now();
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last.lock();
         if last.is_some_and(|last| now.duration_since(last) < self.pause) {
             return false;
         }

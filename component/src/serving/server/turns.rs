@@ -3,9 +3,10 @@
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
 use super::source::Source;
@@ -89,7 +90,7 @@ impl Turns {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 
@@ -155,7 +156,7 @@ mod tests {
         let order = Mutex::new(Vec::new());
         let wait = async |last: u8| {
             let turn = turns.take(there(last)).await.expect("a turn");
-            order.lock().expect("nobody panicked").push(last);
+            order.lock().push(last);
             tokio::task::yield_now().await;
             drop(turn);
         };
@@ -166,7 +167,7 @@ mod tests {
             drop(first);
         };
         tokio::join!(all, end);
-        assert_eq!(*order.lock().expect("nobody panicked"), [1, 2, 3, 1, 2, 1, 1]);
+        assert_eq!(*order.lock(), [1, 2, 3, 1, 2, 1, 1]);
     }
 
     #[tokio::test]

@@ -5,9 +5,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
+
+use parking_lot::Mutex;
 
 use super::identity::Identity;
 use crate::mac::Mac;
@@ -22,7 +23,7 @@ pub(crate) struct ChosenMacs(Mutex<HashMap<Mac, (Identity, Instant)>>);
 impl ChosenMacs {
     /// Keeps an address for a machine, or keeps it for longer. Gives whether no other machine has it.
     pub(crate) fn take(&self, mac: Mac, machine: &Identity, now: Instant) -> bool {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         let is_kept = |since: Instant| now.saturating_duration_since(since) < TIMEOUT;
         if all.get(&mac).is_some_and(|(other, since)| other != machine && is_kept(*since)) {
             return false;
@@ -33,7 +34,7 @@ impl ChosenMacs {
 
     /// The domain of the machine is there and shows what it has, it was refused, or nothing of the machine is left.
     pub(crate) fn release(&self, machine: &Identity) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, (other, _)| other != machine);
+        self.0.lock().retain(|_, (other, _)| other != machine);
     }
 }
 

@@ -1,10 +1,6 @@
 //! What the steps of machines work with: the hypervisors, their storage, and what was chosen.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use cloudprovider::{
     Error, ErrorKind, FairPermits, InstanceChange, InstanceLookup, InstanceRef, NodeIdentity, Result,
@@ -12,6 +8,7 @@ use cloudprovider::{
     ties::{Contender, Meant, the_meant_one},
 };
 use futures::future::join_all;
+use parking_lot::Mutex;
 use tokio::sync::broadcast;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use uuid::Uuid;
@@ -157,17 +154,17 @@ impl Fleet {
 
     /// The hypervisor that this process has chosen for the machine.
     pub(crate) fn chosen(&self, machine: &Identity) -> Option<String> {
-        lock(&self.chosen).get(machine).cloned()
+        self.chosen.lock().get(machine).cloned()
     }
 
     /// Remembers the choice of a hypervisor.
     pub(crate) fn choose(&self, machine: &Identity, host: &Host) {
-        lock(&self.chosen).insert(machine.clone(), host.name().to_owned());
+        self.chosen.lock().insert(machine.clone(), host.name().to_owned());
     }
 
     /// Forgets what was chosen: the domain is there, or nothing of the machine is left.
     pub(crate) fn forget(&self, machine: &Identity) {
-        lock(&self.chosen).remove(machine);
+        self.chosen.lock().remove(machine);
         self.chosen_macs.release(machine);
         self.placer.release(machine);
     }
@@ -182,14 +179,14 @@ impl Fleet {
         object: &Identity,
         step: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        let of_object = Arc::clone(lock(&self.calls).entry(object.clone()).or_default());
+        let of_object = Arc::clone(self.calls.lock().entry(object.clone()).or_default());
         let Ok(held) = tokio::time::timeout(MAX_WAIT_FOR_CALL, of_object.lock_owned()).await else {
             let words = "an earlier call to libvirt for this object has not ended yet";
             return Err(Error::new(ErrorKind::Timeout, words));
         };
         let answer = HELD.scope(Arc::new(held), in_turn_of(&object.namespace, step)).await;
         // Whoever waits for the lock, or still holds it, has a clone.
-        lock(&self.calls).retain(|_, one| Arc::strong_count(one) > 1);
+        self.calls.lock().retain(|_, one| Arc::strong_count(one) > 1);
         answer
     }
 
@@ -265,9 +262,4 @@ pub(crate) fn not_known(machine: Uuid, doubt: &Error) -> Error {
         Some(after) => error.with_retry_after(after),
         None => error,
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // every change is whole, so what a panic leaves is still right
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -50,7 +50,7 @@ async fn work_has_the_connection_of_the_provider_and_is_counted() {
     assert_eq!(workers.run(SHORT, pools).await, Ok(1));
     assert_eq!(workers.run(SHORT, pools).await, Ok(1));
     assert_eq!(cloud.provider.call_counts()["list_pools"], 2);
-    assert_eq!(workers.idle.lock().expect("a lock").len(), 1, "one thread has done both");
+    assert_eq!(workers.idle.lock().len(), 1, "one thread has done both");
 }
 
 #[tokio::test]
@@ -93,7 +93,7 @@ async fn a_namespace_with_many_calls_delays_another_one_by_one_turn() {
         let work = move |_: &mut Link| {
             began.send(namespace).expect("the test waits");
             // an error is the end of all
-            let _ = ends.lock().expect("a lock").recv();
+            let _ = ends.lock().recv();
             Ok(())
         };
         Box::pin(async move { in_turn_of(namespace, workers.run(SHORT, work)).await })
@@ -135,7 +135,7 @@ async fn a_call_that_takes_too_long_is_given_up() {
     });
     let failure = hangs.await.expect_err("too long");
     assert_eq!((failure.kind, workers.abandoned.get()), (ErrorKind::Timeout, 1));
-    assert!(workers.idle.lock().expect("a lock").is_empty());
+    assert!(workers.idle.lock().is_empty());
     assert_eq!(workers.run(SHORT, pools).await, Ok(1), "with another thread");
     drop(release);
 }

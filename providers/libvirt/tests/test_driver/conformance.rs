@@ -2,7 +2,7 @@
 //! through the provider that was made last, and the connection cannot be cut.
 
 use std::sync::{
-    Arc, Mutex, PoisonError,
+    Arc,
     atomic::{AtomicU32, Ordering},
 };
 
@@ -14,6 +14,7 @@ use cloudprovider_libvirt::{
     Config, LibvirtProvider,
     virt::{connect::Connect, error},
 };
+use parking_lot::Mutex;
 use tempfile::NamedTempFile;
 
 use crate::support::{RUNNING, domain, host, new_node, uuid};
@@ -30,7 +31,7 @@ fn node(n: u32) -> NodeIdentity {
 
 impl TestDriver {
     fn latest(&self) -> Hook<Arc<LibvirtProvider>> {
-        let latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let latest = self.latest.lock().clone();
         latest.ok_or_else(|| HookError::failed("no provider was made"))
     }
 
@@ -49,7 +50,7 @@ impl Hooks for TestDriver {
     fn provider(&self) -> Result<Arc<dyn CloudProvider>> {
         let config = format!("hypervisors: [{{name: kvm0, uri: 'test://{}'}}]", self.file.path().display());
         let provider = Arc::new(LibvirtProvider::new(Config::parse(&config, None)?));
-        *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = Some(provider.clone());
+        *self.latest.lock() = Some(provider.clone());
         Ok(provider)
     }
 

@@ -1,6 +1,6 @@
 //! Pod routes in the kernel of a network namespace.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use cloudprovider::{
     CloudProvider, ErrorKind, InstanceLookup, Instances, NodeAddress, NodeIdentity, Result, Route, Routes,
@@ -8,6 +8,7 @@ use cloudprovider::{
     testing::conformance::{self, Hook, HookError, Hooks, Suite},
 };
 use cloudprovider_libvirt::{Config, LibvirtProvider, ROUTE_PROTOCOL};
+use parking_lot::Mutex;
 use tempfile::NamedTempFile;
 
 use crate::{
@@ -33,7 +34,7 @@ impl Hooks for Hypervisor {
         let path = self.file.path().display();
         let config = format!("hypervisors: [{{name: kvm0, uri: 'test://{path}'}}]\n{ENABLED}");
         let provider = Arc::new(LibvirtProvider::new(Config::parse(&config, None)?));
-        *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = Some(provider.clone());
+        *self.latest.lock() = Some(provider.clone());
         Ok(provider)
     }
 
@@ -42,7 +43,7 @@ impl Hooks for Hypervisor {
     }
 
     async fn routes(&self) -> Hook<Vec<Route>> {
-        let latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let latest = self.latest.lock().clone();
         let latest = latest.ok_or_else(|| HookError::failed("no provider was made"))?;
         let mut routes = Vec::new();
         for n in 1..5 {

@@ -3,11 +3,12 @@
 use std::{
     collections::{BTreeSet, HashMap},
     net::IpAddr,
-    sync::{Arc, PoisonError, RwLock, RwLockReadGuard},
+    sync::Arc,
     time::Duration,
 };
 
 use cloudprovider::{Error, ErrorKind, InstanceChange, InstanceRef};
+use parking_lot::{RwLock, RwLockReadGuard};
 use tokio::{
     sync::{Notify, broadcast, watch},
     time::{Instant, timeout},
@@ -255,7 +256,7 @@ impl Hosts {
 
     /// The present state.
     pub(crate) fn state(&self) -> RwLockReadGuard<'_, State> {
-        self.state.read().unwrap_or_else(PoisonError::into_inner)
+        self.state.read()
     }
 
     /// Waits until the hosts have been listed, or could not be, or did not come in time. What is known then decides.
@@ -307,7 +308,7 @@ impl Hosts {
 
     /// Notes that events may be missed from now on.
     pub(super) fn events_ended(&self) {
-        self.state.write().unwrap_or_else(PoisonError::into_inner).absences.forget();
+        self.state.write().absences.forget();
     }
 
     /// Takes over what an event says of one host.
@@ -339,7 +340,7 @@ impl Hosts {
     }
 
     fn change(&self, change: impl FnOnce(&mut State) -> Vec<InstanceRef>) {
-        let mut references = change(&mut self.state.write().unwrap_or_else(PoisonError::into_inner));
+        let mut references = change(&mut self.state.write());
         self.versions.send_modify(|number| *number += 1);
         references.sort_by(|a, b| (&a.provider_id, &a.name).cmp(&(&b.provider_id, &b.name)));
         references.dedup();
@@ -375,7 +376,7 @@ impl Listed for Hosts {
     }
 
     fn note_absences(&self, confirmed: Vec<Sought>) {
-        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.write();
         for sought in confirmed {
             // An event may have come in between.
             if state.inventory.is_absent(&sought) {

@@ -63,13 +63,11 @@ impl HostSource for Client {
 pub(crate) mod testing {
     //! A source that a test scripts.
 
-    use std::sync::{
-        Mutex,
-        atomic::{AtomicUsize, Ordering},
-    };
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use cloudprovider::{Error, ErrorKind};
     use futures::{StreamExt as _, stream};
+    use parking_lot::Mutex;
     use tokio::sync::mpsc;
 
     use super::{Host, HostEvents, HostSource, IpAddr, Listing, Result};
@@ -114,21 +112,21 @@ pub(crate) mod testing {
 
         /// Sends an event to every subscriber.
         pub(crate) fn send(&self, event: &HostEvent) {
-            self.senders.lock().expect("a lock").retain(|sender| sender.send(Ok(event.clone())).is_ok());
+            self.senders.lock().retain(|sender| sender.send(Ok(event.clone())).is_ok());
         }
 
         /// Breaks all connections, and all calls from now on.
         pub(crate) fn go_away(&self, fault: Error) {
-            *self.fault.lock().expect("a lock") = Some(fault);
-            self.senders.lock().expect("a lock").clear();
+            *self.fault.lock() = Some(fault);
+            self.senders.lock().clear();
         }
 
         pub(crate) fn come_back(&self) {
-            *self.fault.lock().expect("a lock") = None;
+            *self.fault.lock() = None;
         }
 
         fn fault(&self) -> Result<()> {
-            self.fault.lock().expect("a lock").clone().map_or(Ok(()), Err)
+            self.fault.lock().clone().map_or(Ok(()), Err)
         }
     }
 
@@ -136,21 +134,21 @@ pub(crate) mod testing {
         async fn list(&self) -> Result<Listing> {
             self.listings.fetch_add(1, Ordering::Relaxed);
             self.fault()?;
-            let hosts = self.hosts.lock().expect("a lock").clone();
-            Ok(Listing { hosts, unreadable: self.unreadable.lock().expect("a lock").clone() })
+            let hosts = self.hosts.lock().clone();
+            Ok(Listing { hosts, unreadable: self.unreadable.lock().clone() })
         }
 
         async fn subscribe(&self) -> Result<HostEvents> {
             self.subscriptions.fetch_add(1, Ordering::Relaxed);
             self.fault()?;
-            if *self.silent_events.lock().expect("a lock") {
+            if *self.silent_events.lock() {
                 std::future::pending::<()>().await;
             }
-            if *self.no_events.lock().expect("a lock") {
+            if *self.no_events.lock() {
                 return Err(Error::new(ErrorKind::Unavailable, "no WebSocket"));
             }
             let (sender, receiver) = mpsc::unbounded_channel();
-            self.senders.lock().expect("a lock").push(sender);
+            self.senders.lock().push(sender);
             Ok(stream::unfold(
                 receiver,
                 |mut receiver| async move { Some((receiver.recv().await?, receiver)) },
@@ -161,7 +159,7 @@ pub(crate) mod testing {
         async fn ip_addresses(&self, _: &Host) -> Result<Vec<IpAddr>> {
             self.address_reads.fetch_add(1, Ordering::Relaxed);
             self.fault()?;
-            if let Some(error) = self.address_fault.lock().expect("a lock").clone() {
+            if let Some(error) = self.address_fault.lock().clone() {
                 return Err(error);
             }
             Ok(vec!["192.0.2.9".parse().expect("an IP")])

@@ -2,11 +2,12 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{Arc, PoisonError, RwLock, RwLockReadGuard},
+    sync::Arc,
     time::Duration,
 };
 
 use cloudprovider::{Error, ErrorKind, InstanceChange, InstanceRef, Result};
+use parking_lot::{RwLock, RwLockReadGuard};
 use tokio::{
     sync::{Notify, broadcast, watch},
     time::Instant,
@@ -272,7 +273,7 @@ impl Machines {
     }
 
     pub(super) fn state(&self) -> RwLockReadGuard<'_, State> {
-        self.state.read().unwrap_or_else(PoisonError::into_inner)
+        self.state.read()
     }
 
     pub(super) fn changes(&self) -> broadcast::Receiver<InstanceChange> {
@@ -333,13 +334,13 @@ impl Machines {
 
     /// Notes that nothing is watched after the listing that began at this time.
     pub(super) fn note_unwatched(&self, began: Instant) {
-        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.write();
         state.absences.count_until(began + ABSENCES_LAST_UNWATCHED);
     }
 
     /// Adds to [`State::limits`] what was noticed after the listing.
     pub(super) fn note_limit(&self, limit: String) {
-        self.state.write().unwrap_or_else(PoisonError::into_inner).limits.push(limit);
+        self.state.write().limits.push(limit);
     }
 
     /// Takes over a change of one machine.
@@ -390,7 +391,7 @@ impl Machines {
     }
 
     fn change(&self, change: impl FnOnce(&mut State) -> Vec<InstanceRef>) {
-        let mut references = change(&mut self.state.write().unwrap_or_else(PoisonError::into_inner));
+        let mut references = change(&mut self.state.write());
         self.versions.send_modify(|number| *number += 1);
         references.sort_by(|a, b| (&a.provider_id, &a.name).cmp(&(&b.provider_id, &b.name)));
         references.dedup();
@@ -420,7 +421,7 @@ impl Listed for Machines {
     }
 
     fn note_absences(&self, confirmed: Vec<Missing>) {
-        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.write();
         for one in confirmed {
             match one {
                 Missing::Machine(key) => state.note_gone(key),

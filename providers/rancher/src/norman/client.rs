@@ -1,17 +1,13 @@
 //! The HTTP client of one Rancher server: one API key or token, one deadline for each call, limited sizes, no redirects.
 
-use std::{
-    fmt,
-    net::IpAddr,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{fmt, net::IpAddr, sync::Arc, time::Duration};
 
 use cloudprovider::{
     ConfigProblem, Error, ErrorKind, Result, error_chain,
     tls::{client_config, system_roots},
 };
 use http::{HeaderValue, Method, header};
+use parking_lot::Mutex;
 use reqwest::{Upgraded, Url};
 use secrecy::ExposeSecret as _;
 use serde::{Serialize, de::DeserializeOwned};
@@ -218,13 +214,13 @@ impl Client {
     /// Remembers how long the server wants to be left alone, if it says so.
     fn note_pause(&self, reply: &Reply) {
         if let Some(pause) = reply.pause() {
-            *self.paused.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + pause);
+            *self.paused.lock() = Some(Instant::now() + pause);
         }
     }
 
     /// Fails while the server wants to be left alone. So one refusal is enough for all callers.
     fn check_pause(&self) -> Result<()> {
-        let until = *self.paused.lock().unwrap_or_else(PoisonError::into_inner);
+        let until = *self.paused.lock();
         match until.map(|until| until.saturating_duration_since(Instant::now())) {
             Some(left) if !left.is_zero() => {
                 let words = "the server has had too many requests (429), and is left alone for a while";

@@ -5,7 +5,7 @@ use std::{
     future::pending,
     net::SocketAddr,
     sync::{
-        Arc, Mutex, PoisonError, Weak,
+        Arc, Weak,
         atomic::{AtomicBool, Ordering::SeqCst},
     },
 };
@@ -14,6 +14,7 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use http::{Request, Response};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -78,13 +79,13 @@ impl Connections {
 
     /// Breaks all connections.
     pub(crate) fn break_all(&self) {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.open.lock();
         open.cancel();
         *open = CancellationToken::new();
     }
 
     fn broken(&self) -> CancellationToken {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.open.lock().clone()
     }
 
     fn is_away(&self) -> bool {

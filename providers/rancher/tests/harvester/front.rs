@@ -1,9 +1,6 @@
 //! A proxy before Harvester's API server, which loses calls, gives other answers or is away, as a test says.
 
-use std::{
-    io,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{io, sync::Arc};
 
 use http::{HeaderMap, Method, Request, Response};
 use http_body_util::{BodyExt as _, Full};
@@ -13,6 +10,7 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::TokioIo;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -66,7 +64,7 @@ impl Front {
         tokio::spawn(stop.clone().run_until_cancelled_owned(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let (is_away, connections) = {
-                    let state = lock(&shared);
+                    let state = shared.lock();
                     (state.is_away, state.connections.clone())
                 };
                 if is_away {
@@ -88,7 +86,7 @@ impl Front {
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
+        self.state.lock()
     }
 
     /// Forgets the calls so far, and decides about the next ones.
@@ -118,10 +116,6 @@ impl Front {
     }
 }
 
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 async fn serve(
     stream: TcpStream,
     acceptor: TlsAcceptor,
@@ -145,7 +139,7 @@ async fn answer(
     let lost = || io::Error::from(io::ErrorKind::ConnectionReset);
     let (parts, body) = request.into_parts();
     let fault = {
-        let state = &mut *lock(state);
+        let state = &mut *state.lock();
         let number = state.calls.len();
         state.calls.push(parts.method.clone());
         state.rule.as_mut().and_then(|rule| rule(number, &parts.method))

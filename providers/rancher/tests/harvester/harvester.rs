@@ -7,7 +7,7 @@ use std::{
     path::PathBuf,
     process::Stdio,
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        Arc, OnceLock,
         atomic::{AtomicU32, Ordering},
     },
     time::Duration,
@@ -20,6 +20,7 @@ use kube::{
     },
     config::{KubeConfigOptions, Kubeconfig},
 };
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 use test_env::{ControlPlane, ControlPlaneOptions, StartError};
 use tokio::time::sleep;
@@ -137,7 +138,7 @@ impl Harvester {
 
     /// The script, to look at and to change.
     pub(crate) fn script(&self) -> MutexGuard<'_, Script> {
-        self.script.lock().unwrap_or_else(PoisonError::into_inner)
+        self.script.lock()
     }
 
     /// The only object in the namespace, if there is one.
@@ -225,7 +226,7 @@ async fn play(objects: &Api<DynamicObject>, script: &Mutex<Script>) {
         let all = objects.list(&ListParams::default()).await.map(|list| list.items).unwrap_or_default();
         for object in all {
             let name = object.metadata.name.clone().unwrap_or_default();
-            let next = next(object, &mut script.lock().unwrap_or_else(PoisonError::into_inner));
+            let next = next(object, &mut script.lock());
             if let Some(object) = next {
                 // It conflicts with another writer now and then, and is done again.
                 let _ = objects.replace(&name, &PostParams::default(), &object).await;

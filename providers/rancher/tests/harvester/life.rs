@@ -250,13 +250,13 @@ async fn a_new_kubeconfig_is_used_by_the_next_provider() {
     world.write_kubeconfig(world.harvester.token(crate::harvester::USER));
     let running = world.running(NONE).await;
     running.ensure(&web).await.expect("ensured");
-    let read = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let read = std::sync::Arc::new(parking_lot::Mutex::new(Vec::new()));
     let reads = std::sync::Arc::clone(&read);
     let input =
         cloudprovider::FactoryInput::new(world.config("")).with_reader(move |path: &std::path::Path| {
-            reads.lock().expect("a lock").push(path.file_name().unwrap_or_default().to_owned());
+            reads.lock().push(path.file_name().unwrap_or_default().to_owned());
             std::fs::read(path)
         });
     cloudprovider_rancher::factory(&input).expect("a provider").load_balancer().expect("load balancers");
-    assert_eq!(*read.lock().expect("a lock"), ["harvester.kubeconfig", "ca.pem"]);
+    assert_eq!(*read.lock(), ["harvester.kubeconfig", "ca.pem"]);
 }

@@ -6,11 +6,9 @@ mod connections;
 mod objects;
 mod requests;
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::BTreeMap, sync::Arc};
 
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
 use tokio_rustls::TlsAcceptor;
@@ -158,7 +156,7 @@ impl FakeCattle {
 
 impl Shared {
     fn cloud(&self) -> MutexGuard<'_, Cloud> {
-        self.cloud.lock().unwrap_or_else(PoisonError::into_inner)
+        self.cloud.lock()
     }
 
     fn publish(&self, host: &str) {

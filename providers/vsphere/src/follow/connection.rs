@@ -1,6 +1,8 @@
 //! The clients of one vCenter, with their sessions.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::{
     http::HttpClient,
@@ -40,7 +42,7 @@ impl Connection {
 
     /// The client that reads tags, with its session from the previous connection.
     pub(super) fn tag_client(&self, vcenter: &VCenter, content: &ServiceContent) -> Arc<TagClient> {
-        let mut tags = self.tags.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tags = self.tags.lock();
         let client = tags.get_or_insert_with(|| {
             let client = TagClient::new(
                 self.http.clone(),
@@ -56,7 +58,7 @@ impl Connection {
     }
 
     pub(super) async fn close(&self) {
-        let tags = self.tags.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let tags = self.tags.lock().take();
         if let Some(tags) = tags {
             tags.close().await;
         }

@@ -1,14 +1,9 @@
 //! Answers of vCenter that many machines need at the same time, kept for a moment.
 
-use std::{
-    collections::HashMap,
-    future::Future,
-    hash::Hash,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, future::Future, hash::Hash, sync::Arc, time::Duration};
 
 use cloudprovider::Result;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 type Entry<V> = Arc<tokio::sync::Mutex<Option<(Instant, Arc<V>)>>>;
@@ -60,8 +55,8 @@ impl<K: Hash + Eq, V> Cached<K, V> {
         self.entries().clear();
     }
 
-    fn entries(&self) -> std::sync::MutexGuard<'_, HashMap<K, Entry<V>>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    fn entries(&self) -> parking_lot::MutexGuard<'_, HashMap<K, Entry<V>>> {
+        self.entries.lock()
     }
 }
 

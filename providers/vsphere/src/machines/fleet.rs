@@ -1,13 +1,9 @@
 //! What the steps of machines work with: the vCenters, what was read of them, and what is known of each machine.
 
-use std::{
-    collections::HashMap,
-    future::Future,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, future::Future, sync::Arc, time::Duration};
 
 use cloudprovider::{Error, ErrorKind, Result, StartContext, Term, machines::Mark};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
@@ -57,7 +53,7 @@ pub(crate) struct Slot {
 
 impl Slot {
     pub(crate) fn known(&self) -> MutexGuard<'_, Known> {
-        lock(&self.known)
+        self.known.lock()
     }
 }
 
@@ -218,7 +214,7 @@ impl Fleet {
 
     /// Whether a machine that is worked on has this instance UUID.
     pub(super) fn has_machine(&self, instance_uuid: Option<Uuid>) -> bool {
-        lock(&self.slots).by_owner.keys().any(|(_, uid)| Some(*uid) == instance_uuid)
+        self.slots.lock().by_owner.keys().any(|(_, uid)| Some(*uid) == instance_uuid)
     }
 
     /// Runs a step of a machine, after the last call of an earlier one has ended. That can be one whose step was given
@@ -232,7 +228,7 @@ impl Fleet {
     {
         let uid = uid_of(mark)?;
         let owner = (mark.namespace.clone(), uid);
-        let slot = Arc::clone(lock(&self.slots).by_owner.entry(owner.clone()).or_default());
+        let slot = Arc::clone(self.slots.lock().by_owner.entry(owner.clone()).or_default());
         let gate = Arc::clone(&slot.gate).lock_owned();
         let Ok(gate) = tokio::time::timeout(MAX_WAIT_FOR_CALL, gate).await else {
             let words = "an earlier call of this machine to vCenter has not ended yet";
@@ -241,7 +237,7 @@ impl Fleet {
         let turn = Turn { uid, mark: Arc::new(mark.clone()), slot: Arc::clone(&slot), _gate: Arc::new(gate) };
         let answer = step(turn).await;
         drop(slot);
-        lock(&self.slots).forget_unused(&owner);
+        self.slots.lock().forget_unused(&owner);
         answer
     }
 
@@ -424,9 +420,4 @@ pub(crate) fn uid_of(mark: &Mark) -> Result<Uuid> {
 /// The task that a status names.
 pub(crate) fn task_of(id: &str) -> MoRef {
     MoRef::new(TASK, id)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // every change is whole, so what a panic leaves is still right
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -2,13 +2,14 @@
 
 use std::{
     collections::{BTreeSet, HashMap},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
 use cloudprovider::{
     Error, ErrorKind, Result, SecretData, SecretName, SecretStream, SecretVersion, machines::Mark,
 };
 use futures::StreamExt as _;
+use parking_lot::Mutex;
 use secrecy::{ExposeSecret as _, SecretSlice, SecretString};
 use tokio_util::sync::CancellationToken;
 
@@ -70,7 +71,7 @@ impl Identity {
     /// Why there are none, without anything secret.
     pub(crate) fn credentials(&self) -> Result<Credentials> {
         let name = &self.name;
-        match &*lock(&self.content) {
+        match &*self.content.lock() {
             Content::Known(credentials) => Ok(credentials.clone().of_namespace(&name.namespace)),
             Content::Unread => {
                 Err(Error::new(ErrorKind::Unavailable, format!("Secret {name} has not been read yet")))
@@ -90,7 +91,7 @@ impl Identity {
 
     /// Whether nothing is known of it yet.
     pub(crate) fn is_unread(&self) -> bool {
-        matches!(*lock(&self.content), Content::Unread)
+        matches!(*self.content.lock(), Content::Unread)
     }
 
     /// Takes note of what the Secret says. What was known before is kept while it cannot be read.
@@ -104,7 +105,7 @@ impl Identity {
                 Content::Unreadable(error)
             }
         };
-        let mut content = lock(&self.content);
+        let mut content = self.content.lock();
         if !matches!((&*content, &new), (Content::Known(_), Content::Unreadable(_))) {
             *content = new;
         }
@@ -146,7 +147,7 @@ impl Identities {
     /// # Errors
     /// [`ErrorKind::PermissionDenied`] if the objects of the namespace use [`MAX_SECRETS`] others.
     pub(crate) fn used(&self, name: &SecretName, owner: &ObjectKey) -> Result<(Arc<Identity>, bool)> {
-        let mut all = lock(&self.0);
+        let mut all = self.0.lock();
         retain(&mut all, |other, users| other == name || !users.remove(owner) || !users.is_empty());
         let namespace = &owner.namespace;
         let is_of = |users: &BTreeSet<ObjectKey>| users.iter().any(|user| user.namespace == *namespace);
@@ -172,18 +173,18 @@ impl Identities {
 
     /// This object uses none any more.
     pub(crate) fn release(&self, owner: &ObjectKey) {
-        retain(&mut lock(&self.0), |_, users| !users.remove(owner) || !users.is_empty());
+        retain(&mut self.0.lock(), |_, users| !users.remove(owner) || !users.is_empty());
     }
 
     /// The objects with this UID that use one.
     pub(crate) fn owners_of(&self, uid: &str) -> BTreeSet<ObjectKey> {
-        let all = lock(&self.0);
+        let all = self.0.lock();
         all.values().flat_map(|(_, users)| users).filter(|one| one.uid == uid).cloned().collect()
     }
 
     /// The UIDs of the objects that use a Secret.
     pub(crate) fn users_of(&self, identity: &Identity) -> Vec<String> {
-        let all = lock(&self.0);
+        let all = self.0.lock();
         let users = all.get(&identity.name).map(|(_, users)| users.iter().map(|one| one.uid.clone()));
         users.map(Iterator::collect).unwrap_or_default()
     }
@@ -198,11 +199,6 @@ fn retain(all: &mut Followed, keep: impl Fn(&SecretName, &mut BTreeSet<ObjectKey
         }
         is_kept
     });
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // every change is whole, so what a panic leaves is still right
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

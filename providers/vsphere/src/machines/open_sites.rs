@@ -7,7 +7,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -16,6 +16,7 @@ use cloudprovider::{
     Error, ErrorKind, InstanceChange, InstanceRef, InstanceStream, Result, SecretName, SecretSource,
     StartContext, instance_stream,
 };
+use parking_lot::Mutex;
 use tokio::sync::{broadcast, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -160,17 +161,17 @@ impl OpenSites {
 
     /// The sites that this object uses, with a password that was right.
     pub(crate) fn used_by(&self, owner: &ObjectKey) -> Vec<Arc<Site>> {
-        let sites = lock(&self.sites);
+        let sites = self.sites.lock();
         let is_used = |uses: &Uses| uses.named.get(owner).is_some_and(|one| uses.is_admitted(one));
-        let used = sites.iter().filter(|open| is_used(&lock(&open.uses)));
+        let used = sites.iter().filter(|open| is_used(&open.uses.lock()));
         used.map(|open| Arc::clone(&open.site)).collect()
     }
 
     /// The sites of this vCenter, or all, that somebody uses with a password that was right. In the order of their names.
     pub(crate) fn called(&self, server: Option<&str>) -> Vec<Arc<Site>> {
-        let sites = lock(&self.sites);
+        let sites = self.sites.lock();
         let is_wanted = |open: &&Arc<OpenSite>| {
-            server.is_none_or(|server| open.site.is_called(server)) && lock(&open.uses).has_admitted()
+            server.is_none_or(|server| open.site.is_called(server)) && open.uses.lock().has_admitted()
         };
         let mut found: Vec<_> = sites.iter().filter(is_wanted).map(|open| Arc::clone(&open.site)).collect();
         found.sort_by(|one, other| one.vcenter.name().cmp(other.vcenter.name()));
@@ -209,8 +210,8 @@ impl OpenSites {
     /// There is no object with this UID any more. Of several that claim it, nobody says which one is meant, and all keep what they use.
     pub(crate) fn forget(&self, uid: &str) {
         let mut owners = self.identities.owners_of(uid);
-        for open in &*lock(&self.sites) {
-            owners.extend(lock(&open.uses).named.keys().filter(|one| one.uid == uid).cloned());
+        for open in &*self.sites.lock() {
+            owners.extend(open.uses.lock().named.keys().filter(|one| one.uid == uid).cloned());
         }
         if owners.len() == 1 {
             for owner in &owners {
@@ -236,7 +237,7 @@ impl OpenSites {
         let outcome = self.prove(&open.site, credentials).await;
         match &outcome {
             Ok(()) => {
-                lock(&open.uses).admit(&of.identity);
+                open.uses.lock().admit(&of.identity);
                 if open.site.check_live().is_err() {
                     open.site.vcenter.reconnect.notify_one();
                 }
@@ -258,7 +259,7 @@ impl OpenSites {
         let user = credentials.user.to_lowercase();
         let is_it = |open: &OpenSite| open.user == user && open.site.vcenter.settings.endpoint == of.endpoint;
         let open = {
-            let mut sites = lock(&self.sites);
+            let mut sites = self.sites.lock();
             let found = sites.iter().find(|open| is_it(open)).cloned();
             check_room(&sites, found.as_ref(), of.owner)?;
             let open = found.unwrap_or_else(|| {
@@ -266,7 +267,7 @@ impl OpenSites {
                 sites.push(Arc::clone(&open));
                 open
             });
-            lock(&open.uses).named.insert(of.owner.clone(), Arc::clone(&of.identity));
+            open.uses.lock().named.insert(of.owner.clone(), Arc::clone(&of.identity));
             open
         };
         self.close_unused(|one, uses| {
@@ -283,7 +284,7 @@ impl OpenSites {
         let uses = Arc::<Mutex<Uses>>::default();
         let access = {
             let (uses, user) = (Arc::clone(&uses), user.clone());
-            Arc::new(move || choices(lock(&uses).offered(), &user))
+            Arc::new(move || choices(uses.lock().offered(), &user))
         };
         let settings = Settings {
             name: format!("{authority} as {}", credentials.user),
@@ -296,7 +297,7 @@ impl OpenSites {
         let Outside { instance_changes, status_changes, tasks, stop, .. } = &self.outside;
         let mut vcenter = VCenter::new(settings, instance_changes.clone(), status_changes.clone());
         vcenter.accounts = {
-            let mut all = lock(&self.accounts);
+            let mut all = self.accounts.lock();
             // a vCenter that is followed has a clone
             all.retain(|_, accounts| Arc::strong_count(accounts) > 1 || !accounts.are_idle());
             Arc::clone(all.entry(authority.to_lowercase()).or_default())
@@ -379,8 +380,8 @@ impl OpenSites {
 
     /// Changes the uses of each site, and closes those without any.
     fn close_unused(&self, change: impl Fn(&OpenSite, &mut Uses)) {
-        lock(&self.sites).retain(|open| {
-            let mut uses = lock(&open.uses);
+        self.sites.lock().retain(|open| {
+            let mut uses = open.uses.lock();
             change(open, &mut uses);
             let is_used = uses.is_used();
             if !is_used {
@@ -398,7 +399,7 @@ impl OpenSites {
 fn check_room(sites: &[Arc<OpenSite>], wanted: Option<&Arc<OpenSite>>, owner: &ObjectKey) -> Result<()> {
     let namespace = &owner.namespace;
     let is_of = |one: &ObjectKey| one.namespace == *namespace && one != owner;
-    let is_used = |open: &&Arc<OpenSite>| lock(&open.uses).named.keys().any(is_of);
+    let is_used = |open: &&Arc<OpenSite>| open.uses.lock().named.keys().any(is_of);
     if wanted.as_ref().is_some_and(is_used) || sites.iter().filter(is_used).count() < MAX_SITES {
         return Ok(());
     }
@@ -441,9 +442,4 @@ fn choices(offered: BTreeMap<SecretName, Arc<Identity>>, user: &str) -> std::res
 pub(crate) fn no_server(field: &str) -> Error {
     let words = format!("{field}: missing; it names the vCenter that spec.identityRef has credentials for");
     Error::new(ErrorKind::InvalidInput, words)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // every change is whole, so what a panic leaves is still right
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -3,12 +3,9 @@
 //! A busy vCenter may take a minute to report a change. Meanwhile each call to such a machine would fail, so none is made. What
 //! becomes of its object is decided once the inventory has moved on.
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, time::Duration};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use crate::{
@@ -53,7 +50,7 @@ impl Removed {
     }
 
     fn since(&self) -> MutexGuard<'_, HashMap<MoRef, Instant>> {
-        self.since.lock().unwrap_or_else(PoisonError::into_inner)
+        self.since.lock()
     }
 }
 

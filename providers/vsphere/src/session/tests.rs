@@ -73,7 +73,7 @@ async fn refused_credentials_are_tried_once() {
         let (current, tried) = (Arc::clone(&current), Arc::clone(&tried));
         move || {
             tried.fetch_add(1, Ordering::SeqCst);
-            Ok(credentials(*current.lock().expect("lock")).into())
+            Ok(credentials(*current.lock()).into())
         }
     };
     let transport: Arc<dyn Transport> = Arc::<Scripted>::clone(&vcenter);
@@ -86,7 +86,7 @@ async fn refused_credentials_are_tried_once() {
         assert!(!error.to_string().contains("wrong"));
     }
     assert_eq!(vcenter.count("Login"), 1);
-    *current.lock().expect("lock") = "right";
+    *current.lock() = "right";
     session.open(0).await.expect("the Secret has changed");
     assert_eq!(vcenter.count("Login"), 2);
 }

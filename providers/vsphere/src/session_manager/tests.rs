@@ -1,10 +1,8 @@
 //! Tests with scripted session managers.
 
-use std::{
-    fs,
-    sync::{Arc, Mutex},
-};
+use std::{fs, sync::Arc};
 
+use parking_lot::Mutex;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpListener,
@@ -37,12 +35,12 @@ impl Manager {
                     request.push_str(std::str::from_utf8(&buffer[..length]).expect("text"));
                 }
                 let count = {
-                    let mut requests = kept.lock().expect("lock");
+                    let mut requests = kept.lock();
                     requests.push(request);
                     requests.len()
                 };
                 let ticket = || (200, format!(r#"{{"token":"ticket-{count}","more":1}}"#));
-                let (status, body) = answer.lock().expect("lock").clone().unwrap_or_else(ticket);
+                let (status, body) = answer.lock().clone().unwrap_or_else(ticket);
                 let length = body.len();
                 let head =
                     format!("HTTP/1.1 {status} x\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
@@ -58,16 +56,16 @@ impl Manager {
     }
 
     pub(crate) fn answers(&self, instead: Option<(u16, &str)>) {
-        *self.instead.lock().expect("lock") = instead.map(|(status, body)| (status, body.to_owned()));
+        *self.instead.lock() = instead.map(|(status, body)| (status, body.to_owned()));
     }
 
     pub(crate) fn count(&self) -> usize {
-        self.requests.lock().expect("lock").len()
+        self.requests.lock().len()
     }
 
     /// The head of the last request.
     fn last(&self) -> String {
-        self.requests.lock().expect("lock").last().expect("a request").clone()
+        self.requests.lock().last().expect("a request").clone()
     }
 }
 

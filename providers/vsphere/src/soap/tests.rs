@@ -35,7 +35,7 @@ impl Server {
                     let length = stream.read(&mut buffer).await.expect("a request");
                     request.extend_from_slice(&buffer[..length]);
                 }
-                kept.lock().expect("lock").push(String::from_utf8(request).expect("text"));
+                kept.lock().push(String::from_utf8(request).expect("text"));
                 stream.write_all(answer.as_bytes()).await.expect("answered");
                 stream.shutdown().await.expect("closed");
             }
@@ -48,7 +48,7 @@ impl Server {
     }
 
     fn requests(&self) -> Vec<String> {
-        self.requests.lock().expect("lock").clone()
+        self.requests.lock().clone()
     }
 
     /// The cookie of each request.

@@ -2,14 +2,12 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{
-        Mutex,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
 
 use cloudprovider::async_trait;
+use parking_lot::Mutex;
 use secrecy::SecretString;
 
 use crate::{
@@ -30,7 +28,7 @@ pub(crate) struct Scripted {
 impl Scripted {
     /// Adds an answer to this method to the script.
     pub(crate) fn answer(&self, method: &'static str, answer: Answer) {
-        self.answers.lock().expect("lock").entry(method).or_default().push_back(answer);
+        self.answers.lock().entry(method).or_default().push_back(answer);
     }
 
     /// Adds a fault as an answer to this method.
@@ -41,17 +39,17 @@ impl Scripted {
 
     /// Forgets the rest of the script.
     pub(crate) fn clear(&self) {
-        self.answers.lock().expect("lock").clear();
+        self.answers.lock().clear();
     }
 
     /// The methods called so far.
     pub(crate) fn calls(&self) -> Vec<&'static str> {
-        self.calls.lock().expect("lock").iter().map(|call| call.method).collect()
+        self.calls.lock().iter().map(|call| call.method).collect()
     }
 
     /// The calls of a method so far.
     pub(crate) fn requests(&self, method: &str) -> Vec<Call> {
-        self.calls.lock().expect("lock").iter().filter(|call| call.method == method).cloned().collect()
+        self.calls.lock().iter().filter(|call| call.method == method).cloned().collect()
     }
 
     /// How often a method was called.
@@ -63,10 +61,10 @@ impl Scripted {
 #[async_trait]
 impl Transport for Scripted {
     async fn call(&self, call: &Call, _: Duration) -> Result<Element, CallError> {
-        self.calls.lock().expect("lock").push(call.clone());
+        self.calls.lock().push(call.clone());
         tokio::task::yield_now().await;
         let scripted = {
-            let mut answers = self.answers.lock().expect("lock");
+            let mut answers = self.answers.lock();
             answers.get_mut(call.method).and_then(VecDeque::pop_front)
         };
         if scripted.is_none() && call.method == "WaitForUpdatesEx" {

@@ -1,10 +1,8 @@
 //! The process is killed at every call that it makes for a machine, before and after the call takes place.
 
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use serde_json::json;
 use test_env::Vcsim;
 use tokio::runtime::Runtime;
@@ -34,7 +32,7 @@ fn object(vcsim: &Vcsim, number: usize) -> Object {
 async fn life(vcsim: Arc<Vcsim>, written: Arc<Mutex<Object>>) {
     let running = bootstrap::removing(&vcsim).await;
     let mut controller = Controller::new(&running).writing(&written);
-    let mut object = written.lock().expect("no panic").clone();
+    let mut object = written.lock().clone();
     if object.request.bootstrap.is_some() {
         controller.make(&mut object).await;
         controller.join(&mut object).await;
@@ -79,7 +77,7 @@ fn kill_at_each(vcsim: &Arc<Vcsim>, is_after: bool) -> usize {
         if was_killed {
             // every other time, what the last step said was not written
             if at % 2 == usize::from(is_after) {
-                written.lock().expect("no panic").record = before.record.clone();
+                written.lock().record = before.record.clone();
             }
             let runtime = Runtime::new().expect("a runtime");
             runtime.block_on(recover(vcsim, &written, &when));
@@ -94,7 +92,7 @@ fn kill_at_each(vcsim: &Arc<Vcsim>, is_after: bool) -> usize {
 
 /// Another process takes over. A machine that was not to be deleted yet is made, once.
 async fn recover(vcsim: &Arc<Vcsim>, written: &Arc<Mutex<Object>>, when: &str) {
-    let mut object = written.lock().expect("no panic").clone();
+    let mut object = written.lock().clone();
     let running = bootstrap::removing(vcsim).await;
     let mut controller = Controller::new(&running);
     if object.request.bootstrap.is_some() {

@@ -1,8 +1,9 @@
 //! Edits of the network devices of a machine that is complete.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use cloudprovider::machines::{FurtherObject, Objects, Wanted};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use test_env::Vcsim;
 use tokio::runtime::Runtime;
@@ -177,12 +178,12 @@ async fn a_change_that_vcenter_refuses_is_told_and_tried_again() {
 /// A process that passes an edit on, and writes what the `VSphereVM` is wanted to tell.
 async fn passing(vcsim: Arc<Vcsim>, written: Arc<Mutex<Object>>) {
     let running = started(&vcsim).await;
-    let mut object = written.lock().expect("no panic").clone();
+    let mut object = written.lock().clone();
     let devices = pass_on(&running, &mut object, 400).await;
     let mut spec = object.request.spec.clone();
     spec["network"]["devices"] = devices;
     write_vm(&running, &mut object, spec);
-    *written.lock().expect("no panic") = object;
+    *written.lock() = object;
     running.stop().await;
 }
 
@@ -216,7 +217,7 @@ fn killed_at_every_call_of_an_edit() {
             let when = format!("killed {} call {at}", if is_after { "after" } else { "before" });
             assert_eq!(name_server(&vcsim), name, "{when}");
             assert_eq!(names(&vcsim), [machine(0), "worker-1".to_owned()], "{when}");
-            object = written.lock().expect("no panic").clone();
+            object = written.lock().clone();
             if !was_killed {
                 assert!(at >= 5, "{at} calls");
                 break;

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -14,6 +14,7 @@ use cloudprovider::{
     },
 };
 use futures::{StreamExt as _, stream};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use test_env::{Vcsim, VcsimOptions};
 use tokio::sync::watch;
@@ -29,7 +30,7 @@ pub(crate) struct Secrets(Arc<Mutex<HashMap<String, Content>>>);
 
 impl Secrets {
     fn of(&self, name: &str) -> Content {
-        self.0.lock().expect("no panic").entry(name.to_owned()).or_default().clone()
+        self.0.lock().entry(name.to_owned()).or_default().clone()
     }
 
     pub(crate) fn set(&self, name: &str, user: &str, password: &str) {

@@ -2,16 +2,14 @@
 
 mod killed;
 
-use std::{
-    collections::BTreeSet,
-    sync::{Arc, Mutex},
-};
+use std::{collections::BTreeSet, sync::Arc};
 
 use cloudprovider::{
     CloudProvider as _, InstanceChange,
     machines::{ClusterRequest, ConditionStatus, Deletion, MachineReport, Mark, Record},
 };
 use futures::{StreamExt as _, future::join_all};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use test_env::{Vcsim, VcsimOptions};
 
@@ -36,7 +34,7 @@ impl Cluster {
     }
 
     fn spec(&self) -> Value {
-        self.spec.lock().expect("no panic").clone()
+        self.spec.lock().clone()
     }
 
     fn recorded(&self) -> Vec<Value> {
@@ -53,7 +51,7 @@ impl Cluster {
         let mut record = self.turn.lock().await;
         let report = part.ensure_cluster(&self.request(), &mut record).await?;
         for (field, value) in report.spec {
-            self.spec.lock().expect("no panic")[&field] = value;
+            self.spec.lock()[&field] = value;
         }
         Ok(record.clone())
     }
@@ -399,7 +397,7 @@ async fn the_module_of_another_cluster_is_left_alone() {
         let request = ClusterRequest::new(mark.clone(), hostile.spec());
         let report = part.ensure_cluster(&request, &mut Record::default()).await.expect("a step");
         for (field, value) in report.spec {
-            hostile.spec.lock().expect("no panic")[&field] = value;
+            hostile.spec.lock()[&field] = value;
         }
     };
     step().await;

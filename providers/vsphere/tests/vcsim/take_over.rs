@@ -1,11 +1,12 @@
 //! Machines that Cluster API Provider vSphere has made, as it leaves them.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use cloudprovider::{
     ErrorKind,
     machines::{Deletion, FurtherKind, FurtherObject, MachineReport, Objects},
 };
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use test_env::Vcsim;
 use tokio::runtime::Runtime;
@@ -281,7 +282,7 @@ fn killed_while_the_mark_is_written() {
             running.eventually(&known_by(BIOS_UUID), "seen", |answer| present(answer).is_some()).await;
             let object = complete(object(&shared, &running, VM_UID, json!({"biosUUID": BIOS_UUID})));
             let mut object = identified(&running, object).await.expect("its identity");
-            *written.lock().expect("no panic") = Some(object.clone());
+            *written.lock() = Some(object.clone());
             Controller::new(&running).step(&mut object).await
         });
         while !vcsim.counts().expect("counts").keys().any(|name| name.starts_with("hit:")) {
@@ -289,7 +290,7 @@ fn killed_while_the_mark_is_written() {
         }
         runtime.shutdown_timeout(LIMIT);
         vcsim.set_rules(&json!([])).expect("no rule");
-        let mut object = left.lock().expect("no panic").take().expect("an object");
+        let mut object = left.lock().take().expect("an object");
         let runtime = Runtime::new().expect("a runtime");
         runtime.block_on(async {
             let running = started(&vcsim).await;

@@ -1,10 +1,6 @@
 //! What the API server shows of the daemon's work: the order of its writes, and its Lease.
 
-use std::{
-    collections::HashSet,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use anyhow::{Context, Result};
 use futures::StreamExt as _;
@@ -14,6 +10,7 @@ use kube::{
     Client,
     api::{Api, DynamicObject, ListParams, Patch, PatchParams, WatchEvent, WatchParams},
 };
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::{task::JoinHandle, time::sleep};
 
@@ -58,7 +55,7 @@ impl Order {
     pub(super) fn before(&self, kind: Kind, namespace: &str, machine: (&str, &str)) -> Option<usize> {
         let kind = kind.of("Machine");
         let (_, changes, _) = self.0.iter().find(|one| one.0 == kind)?;
-        let changes = lock(changes);
+        let changes = changes.lock();
         let first = changes.iter().position(|one| (&*one.namespace, &*one.name) == machine)?;
         Some(changes[..first].iter().filter(|one| one.namespace == namespace).count())
     }
@@ -66,7 +63,7 @@ impl Order {
     /// How many objects of this namespace say why they are not ready.
     pub(super) fn refused(&self, namespace: &str) -> usize {
         let of_kind = |changes: &Changes| {
-            let changes = lock(changes);
+            let changes = changes.lock();
             let refusals = changes.iter().filter(|one| one.namespace == namespace && one.is_refusal);
             refusals.map(|one| &one.name).collect::<HashSet<_>>().len()
         };
@@ -80,10 +77,6 @@ impl Drop for Order {
             task.abort();
         }
     }
-}
-
-fn lock(changes: &Changes) -> MutexGuard<'_, Vec<Change>> {
-    changes.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The pause after a watch that the API server does not begin.
@@ -101,7 +94,7 @@ async fn follow(api: Api<DynamicObject>, mut version: String, changes: Changes) 
             let (WatchEvent::Added(object) | WatchEvent::Modified(object)) = &event else { continue };
             version = object.metadata.resource_version.clone().unwrap_or_default();
             if let WatchEvent::Modified(object) = event {
-                lock(&changes).push(Change {
+                changes.lock().push(Change {
                     namespace: object.metadata.namespace.unwrap_or_default(),
                     name: object.metadata.name.unwrap_or_default(),
                     is_refusal: condition(&object.data, "Ready")["status"] == "False",

@@ -1,14 +1,12 @@
 //! Reads for one step.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use cloudprovider::{
     Error, ErrorKind, Result,
     machines::{FurtherKind, FurtherObject, ObjectSource, not_served},
 };
+use parking_lot::{Mutex, MutexGuard};
 
 use super::{
     reads::{Place, Reads, Seen},
@@ -49,7 +47,7 @@ impl Reader {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Place, Seen>> {
-        self.reads.lock().unwrap_or_else(PoisonError::into_inner)
+        self.reads.lock()
     }
 
     fn read(&self, place: Place) -> Result<Vec<Arc<FurtherObject>>> {

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeSet, HashMap},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
@@ -10,6 +10,7 @@ use cloudprovider::{
     Error, ErrorKind,
     machines::{FurtherKind, not_served},
 };
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 use tokio::{sync::watch, time::Instant};
 
@@ -192,7 +193,7 @@ impl FurtherStore {
     pub(in crate::controllers::machine) fn wrote(&self, kept: Kept, begun: Instant) {
         let kept = Arc::new(PackedFurther::from(kept));
         let key = kept.key().into_owned();
-        let has_ended = lock(&self.ends).get(&key).is_some_and(|end| *end >= begun);
+        let has_ended = self.ends.lock().get(&key).is_some_and(|end| *end >= begun);
         if !has_ended || self.cache.get(&key).is_some() {
             self.written().insert(key, (kept, Instant::now()));
         }
@@ -201,7 +202,7 @@ impl FurtherStore {
     /// The watch has shown the end of an object.
     pub(in crate::controllers::machine) fn ended(&self, key: &str) {
         self.vanished(key);
-        let mut ends = lock(&self.ends);
+        let mut ends = self.ends.lock();
         ends.retain(|_, end| end.elapsed() < BEHIND_TIMEOUT);
         ends.insert(key.to_owned(), Instant::now());
     }
@@ -229,13 +230,8 @@ impl FurtherStore {
     }
 
     fn written(&self) -> MutexGuard<'_, HashMap<String, (Arc<PackedFurther>, Instant)>> {
-        lock(&self.written)
+        self.written.lock()
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // every change is whole, so what a panic leaves is still right
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub(super) fn not_listed(kind: &FurtherKind) -> Error {

@@ -1,9 +1,6 @@
 //! Tests of single looks, with a sandbox and tokio's paused clock.
 
-use std::sync::{
-    Mutex,
-    atomic::{AtomicUsize, Ordering},
-};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cloudprovider::{
     Instance, InstanceLookup, PowerState,
@@ -17,6 +14,7 @@ use component::{
 };
 use http::{Method, Request};
 use kube::client::Body;
+use parking_lot::Mutex;
 use sandbox::{Sandbox, kubelet};
 use tokio::time::sleep;
 
@@ -99,7 +97,7 @@ impl World {
     }
 
     fn delay(&self, method: Method, path: &'static str, time: Duration) {
-        self.delays.by.lock().expect("no panic").push((method, path, time));
+        self.delays.by.lock().push((method, path, time));
     }
 
     async fn reason(&self, name: &str) -> Option<String> {
@@ -121,7 +119,7 @@ fn slow(client: Client, delays: &Arc<Delays>) -> Client {
             let is_meant = |(method, part, _): &&(Method, &str, Duration)| {
                 request.method() == *method && path.contains(part)
             };
-            let delay = delays.by.lock().expect("no panic").iter().find(is_meant).map(|delay| delay.2);
+            let delay = delays.by.lock().iter().find(is_meant).map(|delay| delay.2);
             sleep(delay.unwrap_or_default()).await;
             client.send(request).await
         }
@@ -167,7 +165,7 @@ async fn an_answer_of_a_call_long_before_the_end_of_the_batch_deletes_nothing() 
     world.cloud.answer_with({
         let back_at = Arc::clone(&back_at);
         move |node| {
-            let is_back = back_at.lock().expect("no panic").is_some_and(|then| then <= Instant::now());
+            let is_back = back_at.lock().is_some_and(|then| then <= Instant::now());
             if node.name == "n3" && !is_back {
                 return InstanceLookup::Absent;
             }
@@ -185,7 +183,7 @@ async fn an_answer_of_a_call_long_before_the_end_of_the_batch_deletes_nothing() 
     sleep(seconds(6)).await;
     world.cloud.set_latency(Duration::from_millis(500));
     world.cloud.fail_nodes(|node| node.name == "n0", Fault::Panic);
-    *back_at.lock().expect("no panic") = Some(Instant::now() + seconds(2));
+    *back_at.lock() = Some(Instant::now() + seconds(2));
     let cloud = world.cloud.clone();
     tokio::spawn(async move {
         // The first call has failed, and the half with `n3` has its answer.

@@ -1,7 +1,7 @@
 //! Reads kubelets' leases, which show fastest whether a kubelet is alive.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, Once, PoisonError},
+    sync::{Arc, Once},
     time::Duration,
 };
 
@@ -9,6 +9,7 @@ use component::inspection::Inspection;
 use futures::{StreamExt, stream};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, Client};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{
     sync::watch,
     time::{Instant, sleep_until, timeout},
@@ -90,7 +91,7 @@ impl LeaseReader {
 
     /// The state of the API server according to all reads so far.
     pub(in super::super) fn availability(&self) -> MutexGuard<'_, Availability> {
-        self.availability.lock().unwrap_or_else(PoisonError::into_inner)
+        self.availability.lock()
     }
 
     /// Names of the Nodes whose leases are observed.

@@ -3,12 +3,13 @@
 use std::{
     collections::BTreeSet,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
 };
 
 use futures::StreamExt as _;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::subject::Subject;
@@ -171,7 +172,7 @@ impl Broken {
             Wrong::HasNoId => instance.provider_id = None,
             Wrong::SharesIds => {
                 let id = instance.provider_id.take();
-                let mut first = self.common.first_id.lock().expect("no panic");
+                let mut first = self.common.first_id.lock();
                 instance.provider_id = Some(first.get_or_insert(id.expect("it has one")).clone());
             }
             Wrong::WritesIdsApart => {
@@ -222,7 +223,7 @@ impl DynMachines for Broken {
             _ => {}
         }
         if !self.cloud.objects().iter().any(|line| line.ends_with(&mark.uid)) {
-            self.began.lock().expect("no panic").insert(mark.uid.clone());
+            self.began.lock().insert(mark.uid.clone());
         }
         let kept = record.status.get("id").cloned();
         let answer = self.part().ensure_machine(&request, record).await;
@@ -236,7 +237,7 @@ impl DynMachines for Broken {
         }
         match (self.wrong, answer) {
             (_, Ok(MachineReport::Present(machine))) => {
-                self.seen.lock().expect("no panic").insert(mark.uid.clone());
+                self.seen.lock().insert(mark.uid.clone());
                 Ok(self.machine(&request, *machine))
             }
             (Wrong::HidesWhatIsForeign, Err(error)) => {
@@ -265,10 +266,10 @@ impl DynMachines for Broken {
         let mark = &request.mark;
         let has =
             |what: &str| self.cloud.objects().contains(&format!("{what}/{} of {}", mark.name(), mark.uid));
-        let mut saw = self.seen.lock().expect("no panic").contains(&mark.uid);
+        let mut saw = self.seen.lock().contains(&mark.uid);
         if has("instance") {
             saw = true;
-            self.seen.lock().expect("no panic").insert(mark.uid.clone());
+            self.seen.lock().insert(mark.uid.clone());
         }
         match self.wrong {
             Wrong::ForgetsParts if !saw => return Ok(Deletion::Gone),
@@ -368,7 +369,7 @@ impl Instances for Broken {
         let without = move |change| match change {
             InstanceChange::Changed(mut all) => {
                 for one in &mut all {
-                    let is_known = |uid: &String| seen.lock().expect("no panic").contains(uid);
+                    let is_known = |uid: &String| seen.lock().contains(uid);
                     one.machine = one.machine.take().filter(|uid| match wrong {
                         Wrong::TellsNoMachine => false,
                         Wrong::TellsItsOwnOnly => is_known(uid),

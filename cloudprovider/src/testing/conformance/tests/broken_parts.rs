@@ -3,10 +3,12 @@
 use std::{
     collections::BTreeSet,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
 };
+
+use parking_lot::Mutex;
 
 use super::subject::Subject;
 use crate::{
@@ -71,11 +73,11 @@ impl Broken {
 
     /// Whether this provider does not know a resource, since it forgot the resource or never created it.
     fn is_unknown(&self, name: &str) -> bool {
-        self.wrong == Wrong::KnowsItsOwnOnly && !self.made.lock().expect("no panic").contains(name)
+        self.wrong == Wrong::KnowsItsOwnOnly && !self.made.lock().contains(name)
     }
 
     fn note(&self, name: &str) {
-        self.made.lock().expect("no panic").insert(name.to_owned());
+        self.made.lock().insert(name.to_owned());
     }
 
     /// Pauses in the middle of a call while holding a lock.

@@ -3,12 +3,13 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 
 use futures::{FutureExt as _, StreamExt as _, stream};
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -92,7 +93,7 @@ impl Mutant {
     }
 
     fn is_stopped(&self) -> bool {
-        self.stop.lock().expect("no panic").is_cancelled()
+        self.stop.lock().is_cancelled()
     }
 
     fn alter(&self, node: &NodeIdentity, answer: InstanceLookup) -> InstanceLookup {
@@ -116,17 +117,17 @@ impl Mutant {
             }
             (Wrong::NeverForgets, InstanceLookup::Present(instance)) => {
                 let id = instance.provider_id.as_ref().map(ToString::to_string).unwrap_or_default();
-                self.common.seen.lock().expect("no panic").insert(id, instance.clone());
+                self.common.seen.lock().insert(id, instance.clone());
                 InstanceLookup::Present(instance)
             }
             (Wrong::NeverForgets, InstanceLookup::Absent) => {
-                let seen = self.common.seen.lock().expect("no panic");
+                let seen = self.common.seen.lock();
                 let known = node.provider_id.as_ref().and_then(|id| seen.get(id));
                 known.map_or(InstanceLookup::Absent, |instance| InstanceLookup::Present(instance.clone()))
             }
             (Wrong::ShowsWhatItSawFirst, InstanceLookup::Present(instance)) => {
                 let id = instance.provider_id.as_ref().map(ToString::to_string).unwrap_or_default();
-                let mut seen = self.common.seen.lock().expect("no panic");
+                let mut seen = self.common.seen.lock();
                 InstanceLookup::Present(seen.entry(id).or_insert(instance).clone())
             }
             (Wrong::AddressesAreWords, InstanceLookup::Present(mut instance)) => {
@@ -200,7 +201,7 @@ impl Instances for Mutant {
     fn changes(&self) -> Option<InstanceStream> {
         let inner = self.instances().changes()?;
         let number = self.streams.fetch_add(1, Ordering::Relaxed);
-        let stop = self.stop.lock().expect("no panic").clone();
+        let stop = self.stop.lock().clone();
         let silent = || stream::pending().take_until(stop.clone().cancelled_owned()).boxed();
         Some(match self.wrong {
             Wrong::TellsNothing => silent(),
@@ -266,7 +267,7 @@ impl CloudProvider for Mutant {
     async fn start(&self, context: StartContext) -> Result<()> {
         self.is_started.store(!context.stop.is_cancelled(), Ordering::Relaxed);
         self.common.has_ended.store(false, Ordering::Relaxed);
-        *self.stop.lock().expect("no panic") = context.stop.clone();
+        *self.stop.lock() = context.stop.clone();
         if self.wrong == Wrong::StartWaitsForTheCloud {
             let node = NodeIdentity::default();
             while matches!(self.instances().lookup(&[&node]).await[..], [InstanceLookup::Unknown(_)]) {

@@ -7,10 +7,11 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
 use crate::serving::server::source::Source;
@@ -68,7 +69,7 @@ impl Requests {
     }
 
     fn take(&self, source: Source) -> bool {
-        let mut further = lock(&self.further);
+        let mut further = self.further.lock();
         let of_source = further.by_source.get(&source).copied().unwrap_or_default();
         let is_full = source != Source::Here && further.all >= self.most;
         if is_full || of_source >= self.from_one_source {
@@ -80,7 +81,7 @@ impl Requests {
     }
 
     fn give_back(&self, source: Source) {
-        let mut further = lock(&self.further);
+        let mut further = self.further.lock();
         further.all -= usize::from(source != Source::Here);
         if let Some(of_source) = further.by_source.get_mut(&source) {
             *of_source -= 1;
@@ -94,7 +95,7 @@ impl Requests {
 impl OfConnection {
     /// A place for a request. `None`: there are too many requests.
     pub(in super::super) fn begin(self: &Arc<Self>) -> Option<Place> {
-        let mut places = lock(&self.places);
+        let mut places = self.places.lock();
         let is_first = !std::mem::replace(&mut places.first, true);
         if !is_first && !self.requests.take(self.source) {
             return None;
@@ -107,7 +108,7 @@ impl OfConnection {
     pub(in super::super) async fn is_stuck(&self, limit: Duration) {
         loop {
             sleep(limit / 8).await;
-            let oldest = lock(&self.places).answered.values().min().copied();
+            let oldest = self.places.lock().answered.values().min().copied();
             if oldest.is_some_and(|since| since.elapsed() >= limit) {
                 return;
             }
@@ -118,13 +119,13 @@ impl OfConnection {
 impl Place {
     /// Records that the response is ready, and that the client has to read it.
     pub(in super::super) fn answered(&self) {
-        lock(&self.connection.places).answered.insert(self.id, Instant::now());
+        self.connection.places.lock().answered.insert(self.id, Instant::now());
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut places = lock(&self.connection.places);
+        let mut places = self.connection.places.lock();
         places.answered.remove(&self.id);
         if self.is_first {
             places.first = false;
@@ -132,10 +133,6 @@ impl Drop for Place {
             self.connection.requests.give_back(self.connection.source);
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -171,7 +168,7 @@ mod tests {
         drop(of_one);
         assert_eq!(begin(&one, 9).len(), 1 + 3);
         drop((of_same, of_other, of_here));
-        let further = lock(&requests.further);
+        let further = requests.further.lock();
         assert_eq!((further.all, further.by_source.len()), (0, 0));
     }
 

@@ -13,15 +13,9 @@
 //! of its certificates, requests and responses. If the sum exceeds the limit, the source that holds the most
 //! memory loses a connection.
 
-use std::{
-    cmp::Reverse,
-    collections::HashMap,
-    hash::Hash,
-    net::IpAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{cmp::Reverse, collections::HashMap, hash::Hash, net::IpAddr, sync::Arc, time::Duration};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -274,7 +268,7 @@ impl Slots {
     }
 
     fn lock(&self) -> MutexGuard<'_, Open> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock()
     }
 }
 

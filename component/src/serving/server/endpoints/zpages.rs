@@ -4,14 +4,11 @@
 
 mod negotiation;
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::super::responses::{self, Answer};
@@ -63,7 +60,7 @@ impl Zpages {
         let Some(flags) = self.flagz.clone() else { return set };
         Arc::new(move |level| {
             set(level)?;
-            let mut flags = flags.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut flags = flags.lock();
             flags.insert("v".to_owned(), level.to_string());
             Ok(())
         })
@@ -77,7 +74,7 @@ impl Zpages {
 
     pub(super) fn flagz(&self, headers: &HeaderMap) -> Answer {
         let Some(flags) = &self.flagz else { return responses::not_found() };
-        let flags = flags.lock().unwrap_or_else(PoisonError::into_inner);
+        let flags = flags.lock();
         let text = || {
             let lines: Vec<String> = flags.iter().map(|(flag, value)| format!("{flag}={value}\n")).collect();
             format!("\n{} flagz\n{WARNING}\n{}", self.component, lines.concat())

@@ -1,11 +1,8 @@
 //! When logs are looked at.
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, time::Duration};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use crate::machines::identity::Identity;
@@ -28,8 +25,7 @@ struct Look {
 
 impl Looks {
     fn all(&self) -> MutexGuard<'_, HashMap<Identity, Look>> {
-        // every change is whole, so what a panic leaves is still right
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Whether the log of a guest is to be looked at. The first question begins its time.

@@ -2,11 +2,11 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
 use cloudprovider::{Result, machines::Mark};
+use parking_lot::{Mutex, MutexGuard};
 use uuid::Uuid;
 
 use super::choice::{Host, Kin, Placement, Resident, Wanted, choose};
@@ -101,8 +101,7 @@ impl Placer {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Identity, Promise>> {
-        // every change is whole, so what a panic leaves is still right
-        self.promises.lock().unwrap_or_else(PoisonError::into_inner)
+        self.promises.lock()
     }
 }
 

@@ -1,11 +1,9 @@
 //! A network for tests.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard},
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use cloudprovider::{ErrorKind, async_trait};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use super::{
@@ -47,7 +45,7 @@ impl FakeNetwork {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no test panics with it")
+        self.state.lock()
     }
 
     /// The entries of both definitions, which are the same.

@@ -1,9 +1,8 @@
 //! Which pools this daemon watches for leftovers, so that it looks at each of them once.
 
-use std::{
-    collections::HashSet,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::HashSet, sync::Arc};
+
+use parking_lot::Mutex;
 
 /// The pools that somebody watches: hypervisor and pool.
 #[derive(Clone, Debug, Default)]
@@ -12,10 +11,10 @@ pub(super) struct Sweeps(Arc<Mutex<HashSet<(String, String)>>>);
 impl Sweeps {
     /// Whether nobody watches the pool yet. If so, the caller does from now on.
     pub(super) fn begin(&self, pool: &(String, String)) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(pool.clone())
+        self.0.lock().insert(pool.clone())
     }
 
     pub(super) fn end(&self, pool: &(String, String)) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(pool);
+        self.0.lock().remove(pool);
     }
 }

@@ -67,7 +67,7 @@ async fn a_server_that_is_away_for_a_minute_loses_no_host() {
     }
     let tries = script.listings.load(Ordering::Relaxed);
     assert!((6..20).contains(&tries), "{tries} tries in a minute");
-    script.hosts.lock().expect("a lock").pop();
+    script.hosts.lock().pop();
     script.come_back();
     after(13).await;
     {
@@ -103,14 +103,14 @@ async fn the_servers_wish_for_a_pause_is_obeyed() {
 #[tokio::test(start_paused = true)]
 async fn without_events_the_hosts_are_listed_more_often() {
     let script = Arc::new(Script::with_hosts(vec![host(1, "a")]));
-    *script.no_events.lock().expect("a lock") = true;
+    *script.no_events.lock() = true;
     let hosts = Arc::new(Hosts::new());
     let stop = CancellationToken::new();
     let (of_task, followed, token) = (Arc::clone(&script), Arc::clone(&hosts), stop.clone());
     tokio::spawn(async move { run(&*of_task, &followed, INTERVALS, token).await });
     after(100).await;
     assert_eq!(script.listings.load(Ordering::Relaxed), 4);
-    *script.no_events.lock().expect("a lock") = false;
+    *script.no_events.lock() = false;
     after(100).await;
     assert_eq!(script.listings.load(Ordering::Relaxed), 5, "events came back");
     stop.cancel();
@@ -120,7 +120,7 @@ async fn without_events_the_hosts_are_listed_more_often() {
 async fn an_event_without_its_host_is_a_reason_to_list() {
     let (script, hosts, stop) = start(vec![host(1, "a")]);
     after(1).await;
-    script.hosts.lock().expect("a lock").push(host(2, "b"));
+    script.hosts.lock().push(host(2, "b"));
     script.send(&HostEvent::Unclear);
     after(3).await;
     assert_eq!(hosts.state().inventory.len(), 2);
@@ -131,7 +131,7 @@ async fn an_event_without_its_host_is_a_reason_to_list() {
 async fn an_empty_list_is_no_proof_of_anything() {
     let (script, hosts, stop) = start(vec![host(1, "a")]);
     after(1).await;
-    script.hosts.lock().expect("a lock").clear();
+    script.hosts.lock().clear();
     hosts.want_listing();
     after(2).await;
     let state = hosts.state();
@@ -155,12 +155,12 @@ async fn addresses_do_not_hold_up_a_listing_and_their_refusal_is_obeyed() {
     let silent = |n| Host { agent_ip_address: None, ..host(n, &format!("silent-{n}")) };
     let (script, hosts, stop) = start((1..100).map(silent).chain([host(100, "a")]).collect());
     let error = Error::new(ErrorKind::RateLimited, "too many").with_retry_after(Duration::from_secs(120));
-    *script.address_fault.lock().expect("a lock") = Some(error);
+    *script.address_fault.lock() = Some(error);
     after(100).await;
     assert_eq!(hosts.state().inventory.len(), 100, "the listing counts");
     assert!(script.address_reads.load(Ordering::Relaxed) <= ADDRESS_READS, "the others wait");
     assert_eq!(script.listings.load(Ordering::Relaxed), 1, "the server is left alone");
-    *script.address_fault.lock().expect("a lock") = None;
+    *script.address_fault.lock() = None;
     after(100).await;
     let reads = script.address_reads.load(Ordering::Relaxed);
     assert!(reads >= 99, "{reads}");
@@ -170,7 +170,7 @@ async fn addresses_do_not_hold_up_a_listing_and_their_refusal_is_obeyed() {
         assert_eq!(known.ips.as_ref().expect("read")[0].to_string(), "192.0.2.9");
     }
     // A listing that somebody asks for reads nothing again, and forgets nothing.
-    *script.address_fault.lock().expect("a lock") = Some(Error::new(ErrorKind::Unavailable, "no such link"));
+    *script.address_fault.lock() = Some(Error::new(ErrorKind::Unavailable, "no such link"));
     hosts.want_listing();
     after(5).await;
     assert_eq!(script.address_reads.load(Ordering::Relaxed), reads);
@@ -182,7 +182,7 @@ async fn addresses_do_not_hold_up_a_listing_and_their_refusal_is_obeyed() {
 #[tokio::test(start_paused = true)]
 async fn a_subscription_without_an_answer_does_not_hold_up_listings() {
     let (script, hosts, stop) = start(vec![host(1, "a")]);
-    *script.silent_events.lock().expect("a lock") = true;
+    *script.silent_events.lock() = true;
     after(4).await;
     assert_eq!(hosts.state().inventory.len(), 1);
     for _ in 0..10 {

@@ -2,10 +2,11 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use tokio::{
     sync::{Mutex as AsyncMutex, OwnedMutexGuard},
     time::Instant,
@@ -34,7 +35,7 @@ impl Boards {
     /// The board of a cluster. Whoever has it is the only one.
     pub(crate) async fn of(&self, vcenter: &str, cluster: &MoRef) -> OwnedMutexGuard<Board> {
         let board = {
-            let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut all = self.0.lock();
             Arc::clone(all.entry((vcenter.to_lowercase(), cluster.clone())).or_default())
         };
         board.lock_owned().await

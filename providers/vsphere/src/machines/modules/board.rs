@@ -2,10 +2,11 @@
 
 use std::{
     collections::{BTreeSet, HashMap},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
 use cloudprovider::machines::Mark;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
 use super::Group;
@@ -47,8 +48,7 @@ pub(crate) enum Claim {
 
 impl Board {
     fn all(&self) -> MutexGuard<'_, HashMap<Key, Cluster>> {
-        // every change is whole, so what a panic leaves is still right
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// A machine wants a module for its group. Returns the UID of the object that is to be looked at for it: once, since a step that

@@ -2,9 +2,10 @@
 
 use std::{
     collections::{BTreeSet, HashMap},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 
+use parking_lot::Mutex;
 use tokio::sync::Mutex as AsyncMutex;
 
 use crate::{cluster_modules::ClusterModules, moref::MoRef, vim::CallError};
@@ -48,16 +49,16 @@ impl Joining {
         is_there: impl Fn(&MoRef) -> bool,
     ) -> Result<Joined, CallError> {
         let queue = {
-            let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut all = self.0.lock();
             Arc::clone(all.entry((vcenter.to_owned(), module.to_owned())).or_default())
         };
-        queue.waiting.lock().unwrap_or_else(PoisonError::into_inner).insert(machine.clone());
+        queue.waiting.lock().insert(machine.clone());
         let mut joined = queue.joined.lock().await;
         joined.retain(&is_there);
         if joined.remove(machine) {
             return Ok(Joined::In);
         }
-        let mut all = std::mem::take(&mut *queue.waiting.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut all = std::mem::take(&mut *queue.waiting.lock());
         all.retain(|one| one != machine && is_there(one));
         let all: Vec<_> = all.into_iter().chain([machine.clone()]).collect();
         // If not all can be put into it, nothing says whom that is about.
@@ -81,7 +82,7 @@ impl Joining {
 
     /// The module is gone.
     pub(crate) fn forget(&self, vcenter: &str, module: &str) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         all.remove(&(vcenter.to_owned(), module.to_owned()));
     }
 }

@@ -6,11 +6,12 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
 };
 
+use parking_lot::Mutex;
 use tokio::sync::Mutex as Turn;
 
 use super::CallResult;
@@ -76,7 +77,7 @@ impl<T: Clone> Listings<T> {
     pub(super) async fn share(&self, pool: &str, list: impl Future<Output = CallResult<T>>) -> CallResult<T> {
         let asked = self.tick();
         let of_pool = {
-            let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut pools = self.pools.lock();
             Arc::clone(pools.entry(pool.to_owned()).or_default())
         };
         let asking = Asking::new(&of_pool.asking);
@@ -132,7 +133,7 @@ mod tests {
         let answers = join_all([0, 1, 2, 3].map(|n| ask(TIME * n / 4))).await;
         assert_eq!(answers, ["1", "2", "2", "2"].map(|number| Ok(number.to_owned())));
         assert_eq!(ask(TIME).await.as_deref(), Ok("3"), "nothing is kept");
-        let pool = Arc::clone(&listings.pools.lock().expect("a lock")["a"]);
+        let pool = Arc::clone(&listings.pools.lock()["a"]);
         assert!(pool.turn.lock().await.is_none());
         let errors = join_all([ask(TIME), ask(TIME * 3 / 2)]).await;
         assert_eq!(errors, [Err(CallError::NoPool), Ok("5".to_owned())]);

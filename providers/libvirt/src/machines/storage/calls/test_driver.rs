@@ -1,12 +1,10 @@
 //! The storage of libvirt's test driver, for measurements.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::HashMap, sync::Arc};
 
 use bytes::Bytes;
 use cloudprovider::{ErrorKind, async_trait};
+use parking_lot::{Mutex, MutexGuard};
 use secrecy::zeroize::Zeroizing;
 use tokio::sync::mpsc;
 
@@ -44,11 +42,11 @@ impl TestDriverStorage {
     }
 
     fn seen(&self) -> MutexGuard<'_, HashMap<(String, String), Volume>> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+        self.seen.lock()
     }
 
     fn lengths(&self) -> MutexGuard<'_, HashMap<(String, String), u64>> {
-        self.lengths.lock().unwrap_or_else(PoisonError::into_inner)
+        self.lengths.lock()
     }
 }
 

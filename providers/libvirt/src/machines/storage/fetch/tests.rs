@@ -5,7 +5,7 @@ use std::{
     os::unix::fs::symlink,
     path::Path,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
 };
@@ -13,6 +13,7 @@ use std::{
 use cloudprovider::async_trait;
 use hyper_util::client::proxy::matcher::Matcher;
 use ipnet::IpNet;
+use parking_lot::Mutex;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,
@@ -47,8 +48,7 @@ impl Server {
                 server.asked.fetch_add(1, Ordering::Relaxed);
                 let mut request = [0; 4096];
                 let length = connection.read(&mut request).await.unwrap_or(0);
-                *server.request.lock().expect("a lock") =
-                    String::from_utf8_lossy(&request[..length]).into_owned();
+                *server.request.lock() = String::from_utf8_lossy(&request[..length]).into_owned();
                 let _ = connection.write_all(&answer).await;
             }
         });
@@ -154,7 +154,7 @@ async fn a_few_redirects_are_followed() {
     let there = Server::start(ok(5, "hello")).await;
     let first = Server::start(redirect_to(&format!("http://{}/b", there.address))).await;
     assert_eq!(read(&url(&first)).await.expect("there"), b"hello");
-    let request = there.request.lock().expect("a lock").to_lowercase();
+    let request = there.request.lock().to_lowercase();
     assert!(!request.contains("authorization") && !request.contains("referer"), "{request}");
     let endless = Server::start(redirect_to("/again")).await;
     let error = read(&url(&endless)).await.expect_err("endless");
@@ -327,7 +327,7 @@ async fn through_a_proxy_only_hosts_of_the_configuration_are_reached() {
     assert_eq!(proxy.asked(), 0);
     for (url, rule) in [("http://inside/a", "inside"), ("http://10.0.0.1/a", "10.0.0.0/8")] {
         assert_eq!(read_with(&fetcher, &from(url, &[rule])).await.expect(url), b"proxy");
-        let request = proxy.request.lock().expect("a lock").clone();
+        let request = proxy.request.lock().clone();
         assert!(request.starts_with(&format!("GET {url} ")), "{request}");
         assert!(request.to_lowercase().contains("proxy-authorization: basic "), "{request}");
     }

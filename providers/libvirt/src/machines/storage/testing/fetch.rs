@@ -1,13 +1,10 @@
 //! Images in memory.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use cloudprovider::{Error, ErrorKind, Result, async_trait};
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use super::super::fetch::{Fetch, Origin, Source};
@@ -50,29 +47,29 @@ struct Servers {
 impl FakeFetch {
     /// Sets what a server has.
     pub(crate) fn serve(&self, origin: &Origin, body: impl Into<Body>) {
-        self.0.lock().expect("a lock").bodies.insert(origin.to_string(), body.into());
+        self.0.lock().bodies.insert(origin.to_string(), body.into());
     }
 
     /// How many times something was fetched.
     pub(crate) fn opened(&self) -> usize {
-        self.0.lock().expect("a lock").opened.values().sum()
+        self.0.lock().opened.values().sum()
     }
 
     /// How many times something was fetched from there.
     pub(crate) fn opened_from(&self, origin: &Origin) -> usize {
-        self.0.lock().expect("a lock").opened.get(&origin.to_string()).copied().unwrap_or(0)
+        self.0.lock().opened.get(&origin.to_string()).copied().unwrap_or(0)
     }
 
     /// How much was fetched at the same time at most.
     pub(crate) fn most_at_once(&self) -> usize {
-        self.0.lock().expect("a lock").most_at_once
+        self.0.lock().most_at_once
     }
 }
 
 #[async_trait]
 impl Fetch for FakeFetch {
     async fn open(&self, origin: &Origin) -> Result<Box<dyn Source>> {
-        let mut servers = self.0.lock().expect("a lock");
+        let mut servers = self.0.lock();
         *servers.opened.entry(origin.to_string()).or_default() += 1;
         match servers.bodies.get(&origin.to_string()).cloned() {
             Some(body) => {
@@ -93,7 +90,7 @@ struct Reading {
 
 impl Drop for Reading {
     fn drop(&mut self) {
-        self.fetch.0.lock().expect("a lock").open -= 1;
+        self.fetch.0.lock().open -= 1;
     }
 }
 

@@ -2,10 +2,11 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, MutexGuard},
+    sync::Arc,
     time::Duration,
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
 use super::{
@@ -120,7 +121,7 @@ impl FakeHypervisor {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().expect("a lock")
+        self.0.lock()
     }
 
     /// The state, as a call finds it.

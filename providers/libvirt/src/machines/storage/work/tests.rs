@@ -20,7 +20,7 @@ fn key_of(namespace: &str, base: &str) -> WorkKey {
 fn new() -> (LongWork, Arc<Mutex<Vec<Vec<String>>>>, CancellationToken) {
     let woken = Arc::<Mutex<Vec<Vec<String>>>>::default();
     let wake = { Arc::clone(&woken) };
-    let wake: Wake = Arc::new(move |machines| wake.lock().expect("a lock").push(machines));
+    let wake: Wake = Arc::new(move |machines| wake.lock().push(machines));
     let stop = CancellationToken::new();
     (LongWork::new(wake, stop.clone(), TaskTracker::new()), woken, stop)
 }
@@ -76,7 +76,7 @@ async fn all_who_ask_share_one_task_and_are_woken_when_it_ends() {
         matches!(work.standing(&key("a"), "m1", &Progress::new("import")), Standing::Idle)
             && !work.is_imported("kvm1", "pool", "a")
     );
-    assert_eq!(*woken.lock().expect("a lock"), [["m1", "m2", "m3"].map(str::to_owned)]);
+    assert_eq!(*woken.lock(), [["m1", "m2", "m3"].map(str::to_owned)]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -97,7 +97,7 @@ async fn a_failure_is_told_to_all_and_tried_again_after_a_pause_that_grows() {
     }
     let pauses: Vec<_> = began.windows(2).map(|pair| (pair[1] - pair[0]).as_secs()).collect();
     assert_eq!(pauses, [5, 10, 20]);
-    assert_eq!(woken.lock().expect("a lock").len(), 4);
+    assert_eq!(woken.lock().len(), 4);
     // Nobody asks any more: it is forgotten.
     tokio::time::sleep(Duration::from_secs(2 * 3600)).await;
     assert!(matches!(work.standing(&key("b"), "m1", &Progress::new("import")), Standing::Idle));
@@ -110,7 +110,7 @@ async fn a_panic_is_a_failure() {
     work.begin(key("a"), "m1", Progress::new("import"), async { panic!("a fault") });
     tokio::time::sleep(Duration::from_millis(1)).await;
     assert_eq!(failed(work.standing(&key("a"), "m1", &Progress::new("import"))).kind(), ErrorKind::Internal);
-    assert_eq!(woken.lock().expect("a lock").len(), 1);
+    assert_eq!(woken.lock().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -120,7 +120,7 @@ async fn work_ends_with_the_provider() {
     stop.cancel();
     work.0.tasks.close();
     work.0.tasks.wait().await;
-    assert!(woken.lock().expect("a lock").is_empty());
+    assert!(woken.lock().is_empty());
 }
 
 #[test]

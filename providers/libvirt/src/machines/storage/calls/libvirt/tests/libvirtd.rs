@@ -8,14 +8,12 @@ use std::{
     net::SocketAddr,
     path::Path,
     process::Command,
-    sync::{
-        Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::atomic::{AtomicUsize, Ordering},
 };
 
 use bytes::Bytes;
 use cloudprovider::{Result, machines::Mark};
+use parking_lot::Mutex;
 use tempfile::TempDir;
 use test_env::{Libvirtd, StartError};
 use tokio::{
@@ -81,7 +79,7 @@ impl Server {
         let task = tokio::spawn(async move {
             while let Ok((mut connection, _)) = listener.accept().await {
                 count.fetch_add(1, Ordering::Relaxed);
-                let end = limit.lock().expect("a lock").unwrap_or(body.len());
+                let end = limit.lock().unwrap_or(body.len());
                 let (body, pace) = (body.clone(), Arc::clone(&pace));
                 tokio::spawn(async move {
                     let _ = connection.read(&mut [0; 4096]).await;
@@ -91,7 +89,7 @@ impl Server {
                         if connection.write_all(block).await.is_err() {
                             return;
                         }
-                        let pause = *pace.lock().expect("a lock");
+                        let pause = *pace.lock();
                         tokio::time::sleep(pause).await;
                     }
                 });
@@ -231,10 +229,10 @@ impl Trial<'_> {
         let other = Checksum::Sha256([7; 32]);
         let error = daemon.import(&self.server.image(&other)).await.expect_err("wrong");
         assert!(error.report().contains("nothing of it was kept"), "{}", error.report());
-        *self.server.breaks_after.lock().expect("a lock") = Some(IMAGE_LENGTH / 2);
+        *self.server.breaks_after.lock() = Some(IMAGE_LENGTH / 2);
         let error = daemon.import(&self.server.image(&self.checksum)).await.expect_err("broken");
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{}", error.report());
-        *self.server.breaks_after.lock().expect("a lock") = None;
+        *self.server.breaks_after.lock() = None;
         assert_eq!(daemon.calls.list(POOL).await.as_deref(), Ok(&[][..]));
     }
 
@@ -360,7 +358,7 @@ impl Trial<'_> {
         hasher.update(&content);
         let server = Server::start(content.clone()).await;
         let image = Image { format: Format::Raw, ..server.image(&hasher.finish()) };
-        *server.pause.lock().expect("a lock") = Duration::from_millis(20);
+        *server.pause.lock() = Duration::from_millis(20);
         let daemon = self.daemon();
         let before = daemon.images().await.incomplete.len();
         let kill = async {
@@ -373,7 +371,7 @@ impl Trial<'_> {
         let error = imported.expect_err("libvirtd is dead");
         assert!(error.is_retryable(), "{}", error.report());
         self.libvirtd.start_again().expect("back");
-        *server.pause.lock().expect("a lock") = Duration::ZERO;
+        *server.pause.lock() = Duration::ZERO;
         let daemon = self.daemon();
         let handle = self.cloud.provider.hypervisor("kvm1").expect("configured");
         let back = async {
