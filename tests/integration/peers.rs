@@ -28,7 +28,7 @@ enum Turn {
     Start,
 }
 
-static CURRENT: Shared = Shared::new(3, false);
+static CURRENT: Shared = Shared::new(4, false);
 static PREVIOUS: Shared = Shared::new(1, true);
 
 /// A control plane that one test uses at a time, since another test's controllers would see its Nodes.
