@@ -21,7 +21,7 @@ pub(crate) const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uniniti
 pub(crate) const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 const POLL: Duration = Duration::from_millis(50);
 /// A wait in real time ends after no fewer looks: a machine that stood still for minutes has shown nothing meanwhile.
-const MIN_LOOKS: u32 = 100;
+const MIN_LOOKS: u32 = 20;
 
 /// How long to wait for what should come within `limit`. On a paused clock that is `limit`, a time that does not depend on the
 /// machine. In real time a wait only ends a hang.

@@ -29,7 +29,7 @@ pub trait ObjectSource: fmt::Debug + Send + Sync {
     /// See [`Objects::list`].
     fn list(&self, kind: &FurtherKind, namespace: Option<&str>) -> Result<Vec<Arc<FurtherObject>>>;
 
-    /// See [`Objects::any`].
+    /// See [`Objects::any`]. A source that takes notes, or has many objects, does not go by [`list`](Self::list) as this does.
     fn any(&self, kind: &FurtherKind, is_it: &mut dyn FnMut(&FurtherObject) -> bool) -> Result<bool> {
         Ok(self.list(kind, None)?.iter().any(|object| is_it(object)))
     }

@@ -159,7 +159,6 @@ impl Hypervisor {
     }
 
     pub(crate) fn state(&self) -> RwLockReadGuard<'_, State> {
-        // A panic while writing leaves data that is only outdated. The next listing replaces it.
         self.state.read()
     }
 

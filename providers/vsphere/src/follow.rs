@@ -201,12 +201,10 @@ impl<'a> Follower<'a> {
             instance = content.instance_uuid,
             "logged in"
         );
-        if content.instance_uuid.is_some() {
-            self.vcenter.update(|state| {
-                state.instance_uuid.clone_from(&content.instance_uuid);
-                Changes::default()
-            });
-        }
+        self.vcenter.update(|state| {
+            state.instance_uuid.clone_from(&content.instance_uuid);
+            Changes::default()
+        });
         let mut watched = match self.list(connection, &content).await {
             Ok(watched) => watched,
             Err(error) => return error,

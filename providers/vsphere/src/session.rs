@@ -13,7 +13,6 @@ use std::{
     time::Duration,
 };
 
-use cloudprovider::Term;
 use parking_lot::Mutex;
 use secrecy::ExposeSecret;
 
@@ -322,12 +321,12 @@ impl Session {
     /// Makes a call that opens a session, to its end also where the caller is dropped: vCenter would keep the session of a login without
     /// an answer.
     async fn call_whole(&self, call: Call) -> Result<Element, CallError> {
-        let (method, term, transport) = (call.method, Term::current(), Arc::clone(&self.transport));
+        let (method, transport) = (call.method, Arc::clone(&self.transport));
         let entering = Arc::clone(&self.entering).lock_owned().await;
-        let whole = tokio::spawn(term.scope(async move {
+        let whole = tokio::spawn(async move {
             let _entering = entering;
             transport.call(&call, CALL_DEADLINE).await
-        }));
+        });
         whole.await.unwrap_or_else(|error| {
             Err(CallError::Malformed { method, reason: format!("the call did not end: {error}").into() })
         })
@@ -336,8 +335,9 @@ impl Session {
     /// The references of vCenter's services. Asks vCenter only if necessary.
     async fn parts(&self) -> Result<Arc<ServiceContent>, CallError> {
         match self.content() {
+            // Another vCenter may have its name by now, with the same references.
+            _ if self.asks => self.ask().await,
             Some(content) => Ok(content),
-            None if self.asks => self.ask().await,
             None => Ok(self.keep(ServiceContent::of_vcenters())),
         }
     }

@@ -37,7 +37,7 @@ const NEW: &str = "v1beta2";
 const TIMEOUT: Duration = test_env::PATIENCE;
 
 /// Where ours are different, and why. A path ends with `*` if it stands for all that is below.
-const DIFFERENT: [(&str, &str, &str); 19] = [
+const DIFFERENT: [(&str, &str, &str); 20] = [
     ("VSphereMachine", ".spec.datacenter", "a default, in place of a webhook's"),
     ("VSphereVM", ".spec.os", "the same"),
     ("VSphereDeploymentZone", ".spec.controlPlane", "the same"),
@@ -55,6 +55,7 @@ const DIFFERENT: [(&str, &str, &str); 19] = [
     ("VSphereMachine", ".status.moduleUUID", "the same"),
     ("VSphereMachine", ".status.isBootstrapDataRemoved", "what the steps remember"),
     ("VSphereMachine", ".status.login*", "the same"),
+    ("VSphereMachine", ".status.vCenterUUID", "the same"),
     (
         "VSphereMachineTemplate",
         ".status*",

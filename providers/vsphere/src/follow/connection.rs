@@ -28,13 +28,12 @@ impl Connection {
         let http = HttpClient::new(&settings.endpoint)
             .map_err(|reason| CallError::Unreachable { method: "connect", reason: reason.into() })?;
         let transport: Arc<dyn Transport> = Arc::new(SoapTransport::new(http.clone()));
-        // The same vCenter may be in the configuration under several names, and another one under the same name.
-        let asks_who_it_is = true;
         let session = Arc::new(Session::new(
             Arc::clone(&transport),
             Arc::clone(&settings.access),
             Arc::clone(&vcenter.accounts),
-            asks_who_it_is,
+            // The same vCenter may be in the configuration under several names, and another one under the same name.
+            true,
         ));
         *vcenter.session() = Some(Arc::clone(&session));
         Ok(Self { http, transport, session, tags: Arc::default() })

@@ -291,7 +291,6 @@ impl OpenSites {
             endpoint: of.endpoint.clone(),
             datacenters: Vec::new(),
             access,
-            // its address may change
             tag_refresh: None,
         };
         let Outside { instance_changes, status_changes, tasks, stop, .. } = &self.outside;

@@ -34,8 +34,11 @@ pub(crate) struct VSphereMachineStatus {
     /// What the network devices have.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) network: Vec<NetworkStatus>,
-    /// Where the virtual machine is made, and with whose credentials. A deletion needs both if the object of the cluster was removed by
-    /// force, and what was made on one vCenter is not gone because another one does not have it.
+    /// The instance UUID of the vCenter where the virtual machine is made with the credentials of the configuration. What was made on one
+    /// vCenter is not gone because another one does not have it.
+    #[serde(rename = "vCenterUUID", skip_serializing_if = "Option::is_none")]
+    pub(crate) vcenter_uuid: Option<String>,
+    /// Whose credentials are used, and where. A deletion needs them if the object of the cluster was removed by force.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) login: Option<UsedLogin>,
     /// What readers of older versions still want.
@@ -43,11 +46,11 @@ pub(crate) struct VSphereMachineStatus {
     pub(crate) deprecated: Option<DeprecatedStatus>,
 }
 
-/// The vCenter on which a virtual machine is made, and the credentials that its cluster names.
+/// The credentials that a cluster names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct UsedLogin {
-    /// The vCenter. Only with credentials that the cluster names: those of the configuration tell nobody where they lead.
+    /// The vCenter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) server: Option<String>,
     /// Its instance UUID, which stays where it gets another address.
@@ -56,9 +59,8 @@ pub(crate) struct UsedLogin {
     /// The fingerprint of its certificate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) thumbprint: Option<String>,
-    /// Whose credentials. Those of the configuration if it is missing.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) identity_ref: Option<VSphereIdentityReference>,
+    /// Whose credentials.
+    pub(crate) identity_ref: VSphereIdentityReference,
 }
 
 /// The provider's part of the status of a `VSphereCluster`.

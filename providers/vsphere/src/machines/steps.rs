@@ -47,7 +47,7 @@ use self::{
     companion::{Seen, deleted, name_of, provisioned},
     edits::Edit,
     last_seen::confirm_left,
-    login::Login,
+    login::{Login, MadeOn},
 };
 use super::{
     clone::{cpus, memory_mib},
@@ -223,8 +223,8 @@ impl Fleet {
         }
         note_ignored(record, supported::ignored_of_machine(&request.spec, &request.cluster.spec));
         let login = Login::of_machine(request);
-        let before = record.status.login.clone();
-        if before.is_none() {
+        let made_on = MadeOn::of(&record.status);
+        if record.status.login.is_none() {
             record.status.login = login.remembered(None);
         }
         let is_there = request.provider_id.is_some() || self.has(&request.mark);
@@ -242,10 +242,14 @@ impl Fleet {
         turn.note_vcenter(site.check_live())?;
         // What was used before stays while what was made there may be there.
         let is_shown = machine_of(site, &turn)?.is_some();
-        if !is_shown && has_begun(&turn, request, record) && login::is_elsewhere(before.as_ref(), &[site]) {
-            return Err(login::elsewhere(before.as_ref(), &request.mark));
+        let may_be_elsewhere = !is_shown && has_begun(&turn, request, record);
+        if may_be_elsewhere && made_on.is_elsewhere(std::slice::from_ref(site)) {
+            self.check_elsewhere(std::slice::from_ref(site), &turn, request, record).await?;
+            self.confirm_left_elsewhere(&made_on, &turn, &request.mark).await?;
         }
-        record.status.login = login.remembered(Some(site));
+        if !may_be_elsewhere || login.has_identity() {
+            login.note(site, &mut record.status);
+        }
         if request.provider_id.is_none() {
             Self::take_over_task(&turn, request, record);
         }

@@ -5,7 +5,6 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use cloudprovider::Term;
 use http::Method;
 use secrecy::ExposeSecret;
 use serde::de::DeserializeOwned;
@@ -115,14 +114,11 @@ impl RestSession {
         {
             return Ok(opened.clone());
         }
-        let known = match session.take() {
-            Some(opened) => {
-                // end it: the session may be alive in spite of vCenter's answer
-                self.end(&opened).await;
-                Some(opened.dialect)
-            }
-            None => None,
-        };
+        if let Some(opened) = &*session {
+            // It may be alive in spite of vCenter's answer.
+            self.end(opened).await;
+        }
+        let known = session.take().map(|opened| opened.dialect);
         let first = known.unwrap_or(self.first);
         let choices = (self.access)().map_err(|reason| CallError::NoCredentials(reason.into()))?;
         let opened = self.open_by(choices, first, ended).await?;
@@ -192,11 +188,12 @@ impl RestSession {
         headers: [(&'static str, String); 2],
     ) -> Result<Result<Opened, u16>, CallError> {
         let mut entered = Arc::clone(&self.entered).lock_owned().await;
-        if let Some(left) = entered.take() {
-            self.end(&left).await;
+        if let Some(left) = &*entered {
+            self.end(left).await;
         }
+        *entered = None;
         let http = self.http.clone();
-        let whole = tokio::spawn(Term::current().scope(async move {
+        let whole = tokio::spawn(async move {
             let (status, body) =
                 send(&http, CREATE, Method::POST, dialect.session_path(), &headers, None).await?;
             if (200..=299).contains(&status) {
@@ -204,7 +201,7 @@ impl RestSession {
                 *entered = Some(Opened { dialect, id: id.into(), is_borrowed: false });
             }
             Ok(status)
-        }));
+        });
         let status = whole.await.unwrap_or_else(|error| {
             let reason = format!("the call did not end: {error}").into();
             Err(CallError::Malformed { method: CREATE, reason })
@@ -248,10 +245,12 @@ impl RestSession {
     /// Ends the session. Waits for a login that is under way, as long as for a logout.
     pub(crate) async fn close(&self) {
         let mut opened = self.opened.lock().await;
-        let entered = tokio::time::timeout(LOGOUT_DEADLINE, self.entered.lock()).await;
-        let left = entered.ok().and_then(|mut entered| entered.take());
-        for session in [opened.take(), left].into_iter().flatten() {
-            self.end(&session).await;
+        let mut entered = tokio::time::timeout(LOGOUT_DEADLINE, self.entered.lock()).await.ok();
+        for session in [Some(&mut opened), entered.as_mut()].into_iter().flatten() {
+            if let Some(left) = &**session {
+                self.end(left).await;
+            }
+            **session = None;
         }
     }
 

@@ -183,6 +183,9 @@ async fn a_vcenter_that_is_followed_is_asked_who_it_is() {
     let session = Session::new(transport, Arc::new(|| Ok(credentials("p").into())), Arc::default(), true);
     session.open(0).await.expect("open");
     assert_eq!(vcenter.calls(), ["RetrieveServiceContent", "Login"]);
+    // Another one may have its name by the next login.
+    session.open(session.generation()).await.expect("open");
+    assert_eq!(vcenter.count("RetrieveServiceContent"), 2, "{:?}", vcenter.calls());
 }
 
 #[tokio::test(start_paused = true)]

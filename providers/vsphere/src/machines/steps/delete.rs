@@ -16,7 +16,7 @@ use super::{
     create::{MAX_BEHIND, check_unshown},
     has_begun, is_left_over,
     last_seen::confirm_left,
-    login::{self, Login},
+    login::{self, Login, MadeOn},
     machine_of,
     take_over::server_of_vm,
 };
@@ -59,7 +59,7 @@ impl Fleet {
         request: &DeletionRequest,
         record: &mut MachineRecord,
     ) -> Result<Deletion> {
-        let known = record.status.login.clone();
+        let (known, made_on) = (record.status.login.clone(), MadeOn::of(&record.status));
         let sites = match Login::of_deletion(request, known.as_ref()) {
             Some(login) => {
                 let has_begun = || !was_never_begun(&turn, request, record);
@@ -93,13 +93,12 @@ impl Fleet {
                 return Ok(answer);
             }
         }
-        let all: Vec<_> = sites.iter().collect();
-        let is_destroyed = sites.iter().any(|site| turn.slot.known().is_destroyed_on(site.vcenter.name()));
-        if was_begun && !is_destroyed && login::is_elsewhere(known.as_ref(), &all) {
-            return Err(login::elsewhere(known.as_ref(), &request.mark));
-        }
         if let Some(wait) = self.check_elsewhere(&sites, &turn, request, record).await? {
             return Ok(Deletion::Deleting(wait));
+        }
+        let is_destroyed = sites.iter().any(|site| turn.slot.known().is_destroyed_on(site.vcenter.name()));
+        if was_begun && !is_destroyed && made_on.is_elsewhere(&sites) {
+            self.confirm_left_elsewhere(&made_on, &turn, &request.mark).await?;
         }
         {
             let mut known = turn.slot.known();
@@ -294,10 +293,9 @@ impl Fleet {
     }
 }
 
-/// Whether no step has ever begun anything, as far as is known. Credentials that the cluster names are remembered before the first one.
+/// Whether no step has ever begun anything, as far as is known.
 fn was_never_begun(turn: &Turn, request: &DeletionRequest, record: &MachineRecord) -> bool {
-    let has_named = record.status.login.as_ref().is_some_and(|login| login.identity_ref.is_some());
-    !has_named && !has_begun(turn, request, record)
+    record.status.login.is_none() && !has_begun(turn, request, record)
 }
 
 /// A wait for the clones that were under way when the machine was not found: without its status, one could be its own.

@@ -13,7 +13,7 @@ use crate::{
     endpoint::Endpoint,
     machines::{
         allowed::{allows_server, server_denied},
-        fleet::Fleet,
+        fleet::{Fleet, Turn},
         identities::ObjectKey,
         invalid::invalid,
         kinds::{CLUSTER_IDENTITY_KIND, NAMESPACE_KIND},
@@ -24,7 +24,7 @@ use crate::{
             IdentityKind, VSphereClusterIdentitySpec, VSphereClusterSpec, VSphereIdentityReference,
             VSphereMachineSpec,
         },
-        status::UsedLogin,
+        status::{UsedLogin, VSphereMachineStatus},
     },
 };
 
@@ -81,7 +81,6 @@ impl<'a> Login<'a> {
         let (own, mark) = (&request.spec.clone, &request.mark);
         let server = server_of(&request.spec);
         let cluster = request.cluster.spec.as_ref();
-        let known = known.filter(|known| known.identity_ref.is_some());
         if cluster.is_none() && known.is_none() && server.is_none() {
             return None;
         }
@@ -99,7 +98,7 @@ impl<'a> Login<'a> {
                 .or_else(|| known.and_then(|known| given(known.thumbprint.as_ref()))),
             identity: cluster
                 .and_then(|cluster| cluster.identity_ref.as_ref())
-                .or_else(|| known.and_then(|known| known.identity_ref.as_ref())),
+                .or_else(|| known.map(|known| &known.identity_ref)),
             namespace: &mark.namespace,
             uid: &mark.uid,
             objects: &request.objects,
@@ -111,35 +110,72 @@ impl<'a> Login<'a> {
         self.identity.is_some()
     }
 
-    /// What a deletion needs to know of it if the cluster's object is gone by then, or another vCenter is meant. `site` is where it
-    /// leads, if that is known.
+    /// What a deletion needs to know of it if the cluster's object is gone by then. `site` is where it leads, if that is known.
     pub(super) fn remembered(&self, site: Option<&Site>) -> Option<UsedLogin> {
-        let vcenter_uuid = site.and_then(|site| site.vcenter.state().instance_uuid.clone());
-        let Some(identity) = self.identity else {
-            let unnamed = UsedLogin { server: None, vcenter_uuid, thumbprint: None, identity_ref: None };
-            return unnamed.vcenter_uuid.is_some().then_some(unnamed);
-        };
-        Some(UsedLogin {
+        self.identity.map(|identity| UsedLogin {
             server: self.server.map(str::to_owned),
-            vcenter_uuid,
+            vcenter_uuid: site.and_then(uuid_of),
             thumbprint: self.thumbprint.map(str::to_owned),
-            identity_ref: Some(identity.clone()),
+            identity_ref: identity.clone(),
         })
+    }
+
+    /// Remembers in a status where the machine is made.
+    pub(super) fn note(&self, site: &Site, status: &mut VSphereMachineStatus) {
+        status.login = self.remembered(Some(site));
+        status.vcenter_uuid = if self.has_identity() { None } else { uuid_of(site) };
     }
 }
 
-/// Whether a machine was made on another vCenter than these. What they do not have may be there.
-pub(super) fn is_elsewhere(used: Option<&UsedLogin>, sites: &[&Arc<Site>]) -> bool {
-    let Some(used) = used else { return false };
-    let server = given(used.server.as_ref());
-    if server.is_none() && used.vcenter_uuid.is_none() {
-        return false;
+fn uuid_of(site: &Site) -> Option<String> {
+    site.vcenter.state().instance_uuid.clone()
+}
+
+/// Where a machine was made, as far as its status says it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct MadeOn {
+    /// The name of the vCenter, if the cluster named it.
+    server: Option<String>,
+    uuid: Option<String>,
+}
+
+impl MadeOn {
+    pub(super) fn of(status: &VSphereMachineStatus) -> Self {
+        let Some(login) = &status.login else {
+            return Self { server: None, uuid: status.vcenter_uuid.clone() };
+        };
+        Self { server: given(login.server.as_ref()).map(str::to_owned), uuid: login.vcenter_uuid.clone() }
     }
-    let is_it = |site: &&Arc<Site>| {
-        let is_same = used.vcenter_uuid.is_some() && used.vcenter_uuid == site.vcenter.state().instance_uuid;
-        is_same || server.is_some_and(|server| site.is_called(server))
-    };
-    !sites.iter().any(is_it)
+
+    /// Whether this is the vCenter. Another one may get its name, and it may get another name. `None` if that is not known.
+    pub(super) fn is(&self, site: &Site) -> Option<bool> {
+        match (&self.uuid, uuid_of(site), &self.server) {
+            (Some(uuid), Some(found), _) => Some(*uuid == found),
+            (_, _, Some(server)) => Some(site.is_called(server)),
+            _ => None,
+        }
+    }
+
+    /// Whether it was made on another vCenter than these. What they do not have may be there.
+    pub(super) fn is_elsewhere(&self, sites: &[Arc<Site>]) -> bool {
+        !sites.is_empty() && sites.iter().all(|site| self.is(site) == Some(false))
+    }
+
+    /// The error about what may be there.
+    fn elsewhere(&self, mark: &Mark) -> Error {
+        match (&self.server, &self.uuid) {
+            (Some(server), _) => invalid(format!(
+                "spec.server of the VSphereCluster: the virtual machine was made on vCenter {server:?}, and another one is named, or has \
+                 its name by now, which does not have it. It may run there still, so the finalizer stays. Name the first one again; if \
+                 that is gone for good, an operator can remove the finalizer by hand"
+            )),
+            (None, uuid) => {
+                let uuid = uuid.as_deref().unwrap_or_default();
+                let place = format_args!("the vCenter with the instance UUID {uuid}");
+                mark.out_of_reach("the virtual machine", place)
+            }
+        }
+    }
 }
 
 /// Whether a login with the credentials of the configuration has failed since the configuration does not have its vCenter.
@@ -147,21 +183,24 @@ pub(super) fn is_out_of_reach(login: &Login<'_>, error: &Error) -> bool {
     error.kind() == ErrorKind::NotFound && !login.has_identity()
 }
 
-/// The error about a machine that was made on another vCenter.
-pub(super) fn elsewhere(used: Option<&UsedLogin>, mark: &Mark) -> Error {
-    if let Some(UsedLogin { server: None, vcenter_uuid: Some(uuid), .. }) = used {
-        return mark
-            .out_of_reach("the virtual machine", format_args!("the vCenter with the instance UUID {uuid}"));
-    }
-    invalid(format!(
-        "spec.server of the VSphereCluster: the virtual machine was made on vCenter {:?}, and another one is named, which does not have \
-         it. It may run there still, so the finalizer stays. Name the first one again; if that is gone for good, an operator can remove \
-         the finalizer by hand",
-        used.and_then(|used| used.server.as_deref()).unwrap_or_default()
-    ))
-}
-
 impl Fleet {
+    /// Confirms that nothing is left of a machine on the vCenter where it was made, which is not one of those that were asked.
+    ///
+    /// # Errors
+    /// What may be there, or that it cannot be asked.
+    pub(super) async fn confirm_left_elsewhere(
+        &self,
+        made_on: &MadeOn,
+        turn: &Turn,
+        mark: &Mark,
+    ) -> Result<()> {
+        let Some(site) = self.configured.iter().find(|site| made_on.is(site) == Some(true)) else {
+            return Err(made_on.elsewhere(mark));
+        };
+        site.check_live()?;
+        site.vcenter.confirm_absent(turn.uid).await
+    }
+
     /// The vCenter of a machine, with its credentials. `has_begun`: whether something of it may be there.
     ///
     /// # Errors
@@ -330,6 +369,34 @@ mod tests {
     use cloudprovider::machines::FurtherObject;
 
     use super::*;
+    use crate::{inventory::Changes, machines::steps::rig::rig};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_vcenter_is_known_by_its_uuid_and_else_by_its_name() {
+        let rig = rig().await;
+        let site = rig.fleet.configured.clone();
+        let is_called = |name: &str| Some(name.to_owned()).filter(|name| !name.is_empty());
+        for (known, server, uuid, expected) in [
+            ("", "vc.example", "a", Some(true)),
+            ("", "other.example", "a", Some(false)),
+            ("", "", "a", None),
+            ("", "", "", None),
+            ("a", "other.example", "a", Some(true)),
+            ("b", "vc.example", "a", Some(false)),
+            ("b", "", "a", Some(false)),
+            ("b", "vc.example", "", Some(true)),
+            ("b", "", "", None),
+        ] {
+            rig.vcenter.update(|state| {
+                state.instance_uuid = is_called(known);
+                Changes::default()
+            });
+            let made_on = MadeOn { server: is_called(server), uuid: is_called(uuid) };
+            assert_eq!(made_on.is(&site[0]), expected, "{known:?} {made_on:?}");
+            assert_eq!(made_on.is_elsewhere(&site), expected == Some(false), "{known:?} {made_on:?}");
+        }
+        assert!(!MadeOn { server: is_called("vc.example"), uuid: None }.is_elsewhere(&[]));
+    }
 
     fn reference(kind: IdentityKind) -> VSphereIdentityReference {
         VSphereIdentityReference { kind, name: "team".to_owned() }
