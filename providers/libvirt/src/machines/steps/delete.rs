@@ -81,9 +81,14 @@ impl Fleet {
     ) -> Result<Option<Wait>> {
         host.check_live()?;
         let spec = &request.spec;
-        // What has another mark is not ours to delete. It does not have our volumes either.
+        // What has another mark is not ours to delete.
         let found = host.domains.find(uid, None).await?;
         let has_foreign_domain = found.as_ref().is_some_and(|found| !request.mark.owns(found.mark.as_ref()));
+        let names = VolumeNames::new(&request.mark);
+        // The names have a short hash of the mark, and a tenant may find a mark of its own with that of another machine.
+        let foreign_names =
+            found.as_ref().filter(|_| has_foreign_domain).and_then(|found| found.mark.as_ref());
+        let are_its_volumes = foreign_names.map(VolumeNames::new).is_some_and(|foreign| foreign == names);
         if let Some(found) = found.filter(|_| !has_foreign_domain) {
             if let Some(wait) = power_off_guest(host, &found, spec, record).await? {
                 return Ok(Some(wait));
@@ -91,7 +96,9 @@ impl Fleet {
             host.domains.remove(uid).await?;
         }
         reservations::release(host, uid, request, has_foreign_domain).await?;
-        let names = VolumeNames::new(&request.mark);
+        if are_its_volumes {
+            return Ok(None);
+        }
         let is_ours = |volume: &str| names.has(volume);
         match self.storage.remove(&host.storage, &spec.pools(), &names.console(), &is_ours).await? {
             Removal::Gone { .. } => Ok(None),
