@@ -52,9 +52,8 @@ pub(super) async fn counted(api: &Api) -> anyhow::Result<()> {
         let to = |version: &str| found.get(version).copied().unwrap_or_default();
         match case {
             // The API server keeps each version that is served in a cache of its own, and has changes converted for it. No request waits
-            // for that, and nothing is converted back.
-            Case::Shipped | Case::NobodyConverts => ensure!(to(NEW) == 0, "{found:?}"),
-            Case::OnlyNewer => ensure!(found.is_empty(), "{found:?}"),
+            // for that, and nothing is converted back. The caches of the case before may still be emptied, and count too.
+            Case::Shipped | Case::NobodyConverts | Case::OnlyNewer => ensure!(to(NEW) == 0, "{found:?}"),
             Case::OlderStored => ensure!(to(NEW) > 0 && to(OLD) > 0, "{found:?}"),
         }
     }
