@@ -23,6 +23,29 @@ func makePatient(model *simulator.Model) {
 	model.Map().Put(root)
 }
 
+// releaseAtLogout takes a session's listeners off the registry before the session ends.
+//
+// The simulator does so while it holds all objects of the session, and waits for each container view. But a wait for changes that is
+// under way holds the session's view, and then waits for the session's objects. So both would wait for ever, and with them all that
+// changes the inventory.
+func releaseAtLogout(model *simulator.Model) {
+	registry, shared := model.Map(), model.ServiceContent.PropertyCollector
+	registry.Handler = func(ctx *simulator.Context, method *simulator.Method) (mo.Reference, types.BaseMethodFault) {
+		if method.Name != "Logout" || ctx.Session == nil {
+			return nil, nil
+		}
+		for _, object := range ctx.Session.AllReference("") {
+			// all sessions' own collectors have the reference of the shared one
+			if listener, ok := object.(simulator.RegisterObject); ok && object.Reference() != shared {
+				registry.RemoveHandler(listener)
+			}
+		}
+		// Nothing is left for the simulator. The session of this request is a copy, so a wait that is under way keeps its objects.
+		ctx.Session.Registry = simulator.NewRegistry()
+		return nil, nil
+	}
+}
+
 // WaitForUpdatesEx has the first call for changes register the patient collector in the place of the one inside it.
 func (c *patientCollector) WaitForUpdatesEx(ctx *simulator.Context, request *types.WaitForUpdatesEx) soap.HasFault {
 	answer := c.PropertyCollector.WaitForUpdatesEx(ctx, request)

@@ -63,6 +63,7 @@ func main() {
 		about.InstanceUuid = *instance
 	}
 	makePatient(model)
+	releaseAtLogout(model)
 	recommendForClones(model)
 	service.RegisterEndpoints = true
 	service.Listen = &url.URL{Host: *listen, User: url.UserPassword(*user, *password)}
