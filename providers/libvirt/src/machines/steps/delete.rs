@@ -86,9 +86,9 @@ impl Fleet {
         let has_foreign_domain = found.as_ref().is_some_and(|found| !request.mark.owns(found.mark.as_ref()));
         let names = VolumeNames::new(&request.mark);
         // The names have a short hash of the mark, and a tenant may find a mark of its own with that of another machine.
-        let foreign_names =
+        let foreign_mark =
             found.as_ref().filter(|_| has_foreign_domain).and_then(|found| found.mark.as_ref());
-        let are_its_volumes = foreign_names.map(VolumeNames::new).is_some_and(|foreign| foreign == names);
+        let are_its_volumes = foreign_mark.map(VolumeNames::new).is_some_and(|foreign| foreign == names);
         if let Some(found) = found.filter(|_| !has_foreign_domain) {
             if let Some(wait) = power_off_guest(host, &found, spec, record).await? {
                 return Ok(Some(wait));
