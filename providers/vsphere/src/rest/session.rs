@@ -96,7 +96,7 @@ impl RestSession {
             let headers = [(SESSION_HEADER, session.id.to_string())];
             let (path, body) = question(session.dialect);
             let body = body.map(|text| Body { content_type: "application/json", text });
-            let (status, bytes) = self.send(method, verb.clone(), &path, &headers, body).await?;
+            let (status, bytes) = send(&self.http, method, verb.clone(), &path, &headers, body).await?;
             match status {
                 200..=299 => return session.dialect.read(method, &bytes),
                 401 if ended.is_none() => ended = Some(session.id),
@@ -229,7 +229,7 @@ impl RestSession {
         let mut dialect = first;
         loop {
             let (status, _) =
-                self.send(METHOD, Method::GET, dialect.categories_path(), &headers, None).await?;
+                send(&self.http, METHOD, Method::GET, dialect.categories_path(), &headers, None).await?;
             match status {
                 200..=299 => return Ok(Opened { dialect, id, is_borrowed: true }),
                 404 if dialect == first => dialect = dialect.other(),
@@ -261,24 +261,14 @@ impl RestSession {
         }
         let headers = [(SESSION_HEADER, opened.id.to_string())];
         let path = opened.dialect.session_path();
-        let ended = self.send("delete session", Method::DELETE, path, &headers, None);
+        let ended = send(&self.http, "delete session", Method::DELETE, path, &headers, None);
         if let Ok(Err(error)) = tokio::time::timeout(LOGOUT_DEADLINE, ended).await {
             tracing::debug!(%error, "cannot end the session");
         }
     }
-
-    async fn send(
-        &self,
-        method: &'static str,
-        verb: Method,
-        path: &str,
-        headers: &[(&'static str, String)],
-        body: Option<Body>,
-    ) -> Result<(u16, bytes::BytesMut), CallError> {
-        send(&self.http, method, verb, path, headers, body).await
-    }
 }
 
+/// Sends a request, and gives the status and the body of the answer.
 async fn send(
     http: &HttpClient,
     method: &'static str,
