@@ -194,8 +194,8 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// A session that is opened when it is first needed. With `asks`, vCenter is first asked for its
-    /// [`ServiceContent`].
+    /// A session that is opened when it is first needed. With `asks`, vCenter is asked for its
+    /// [`ServiceContent`] before each login.
     pub(crate) fn new(
         transport: Arc<dyn Transport>,
         access: AccessSource,
@@ -281,12 +281,13 @@ impl Session {
 
     /// Clones the session of the session manager. The old session is ended once there is a ticket.
     async fn clone_shared(&self, manager: &SessionManager) -> Result<Arc<ServiceContent>, CallError> {
-        if self.was_unreachable.load(Ordering::Acquire) {
-            // A ticket is for one session. Do not request one while vCenter is unreachable.
-            self.ask().await?;
-        }
+        // A ticket is for one session. Do not request one while vCenter is unreachable.
+        let content = if self.was_unreachable.load(Ordering::Acquire) {
+            self.ask().await?
+        } else {
+            self.parts().await?
+        };
         let ticket = manager.ticket().await?;
-        let content = self.parts().await?;
         self.end(&content).await?;
         let clone = CloneSession { clone_ticket: Value::Secret(ticket.expose_secret().to_owned()) };
         let outcome = self.enter(content, |manager| clone.clone().of(manager)).await;
@@ -332,7 +333,7 @@ impl Session {
         })
     }
 
-    /// The references of vCenter's services. Asks vCenter only if necessary.
+    /// The references of vCenter's services for a login. Without `asks` those of any vCenter are assumed.
     async fn parts(&self) -> Result<Arc<ServiceContent>, CallError> {
         match self.content() {
             // Another vCenter may have its name by now, with the same references.
