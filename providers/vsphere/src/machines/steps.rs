@@ -242,10 +242,11 @@ impl Fleet {
         turn.note_vcenter(site.check_live())?;
         // What was used before stays while what was made there may be there.
         let is_shown = machine_of(site, &turn)?.is_some();
-        let may_be_elsewhere = !is_shown && has_begun(&turn, request, record);
+        let mut may_be_elsewhere = !is_shown && has_begun(&turn, request, record);
         if may_be_elsewhere && made_on.is_elsewhere(std::slice::from_ref(site)) {
             self.check_elsewhere(std::slice::from_ref(site), &turn, request, record).await?;
             self.confirm_left_elsewhere(&made_on, &turn, &request.mark).await?;
+            may_be_elsewhere = false;
         }
         if !may_be_elsewhere || login.has_identity() {
             login.note(site, &mut record.status);

@@ -132,7 +132,7 @@ fn uuid_of(site: &Site) -> Option<String> {
 }
 
 /// Where a machine was made, as far as its status says it.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug)]
 pub(super) struct MadeOn {
     /// The name of the vCenter, if the cluster named it.
     server: Option<String>,
@@ -375,7 +375,7 @@ mod tests {
     async fn a_vcenter_is_known_by_its_uuid_and_else_by_its_name() {
         let rig = rig().await;
         let site = rig.fleet.configured.clone();
-        let is_called = |name: &str| Some(name.to_owned()).filter(|name| !name.is_empty());
+        let given = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
         for (known, server, uuid, expected) in [
             ("", "vc.example", "a", Some(true)),
             ("", "other.example", "a", Some(false)),
@@ -388,14 +388,14 @@ mod tests {
             ("b", "", "", None),
         ] {
             rig.vcenter.update(|state| {
-                state.instance_uuid = is_called(known);
+                state.instance_uuid = given(known);
                 Changes::default()
             });
-            let made_on = MadeOn { server: is_called(server), uuid: is_called(uuid) };
+            let made_on = MadeOn { server: given(server), uuid: given(uuid) };
             assert_eq!(made_on.is(&site[0]), expected, "{known:?} {made_on:?}");
             assert_eq!(made_on.is_elsewhere(&site), expected == Some(false), "{known:?} {made_on:?}");
         }
-        assert!(!MadeOn { server: is_called("vc.example"), uuid: None }.is_elsewhere(&[]));
+        assert!(!MadeOn { server: given("vc.example"), uuid: None }.is_elsewhere(&[]));
     }
 
     fn reference(kind: IdentityKind) -> VSphereIdentityReference {
