@@ -15,7 +15,7 @@ use tracing_subscriber::fmt::MakeWriter;
 
 use crate::api::RequestCounts;
 
-/// The number of lines that are kept of each log, and of how many bytes.
+/// How many lines are kept of each log, and how many characters of each.
 const LINES: usize = 8;
 const LENGTH: usize = 300;
 
