@@ -1,6 +1,6 @@
 //! The architecture: which crate may depend on which, that no modules depend on each other in a circle, that
 //! every file exists that the page about the architecture names, and that the pages of the providers explain
-//! every reason that their machines tell. Locks are of one kind.
+//! every reason that their machines tell, and that locks are of one kind.
 
 #[cfg(test)]
 mod circles;
