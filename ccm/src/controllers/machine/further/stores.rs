@@ -235,8 +235,10 @@ impl FurtherStore {
 }
 
 pub(super) fn not_listed(kind: &FurtherKind) -> Error {
-    Error::new(
-        ErrorKind::Unavailable,
-        format!("the list of {}.{} has not arrived yet", kind.plural, kind.group),
-    )
+    let FurtherKind { plural, group, .. } = kind;
+    let words = format!(
+        "the list of {plural}.{group} has not arrived yet; if it never does, see whether the controller may list and watch them \
+         (its log has the API server's answer)"
+    );
+    Error::new(ErrorKind::Unavailable, words)
 }

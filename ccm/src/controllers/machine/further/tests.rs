@@ -96,7 +96,10 @@ async fn a_kind_that_is_not_served_is_an_error_of_those_who_read_it() {
     assert_eq!(kind_of(&ZONE), ErrorKind::Unsupported);
     assert_eq!(kind_of(&OTHER), ErrorKind::Internal);
     further.set_served(store(&further, POOL), true);
-    assert_eq!(kind_of(&POOL), ErrorKind::Unavailable, "its objects have not arrived");
+    let error = objects.get(&POOL, None, "a").expect_err("its objects have not arrived");
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    let words = error.report();
+    assert!(words.contains("pools.example.org") && words.contains("may list and watch"), "{words}");
     store(&further, POOL).cache.replace(Vec::new());
     further.settled().await;
     assert_eq!(objects.get(&POOL, None, "a").expect("an answer"), None);

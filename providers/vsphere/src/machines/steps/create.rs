@@ -305,14 +305,17 @@ impl Here<'_> {
 /// Checks that no other machine has a `VSphereVM` of the name that a template gave. Its virtual machine may be in another folder.
 ///
 /// # Errors
-/// [`ErrorKind::Conflict`] that names it.
+/// [`ErrorKind::Conflict`] that names it, and those of [`Objects::get`](cloudprovider::machines::Objects::get).
 fn free_for(request: &Request, name: &str) -> Result<()> {
     let Mark { namespace, .. } = &request.mark;
     if name == request.mark.name() {
         return Ok(());
     }
     // If the kind is not served, there is none.
-    let found = request.objects.get(&VM_KIND, Some(namespace), name).ok().flatten();
+    let found = match request.objects.get(&VM_KIND, Some(namespace), name) {
+        Err(error) if error.kind() == ErrorKind::Unsupported => None,
+        answer => answer?,
+    };
     match found.filter(|found| !found.is_owned_by(&request.object_uid)) {
         None => Ok(()),
         Some(_) => {
@@ -348,3 +351,6 @@ fn unseen(request: &Request) -> Wait {
     let wait = Wait::task(words).with_reason("WaitingForClone").look_again_after(UNSEEN_RETRY);
     wait.without_bootstrap_data().told_late()
 }
+
+#[cfg(test)]
+mod tests;
