@@ -145,6 +145,7 @@ fn cluster_request<M: Machines>(request: &ClusterRequest<Value>) -> Result<Clust
     let spec = read("spec", &request.spec, OF_THE_CLUSTER)?;
     let endpoint = request.control_plane_endpoint.clone();
     Ok(ClusterRequest::new(request.mark.clone(), spec)
+        .with_object_uid(request.object_uid.clone())
         .with_control_plane_endpoint(endpoint)
         .with_objects(request.objects.clone()))
 }

@@ -13,6 +13,8 @@ use crate::ControlPlaneEndpoint;
 pub struct ClusterRequest<C> {
     /// Whose what the step creates is. Fixed before the first step.
     pub mark: Mark,
+    /// The UID that the object has now. Unlike that of the mark it changes when the object moves, and nobody but the API server chooses it.
+    pub object_uid: String,
     /// The spec, without `controlPlaneEndpoint`.
     pub spec: C,
     /// `spec.controlPlaneEndpoint`: the user's, or what an earlier step reported.
@@ -24,7 +26,15 @@ pub struct ClusterRequest<C> {
 impl<C> ClusterRequest<C> {
     /// A request for a cluster without an endpoint.
     pub fn new(mark: Mark, spec: C) -> Self {
-        Self { mark, spec, control_plane_endpoint: None, objects: Objects::default() }
+        let object_uid = mark.uid.clone();
+        Self { mark, object_uid, spec, control_plane_endpoint: None, objects: Objects::default() }
+    }
+
+    /// Sets the UID that the object has now. Without it, it is that of the mark.
+    #[must_use]
+    pub fn with_object_uid(mut self, uid: impl Into<String>) -> Self {
+        self.object_uid = uid.into();
+        self
     }
 
     /// Sets the endpoint.

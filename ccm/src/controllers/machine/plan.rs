@@ -363,6 +363,7 @@ impl ClusterSituation<'_> {
         let of_cluster = || self.cluster.and_then(|cluster| cluster.endpoint.clone());
         let endpoint = self.object.endpoint().or_else(of_cluster);
         ClusterRequest::new(self.object.cluster_mark(scope.kinds), self.object.spec.clone())
+            .with_object_uid(self.object.metadata.uid.as_deref().unwrap_or_default())
             .with_control_plane_endpoint(endpoint)
     }
 }

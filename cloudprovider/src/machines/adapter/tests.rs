@@ -175,10 +175,13 @@ async fn everything_of_a_request_arrives_except_what_is_secret() {
     assert_eq!(seen, expected);
 
     let request = ClusterRequest::new(Mark::cluster("c", "default", "prod"), json!({"pool": "fast"}))
+        .with_object_uid("c-2")
         .with_control_plane_endpoint(endpoint.clone());
     let mut record = Record::default();
     let report = held(&cloud).ensure_cluster(&request, &mut record).await.expect("a report");
     assert_eq!(report.control_plane_endpoint, Some(endpoint));
+    let seen = cloud.seen.lock().remove(0);
+    assert!(seen.contains("object_uid: \"c-2\""), "{seen}");
     assert_eq!(record.status, Value::Null, "a status without content");
     assert_eq!(held(&cloud).delete_cluster(&request, &mut record).await.expect("gone"), Deletion::Gone);
 }

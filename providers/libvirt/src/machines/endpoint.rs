@@ -8,8 +8,8 @@
 //! Two clusters must never get one address, also if two daemons choose at the same time and remember nothing. So the claim
 //! is a host entry of a libvirt network ([`reservation`](super::reservation)), and libvirtd decides: it refuses a second
 //! entry with the same address. The entry also keeps the DHCP server from giving the address away. Its MAC address and
-//! its name are made from the cluster's UID, so a cluster finds its claim again. The place in the pool at which a cluster
-//! looks first is made from the UID too.
+//! its name are made from the cluster's whole mark, so a cluster finds its claim again. The place in the pool at which a cluster
+//! looks first is made from its UID.
 //!
 //! The network is one of one hypervisor. Guests on bridges get their addresses elsewhere; then the network is only the
 //! book of claims: one that is defined with the bridge's subnet and never started.

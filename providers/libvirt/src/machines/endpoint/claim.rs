@@ -1,8 +1,8 @@
 //! Whose an address is.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, slice};
 
-use cloudprovider::machines::Mark;
+use cloudprovider::{machines::Mark, uuids::parse_uuid};
 use uuid::Uuid;
 
 use crate::{
@@ -30,12 +30,14 @@ pub(crate) struct Claim {
     pub(super) name: String,
     /// The entry of a claim that was made from the UID and the cluster's name alone. It counts until the next step has put the
     /// other one in its place.
-    pub(super) older: [Entry; 1],
+    older: Entry,
+    /// Whether the API server has given the object its UID. One that an annotation has may be another cluster's.
+    owns_older: bool,
 }
 
 impl Claim {
-    /// The claim of the cluster with this UID and this mark.
-    pub(crate) fn of(uid: Uuid, mark: &Mark) -> Self {
+    /// The claim of the cluster with this UID and this mark, whose object has the UID `object_uid` now.
+    pub(crate) fn of(uid: Uuid, mark: &Mark, object_uid: &str) -> Self {
         let mac = |bytes: &[u8]| {
             let mut mac = [CLAIM_MAC; 6];
             mac[1..].copy_from_slice(bytes);
@@ -49,19 +51,30 @@ impl Claim {
             uid,
             mac: mac(&names::claim_bytes(mark)),
             name: format!("api-{}-{}", names::cut(&cluster, MAX_NAME), names::hash_label(mark)),
-            older: [(mac(&uid.as_bytes()[11..]), older)],
+            older: (mac(&uid.as_bytes()[11..]), older),
+            owns_older: parse_uuid(object_uid) == Some(uid),
         }
     }
 
     /// Whether this is its entry, or was it.
     pub(super) fn has(&self, entry: &HostEntry) -> bool {
-        entry.is_of(self.mac, &self.name) || entry.is_one_of(&self.older)
+        entry.is_of(self.mac, &self.name) || entry.is_one_of(self.older())
     }
 
-    /// Every entry that it can have.
+    /// Whether this entry may be its own and may be that of another cluster, as after a move. It is left as it is.
+    pub(super) fn may_have(&self, entry: &HostEntry) -> bool {
+        !self.owns_older && entry.is_one_of(slice::from_ref(&self.older))
+    }
+
+    /// The entries that are its own and whose place its entry takes.
+    pub(super) fn older(&self) -> &[Entry] {
+        if self.owns_older { slice::from_ref(&self.older) } else { &[] }
+    }
+
+    /// Every entry that is its own.
     pub(super) fn entries(&self) -> Vec<Entry> {
-        let [older] = &self.older;
-        vec![(self.mac, self.name.clone()), older.clone()]
+        let own = (self.mac, self.name.clone());
+        [own].into_iter().chain(self.older().iter().cloned()).collect()
     }
 
     /// The claim to this address.

@@ -1,6 +1,6 @@
 //! Claiming an address, and giving it back.
 
-use std::time::Duration;
+use std::{net::IpAddr, time::Duration};
 
 use cloudprovider::{ControlPlaneEndpoint, Error, ErrorKind, Result, machines::Wait};
 
@@ -9,10 +9,13 @@ use super::{
     claim::Claim,
     spec::EndpointPoolSpec,
 };
-use crate::machines::reservation::{self, NetworkCalls, NetworkDhcp, Scope};
+use crate::machines::reservation::{self, HostEntry, NetworkCalls, NetworkDhcp, Scope};
 
 /// The field of the spec, for messages.
 const FIELD: &str = "spec.controlPlaneEndpointPool";
+
+/// The field of an endpoint that is known.
+const ENDPOINT: &str = "spec.controlPlaneEndpoint.host";
 
 /// How often a step tries the next address, because others were faster.
 const MAX_TRIES: usize = 8;
@@ -46,8 +49,7 @@ pub(crate) async fn ensure_endpoint(
     let pool = Pool::read(spec)?;
     if let Some(known) = known {
         if let Some(address) = known.host.parse().ok().filter(|address| pool.contains(*address)) {
-            let claimed = reservation::ensure(calls, &claim.at(&spec.network, address), &claim.older).await;
-            claimed.map_err(|error| error.wrap("spec.controlPlaneEndpoint.host"))?;
+            renew(calls, claim, spec, address).await?;
         }
         return Ok(Endpoint::At(known.clone()));
     }
@@ -70,7 +72,7 @@ pub(crate) async fn ensure_endpoint(
             }
         };
         let wanted = claim.at(&spec.network, address);
-        match reservation::ensure(calls, &wanted, &claim.older).await {
+        match reservation::ensure(calls, &wanted, claim.older()).await {
             Ok(()) => {
                 let endpoint = ControlPlaneEndpoint { host: address.to_string(), port: spec.port };
                 return Ok(Endpoint::At(endpoint));
@@ -84,6 +86,45 @@ pub(crate) async fn ensure_endpoint(
         }
     }
     Err(in_field(last.unwrap_or_else(|| Error::new(ErrorKind::Internal, "no address was tried"))))
+}
+
+/// Claims the address that the cluster is known to have. An entry for it that may be the cluster's serves as it is.
+async fn renew(
+    calls: &dyn NetworkCalls,
+    claim: &Claim,
+    spec: &EndpointPoolSpec,
+    address: IpAddr,
+) -> Result<()> {
+    match reservation::ensure(calls, &claim.at(&spec.network, address), claim.older()).await {
+        Err(error) if error.kind() == ErrorKind::Conflict => match unproven(calls, claim, spec).await? {
+            Some(entry) if entry.address == Some(address) => Ok(()),
+            _ => Err(error.wrap(ENDPOINT)),
+        },
+        claimed => claimed.map_err(|error| error.wrap(ENDPOINT)),
+    }
+}
+
+/// An entry that may be the cluster's, and that nothing proves to be.
+async fn unproven(
+    calls: &dyn NetworkCalls,
+    claim: &Claim,
+    spec: &EndpointPoolSpec,
+) -> Result<Option<HostEntry>> {
+    for scope in Scope::ALL {
+        let dhcp = reservation::read(calls, &spec.network, scope).await?;
+        let found = dhcp.and_then(|dhcp| dhcp.hosts().find(|entry| claim.may_have(entry)).cloned());
+        if let Some(entry) = found {
+            let (network, host) = (&spec.network, entry.to_xml());
+            tracing::warn!(
+                network,
+                host,
+                "a claim of an earlier version is left as it is: the object does not have that UID from the API server; \
+                 remove the host entry by hand if no cluster uses its address"
+            );
+            return Ok(Some(entry));
+        }
+    }
+    Ok(None)
 }
 
 /// Whether the endpoint has an address of the pool, which a claim keeps. The user's own has none.
@@ -101,7 +142,11 @@ pub(crate) async fn release_endpoint(
     claim: &Claim,
     spec: &EndpointPoolSpec,
 ) -> Result<()> {
-    reservation::remove_all(calls, &spec.network, &claim.entries()).await
+    reservation::remove_all(calls, &spec.network, &claim.entries()).await?;
+    if claim.older().is_empty() {
+        unproven(calls, claim, spec).await?;
+    }
+    Ok(())
 }
 
 /// Whether the network has the cluster's claim.

@@ -15,7 +15,14 @@ use crate::{
 
 fn claim(n: u128) -> Claim {
     let uid = Uuid::from_u128(n << 96 | n);
-    Claim::of(uid, &Mark::cluster(uid.to_string(), "default", format!("cluster-{n}")))
+    Claim::of(uid, &Mark::cluster(uid.to_string(), "default", format!("cluster-{n}")), &uid.to_string())
+}
+
+/// Has the network keep an address by a claim that was made from the UID of the cluster alone.
+fn add_older(network: &FakeNetwork, n: u128, address: &str) {
+    let (mac, name) = claim(n).older()[0].clone();
+    let address = address.parse().ok();
+    network.add(&Scope::ALL, &HostEntry { mac: Some(mac), name: Some(name), address });
 }
 
 fn spec(addresses: &[&str]) -> EndpointPoolSpec {
@@ -84,7 +91,7 @@ async fn a_claim_says_whose_it_is() {
         [format!("<host mac='{}' name='{}' ip='192.168.122.200'/>", claim(7).mac, claim(7).name)]
     );
     assert!(claim(7).name.starts_with("api-cluster-7-") && claim(7).mac.to_string().starts_with("06:"));
-    let name = Claim::of(Uuid::max(), &Mark::cluster("u", "default", "1.b".repeat(80))).name;
+    let name = Claim::of(Uuid::max(), &Mark::cluster("u", "default", "1.b".repeat(80)), "u").name;
     assert!(name.starts_with("api-1-b1-b") && name.len() <= 63 && !name.contains('.'), "{name}");
 }
 
@@ -92,7 +99,7 @@ async fn a_claim_says_whose_it_is() {
 #[tokio::test]
 async fn a_copied_identity_neither_gets_nor_releases_the_claim_of_another_namespace() {
     let (network, spec) = (network(), spec(&["192.168.122.200-192.168.122.203"]));
-    let of = |namespace: &str| Claim::of(Uuid::from_u128(7), &Mark::cluster("u", namespace, "prod"));
+    let of = |namespace: &str| Claim::of(Uuid::from_u128(7), &Mark::cluster("u", namespace, "prod"), "u");
     let (ours, theirs) = (of("team-a"), of("team-b"));
     let first = ensure_endpoint(&network, &ours, &spec, None).await.expect("claimed");
     assert_ne!(ensure_endpoint(&network, &theirs, &spec, None).await.expect("claimed"), first);
@@ -106,13 +113,11 @@ async fn a_claim_that_was_made_from_the_uid_alone_is_found_renewed_and_released(
     let spec = spec(&["192.168.122.200-192.168.122.203"]);
     for (known, is_renewed) in [(None, true), (Some("192.168.122.201"), true), (None, false)] {
         let network = network();
-        let [(mac, name)] = claim(7).older;
+        add_older(&network, 7, "192.168.122.201");
         assert_eq!(
-            (mac.to_string().as_str(), name.as_str()),
-            ("06:00:00:00:00:07", "api-00000007-cluster-7")
+            network.entries(),
+            ["<host mac='06:00:00:00:00:07' name='api-00000007-cluster-7' ip='192.168.122.201'/>"]
         );
-        let address = "192.168.122.201".parse().ok();
-        network.add(&Scope::ALL, &HostEntry { mac: Some(mac), name: Some(name), address });
         if is_renewed {
             assert_eq!(ask(&network, 7, &spec, known).await, "192.168.122.201");
             assert_eq!(network.entries().len(), 1);
@@ -121,6 +126,37 @@ async fn a_claim_that_was_made_from_the_uid_alone_is_found_renewed_and_released(
         release_endpoint(&network, &claim(7), &spec).await.expect("released");
         assert_eq!(network.entries(), [""; 0]);
     }
+}
+
+/// A tenant writes any UID into the annotation. That of a cluster that was moved is in its annotation too.
+#[tokio::test]
+async fn a_claim_that_was_made_from_the_uid_alone_is_not_for_an_object_that_only_says_it_had_the_uid() {
+    let (network, spec) = (network(), spec(&["192.168.122.200-192.168.122.203"]));
+    add_older(&network, 7, "192.168.122.201");
+    let before = network.entries();
+    let copy = |namespace: &str| {
+        let uid = claim(7).uid;
+        Claim::of(uid, &Mark::cluster(uid.to_string(), namespace, "cluster-7"), &Uuid::max().to_string())
+    };
+    for (namespace, known) in ["team-b", "default"].into_iter().flat_map(|one| [(one, false), (one, true)]) {
+        let (copy, claimed) = (copy(namespace), at("192.168.122.201"));
+        let known = Some(&claimed).filter(|_| known);
+        let found = ensure_endpoint(&network, &copy, &spec, known).await.expect("a step");
+        let is_same = found == Endpoint::At(claimed.clone());
+        assert_eq!(is_same, known.is_some(), "{namespace}: what is written stays, and nobody gets it anew");
+        assert_eq!(network.entries().len(), if is_same { 1 } else { 2 }, "{namespace}");
+        let has_own = has_claim(&network, &copy, &spec).await.expect("readable");
+        assert_eq!(has_own, known.is_none(), "{namespace}");
+        release_endpoint(&network, &copy, &spec).await.expect("released");
+        assert_eq!(network.entries(), before, "{namespace}: it is left as it is");
+    }
+    let other = ensure_endpoint(&network, &copy("team-b"), &spec, Some(&at("192.168.122.202"))).await;
+    assert_eq!(other.expect("free"), Endpoint::At(at("192.168.122.202")));
+    let taken = ensure_endpoint(&network, &copy("team-c"), &spec, Some(&at("192.168.122.202"))).await;
+    assert_eq!(taken.expect_err("of another namespace").kind(), ErrorKind::Conflict);
+    // Its own cluster has it, and renews it as a claim of the whole mark.
+    assert_eq!(ask(&network, 7, &spec, None).await, "192.168.122.201");
+    assert!(!network.entries().contains(&before[0]));
 }
 
 #[tokio::test]

@@ -57,7 +57,7 @@ impl Fleet {
         places::check_cluster(&self.config.allow, request)?;
         let report = seen(&self.config, request)?;
         let Some(pool) = &request.spec.control_plane_endpoint_pool else { return Ok(report) };
-        let claim = Claim::of(uid, &request.mark);
+        let claim = Claim::of(uid, &request.mark, &request.object_uid);
         let known = request.control_plane_endpoint.as_ref();
         let host = match (self.host_of(request, pool, &claim).await, known) {
             // A later step renews the claim. The cluster itself lacks nothing.
@@ -77,7 +77,7 @@ impl Fleet {
         request: &ClusterRequest<LibvirtClusterSpec>,
     ) -> Result<Deletion> {
         let Some(pool) = &request.spec.control_plane_endpoint_pool else { return Ok(Deletion::Gone) };
-        let claim = Claim::of(uid, &request.mark);
+        let claim = Claim::of(uid, &request.mark, &request.object_uid);
         // Where it is not known any more, the claim can be anywhere.
         let named = self.named_host(request, pool);
         let hosts = named.map_or_else(|_| self.hosts.iter().collect(), |host| vec![host]);

@@ -142,7 +142,9 @@ async fn what_may_be_a_copy_for_another_cluster_does_nothing_to_what_it_was_copi
     };
     let scope = Scope { kinds: &KINDS, watch_filter: None, provider: 1, now: Instant::now() };
     assert!(matches!(situation.next(&scope), Next::Say(ready) if ready.reason == CLUSTER_NAME_MISMATCH));
-    assert_eq!(situation.request(&scope).mark, Mark::cluster("c-0", "default", "prod"));
+    let request = situation.request(&scope);
+    assert_eq!(request.mark, Mark::cluster("c-0", "default", "prod"));
+    assert_eq!(request.object_uid, "c-1", "that of the API server, whatever the annotation says");
 }
 
 #[tokio::test]
