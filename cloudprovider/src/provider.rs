@@ -123,6 +123,9 @@ pub struct StartContext {
     pub stop: CancellationToken,
     /// `--cluster-name`: marks what the provider creates as part of this cluster.
     pub cluster_name: String,
+    /// `--cluster-cidr` as it is written: the ranges of the pods, separated by commas. Empty if it is not known. Where no routes are
+    /// made, nothing else has checked it.
+    pub cluster_cidr: String,
     /// The namespace of the daemon, in which its Lease is too.
     pub namespace: String,
     /// Reads Secrets of the cluster, for configurations that name some.
@@ -145,6 +148,7 @@ impl StartContext {
         Self {
             stop,
             cluster_name: cluster_name.into(),
+            cluster_cidr: String::new(),
             namespace: "kube-system".to_owned(),
             secrets,
             services,
@@ -157,6 +161,13 @@ impl StartContext {
     #[must_use]
     pub fn with_takeover_after(mut self, takeover_after: Option<Duration>) -> Self {
         self.takeover_after = takeover_after;
+        self
+    }
+
+    /// Sets the ranges of the pods.
+    #[must_use]
+    pub fn with_cluster_cidr(mut self, ranges: impl Into<String>) -> Self {
+        self.cluster_cidr = ranges.into();
         self
     }
 

@@ -221,6 +221,7 @@ impl Surroundings<'_> {
         let of = (role == Role::Machines).then_some(&*name);
         let mut context = StartContext::new(self.stop.child_token(), &self.flags.generic.cluster_name)
             .with_secrets(Arc::clone(&self.secrets))
+            .with_cluster_cidr(&self.flags.generic.cluster_cidr)
             .with_namespace(&self.flags.leader_election.resource_namespace)
             .with_takeover_after(self.flags.leader_election.takeover_after());
         context = match role {

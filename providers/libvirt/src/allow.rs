@@ -18,7 +18,7 @@ use cloudprovider::{Error, ErrorKind, Result};
 
 pub(crate) use self::{
     bridges::BridgedNetwork,
-    hosts::{ImageHosts, is_public},
+    hosts::{ImageHosts, is_public, leads_to},
     places::{DEFAULT_NETWORK, DEFAULT_POOL},
 };
 use self::{places::Places, sizes::Sizes};

@@ -277,6 +277,7 @@ impl CloudProvider for LibvirtProvider {
             return Err(Error::new(ErrorKind::Conflict, "the provider was started already"));
         };
         let _ = self.started.set(Instant::now());
+        self.fleet.inside.add_ranges(&context.cluster_cidr);
         for (hypervisor, commands) in self.hypervisors.iter().zip(receivers) {
             let actor = connection::run(Arc::clone(hypervisor), commands, context.stop.clone());
             self.actors.spawn(actor);

@@ -121,9 +121,26 @@ fn plain(name: &str) -> String {
 
 /// Whether an address is one of the public internet: no private, local or special one, and no other form of such a one.
 pub(crate) fn is_public(address: IpAddr) -> bool {
-    match address.to_canonical() {
+    match leads_to(address) {
         IpAddr::V4(address) => is_public_v4(address),
         IpAddr::V6(address) => is_public_v6(address),
+    }
+}
+
+/// The address of IPv4 that another form of it leads to: an IPv4-mapped one, one of NAT64 or of 6to4. Others are themselves.
+pub(crate) fn leads_to(address: IpAddr) -> IpAddr {
+    let IpAddr::V6(address) = address.to_canonical() else { return address.to_canonical() };
+    let embedded = |shift: u32| {
+        Ipv4Addr::from_bits(
+            u32::try_from((address.to_bits() >> shift) & u128::from(u32::MAX)).unwrap_or(u32::MAX),
+        )
+    };
+    if is_in(address, &NAT64) {
+        embedded(0).into()
+    } else if is_in(address, &SIX_TO_FOUR) {
+        embedded(80).into()
+    } else {
+        address.into()
     }
 }
 
@@ -169,20 +186,11 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
 }
 
 fn is_public_v6(address: Ipv6Addr) -> bool {
-    let is_in = |(start, length): &(Ipv6Addr, u8)| {
-        Ipv6Net::new(*start, *length).is_ok_and(|network| network.contains(&address))
-    };
-    let bits = address.to_bits();
-    let embedded = |shift: u32| {
-        Ipv4Addr::from_bits(u32::try_from((bits >> shift) & u128::from(u32::MAX)).unwrap_or(u32::MAX))
-    };
-    if is_in(&NAT64) {
-        return is_public_v4(embedded(0));
-    }
-    if is_in(&SIX_TO_FOUR) {
-        return is_public_v4(embedded(80));
-    }
-    is_in(&GLOBAL_V6) && !SPECIAL_V6.iter().any(is_in)
+    is_in(address, &GLOBAL_V6) && !SPECIAL_V6.iter().any(|range| is_in(address, range))
+}
+
+fn is_in(address: Ipv6Addr, (start, length): &(Ipv6Addr, u8)) -> bool {
+    Ipv6Net::new(*start, *length).is_ok_and(|network| network.contains(&address))
 }
 
 #[cfg(test)]

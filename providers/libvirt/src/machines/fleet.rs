@@ -20,7 +20,7 @@ use super::{
     identity::Identity,
     placement::Placer,
     reservation::{LibvirtNetworks, NetworkCalls},
-    storage::{LibvirtStorage, MachineStorage, StorageCalls},
+    storage::{Inside, LibvirtStorage, MachineStorage, StorageCalls},
 };
 use crate::{
     config::Config,
@@ -29,6 +29,7 @@ use crate::{
     instances::{evidence, instance_on},
     key::Key,
     provider_id::format_provider_id,
+    uri,
     workers::{HELD, Turn, Workers, in_turn_of},
 };
 
@@ -94,6 +95,8 @@ pub(crate) struct Fleet {
     pub(crate) hypervisors: Vec<Arc<Hypervisor>>,
     pub(crate) hosts: Vec<Host>,
     pub(crate) storage: MachineStorage,
+    /// Addresses from which no tenant's image comes: those of the hypervisors and, from the start on, of the pods.
+    pub(crate) inside: Inside,
     pub(crate) placer: Placer,
     /// When the logs of guests without an address were looked at.
     pub(crate) looks: Looks,
@@ -127,11 +130,14 @@ impl Fleet {
             // An error means that nobody listens.
             let _ = changes.send(InstanceChange::Changed(uids.into_iter().map(machine).collect()));
         });
+        let inside = Inside::default();
+        inside.add(config.hypervisors.iter().filter_map(|one| uri::address(&one.uri)));
         Self {
             config,
             hypervisors: hypervisors.to_vec(),
             hosts: hypervisors.iter().map(host).collect(),
-            storage: MachineStorage::new(wake, stop, tasks),
+            storage: MachineStorage::new(wake, stop, tasks, inside.clone()),
+            inside,
             placer: Placer::default(),
             looks: Looks::default(),
             chosen_macs: ChosenMacs::default(),

@@ -76,7 +76,7 @@ pub(crate) use self::{
     calls::{CallResult, LibvirtStorage, StorageCalls, TestDriverStorage},
     checksum::Checksum,
     disks::Disk,
-    fetch::Origin,
+    fetch::{Inside, Origin},
     image::{Base, Existing, Image},
     presence::{has_any_volume, has_volume},
     removal::Removal,
@@ -104,10 +104,11 @@ pub(crate) struct MachineStorage {
 }
 
 impl MachineStorage {
-    /// Storage whose work ends when `stop` is cancelled. `tasks` has the tasks. `wake` is told which machines can go on.
-    pub(crate) fn new(wake: Wake, stop: CancellationToken, tasks: TaskTracker) -> Self {
-        let work = LongWork::new(wake, stop, tasks);
-        Self { work, fetch: Arc::new(Fetcher::new()), sweeps: Sweeps::default(), limits: Limits::default() }
+    /// Storage whose work ends when `stop` is cancelled. `tasks` has the tasks. `wake` is told which machines can go on. No image comes from
+    /// addresses in `inside`.
+    pub(crate) fn new(wake: Wake, stop: CancellationToken, tasks: TaskTracker, inside: Inside) -> Self {
+        let (work, fetch) = (LongWork::new(wake, stop, tasks), Arc::new(Fetcher::new(inside)));
+        Self { work, fetch, sweeps: Sweeps::default(), limits: Limits::default() }
     }
 }
 

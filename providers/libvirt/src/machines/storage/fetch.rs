@@ -16,6 +16,7 @@ use std::fmt;
 use cloudprovider::{Error, ErrorKind, Result, async_trait};
 use reqwest::Url;
 
+pub(crate) use self::reach::Inside;
 use self::reach::Network;
 pub(super) use self::source::Source;
 use crate::allow::{FileBelow, ImageHosts};
@@ -86,8 +87,8 @@ pub(super) struct Fetcher {
 
 impl Fetcher {
     /// With the proxies of the environment.
-    pub(super) fn new() -> Self {
-        Self { network: Network::of_environment() }
+    pub(super) fn new(inside: Inside) -> Self {
+        Self { network: Network::of_environment(inside) }
     }
 }
 

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use cloudprovider::{
-    CloudProvider as _, Error, ErrorKind, InstanceLookup, Instances, NodeIdentity,
+    CloudProvider as _, Error, ErrorKind, InstanceLookup, Instances, NodeIdentity, StartContext,
     machines::{Deletion, MachineReport, Mark},
 };
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::support::{Daemon, Object, hypervisor, storage};
@@ -439,4 +440,24 @@ async fn a_machine_that_is_larger_than_its_namespace_may_have_is_refused_before_
     }
     object("team-a", &json!({"vcpus": 2})).made(&daemon).await;
     object("team-b", &json!({"vcpus": 3})).made(&daemon).await;
+}
+
+/// Their addresses may be public ones.
+#[tokio::test]
+async fn images_come_neither_from_hypervisors_nor_from_pods() {
+    let inside = |provider: &LibvirtProvider| -> Vec<String> {
+        provider.fleet().inside.all().iter().map(ToString::to_string).collect()
+    };
+    let text = "hypervisors:\n- {name: kvm1, uri: 'qemu+tls://9.9.9.9/system'}\n\
+                - {name: kvm2, uri: 'qemu+ssh://root@[2a00::7]:22/system'}\n\
+                - {name: kvm3, uri: 'qemu+tls://kvm.example.org/system'}\n";
+    let provider = LibvirtProvider::new(Config::parse(text, None).expect("valid"));
+    assert_eq!(inside(&provider), ["9.9.9.9/32", "2a00::7/128"]);
+
+    let config = Config::parse("hypervisors: [{name: kvm1, uri: 'test:///default'}]", None).expect("valid");
+    let (provider, stop) = (LibvirtProvider::new(config), CancellationToken::new());
+    let context = StartContext::new(stop.clone(), "kubernetes").with_cluster_cidr("11.0.0.0/8,2a01:1::/32");
+    provider.start(context).await.expect("starts");
+    assert_eq!(inside(&provider), ["11.0.0.0/8", "2a01:1::/32"]);
+    stop.cancel();
 }

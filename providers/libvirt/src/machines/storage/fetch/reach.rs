@@ -7,6 +7,7 @@
 use std::{
     env, fmt,
     net::{IpAddr, SocketAddr},
+    sync::Arc,
 };
 
 use cloudprovider::async_trait;
@@ -14,6 +15,7 @@ use http::HeaderValue;
 use hyper_util::client::proxy::matcher::Matcher;
 use ipnet::IpNet;
 use netlink::Netlink;
+use parking_lot::RwLock;
 use reqwest::{
     Url,
     dns::{Addrs, Name, Resolve, Resolving},
@@ -23,7 +25,7 @@ use rtnetlink::packet_route::{
     address::{AddressAttribute, AddressMessage},
 };
 
-use crate::allow::{ImageHosts, is_public};
+use crate::allow::{ImageHosts, is_public, leads_to};
 
 /// The address of the API server, as each pod has it.
 const API_SERVER: &str = "KUBERNETES_SERVICE_HOST";
@@ -61,16 +63,38 @@ pub(super) trait Neighbours: fmt::Debug + Send + Sync {
 pub(super) struct Network {
     neighbours: Box<dyn Neighbours>,
     proxies: Matcher,
+    inside: Inside,
+}
+
+/// Networks that no tenant is in, beside those of [`Neighbours::own`], as they become known. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Inside(Arc<RwLock<Vec<IpNet>>>);
+
+impl Inside {
+    /// Adds addresses.
+    pub(crate) fn add(&self, addresses: impl IntoIterator<Item = IpAddr>) {
+        self.0.write().extend(addresses.into_iter().map(|address| IpNet::from(address.to_canonical())));
+    }
+
+    /// Adds ranges that are separated by commas. What is no range is left out.
+    pub(crate) fn add_ranges(&self, ranges: &str) {
+        self.0.write().extend(ranges.split(',').filter_map(|range| range.trim().parse::<IpNet>().ok()));
+    }
+
+    /// All of them.
+    pub(crate) fn all(&self) -> Vec<IpNet> {
+        self.0.read().clone()
+    }
 }
 
 impl Network {
-    pub(super) fn new(neighbours: Box<dyn Neighbours>, proxies: Matcher) -> Self {
-        Self { neighbours, proxies }
+    pub(super) fn new(neighbours: Box<dyn Neighbours>, proxies: Matcher, inside: Inside) -> Self {
+        Self { neighbours, proxies, inside }
     }
 
     /// The network of this machine, with the proxies of the environment.
-    pub(super) fn of_environment() -> Self {
-        Self::new(Box::new(Machine), Matcher::from_env())
+    pub(super) fn of_environment(inside: Inside) -> Self {
+        Self::new(Box::new(Machine), Matcher::from_env(), inside)
     }
 
     /// How to reach the host of a URL.
@@ -102,12 +126,14 @@ impl Network {
             None => self.neighbours.look_up(host, port).await,
         };
         let own = if is_named { Some(Vec::new()) } else { self.neighbours.own().await };
+        let inside = own.map(|own| [own, self.inside.all()].concat());
         let may_reach = |address: &IpAddr| {
-            let canonical = address.to_canonical();
-            let is_strange = |own: &Vec<IpNet>| !own.iter().any(|network| network.contains(&canonical));
+            let forms = [address.to_canonical(), leads_to(*address)];
+            let has_it = |network: &IpNet| forms.iter().any(|form| network.contains(form));
+            let is_strange = |inside: &Vec<IpNet>| !inside.iter().any(has_it);
             is_named
                 || hosts.has_address(*address, port)
-                || is_public(*address) && own.as_ref().is_some_and(is_strange)
+                || is_public(*address) && inside.as_ref().is_some_and(is_strange)
         };
         // All of them: a host that has other addresses too, now or the next time, is not a public one.
         if found.is_empty() || !found.iter().all(may_reach) {

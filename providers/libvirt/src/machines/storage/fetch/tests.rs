@@ -113,13 +113,13 @@ fn no_proxy() -> Matcher {
 fn network(names: &[(&str, &[&str])], proxies: Matcher) -> Fetcher {
     let address = |text: &&str| text.parse().expect("an address");
     let names = names.iter().map(|(name, all)| ((*name).to_owned(), all.iter().map(address).collect()));
-    Fetcher { network: Network::new(Box::new(Names(names.collect())), proxies) }
+    Fetcher { network: Network::new(Box::new(Names(names.collect())), proxies, Inside::default()) }
 }
 
 #[tokio::test]
 async fn an_image_is_read_from_a_server() {
     let origin = url(&Server::start(ok(5, "hello")).await);
-    let fetcher = Fetcher::new();
+    let fetcher = Fetcher::new(Inside::default());
     let mut source = fetcher.open(&origin).await.expect("there");
     assert_eq!(source.length(), Some(5));
     source.next().await.expect("there");
@@ -262,13 +262,45 @@ async fn a_name_is_looked_up_once() {
     }
 
     let server = Server::start(ok(5, "hello")).await;
-    let network = Network::new(Box::new(Rebinding(AtomicUsize::new(0))), no_proxy());
+    let network = Network::new(Box::new(Rebinding(AtomicUsize::new(0))), no_proxy(), Inside::default());
     let fetcher = Fetcher { network };
     // the name exists nowhere else
     let origin = from(&format!("http://rebinding.invalid:{}/a", server.address.port()), &["127.0.0.0/8"]);
     assert_eq!(read_with(&fetcher, &origin).await.expect("there"), b"hello");
     let error = read_with(&fetcher, &origin).await.expect_err("looked up again");
     assert_eq!(error.kind(), ErrorKind::PermissionDenied);
+}
+
+/// Hypervisors and pods may have public addresses.
+#[tokio::test]
+async fn what_is_known_to_be_inside_is_not_reached_whatever_its_address() {
+    let inside = Inside::default();
+    inside.add(["9.9.9.9", "::ffff:8.8.8.8", "2a00::7"].map(|text| text.parse().expect("an address")));
+    inside.add_ranges(" 11.0.0.0/8, nonsense,2a01:1::/32,");
+    let network = Network::new(Box::new(Names::default()), no_proxy(), inside);
+    for (host, is_inside) in [
+        ("9.9.9.9", true),
+        ("[::ffff:9.9.9.9]", true),
+        // NAT64 and 6to4 lead to the address of IPv4.
+        ("[64:ff9b::9.9.9.9]", true),
+        ("[2002:909:909::1]", true),
+        ("8.8.8.8", true),
+        ("[2a00::7]", true),
+        ("11.12.13.14", true),
+        ("[2a01:1::5]", true),
+        // That of the daemon's own machine.
+        ("[64:ff9b::1.2.3.4]", true),
+        ("9.9.9.8", false),
+        ("12.0.0.1", false),
+        ("[2a00::8]", false),
+        ("[64:ff9b::9.9.9.8]", false),
+    ] {
+        let url = Url::parse(&format!("http://{host}/a")).expect("a URL");
+        let way = network.way_to(&url, &ImageHosts::default()).await;
+        assert_eq!(way.is_err(), is_inside, "{host}");
+        let named = ImageHosts::of(&["0.0.0.0/0", "::/0"]);
+        assert!(network.way_to(&url, &named).await.is_ok(), "{host}");
+    }
 }
 
 #[tokio::test]
@@ -288,11 +320,13 @@ async fn without_knowledge_of_the_own_network_nothing_public_is_reached() {
     }
 
     let url = Url::parse("http://a.example.org/").expect("a URL");
-    let way = Network::new(Box::new(Blind), no_proxy()).way_to(&url, &ImageHosts::default()).await;
+    let blind = Network::new(Box::new(Blind), no_proxy(), Inside::default());
+    let way = blind.way_to(&url, &ImageHosts::default()).await;
     assert!(way.is_err());
     let known = Network::new(
         Box::new(Names([("a.example.org".to_owned(), vec![[1, 1, 1, 1].into()])].into())),
         no_proxy(),
+        Inside::default(),
     );
     assert!(known.way_to(&url, &ImageHosts::default()).await.is_ok());
 }
@@ -350,7 +384,7 @@ async fn files_are_read_block_by_block() {
     std::fs::create_dir(folder.path().join("inner")).expect("made");
     std::fs::write(folder.path().join("inner/image"), &content).expect("written");
     let file = |path: &str| Origin::File(below(folder.path(), path));
-    let mut source = Fetcher::new().open(&file("inner/image")).await.expect("there");
+    let mut source = Fetcher::new(Inside::default()).open(&file("inner/image")).await.expect("there");
     assert_eq!(source.length(), Some(content.len() as u64));
     assert_eq!(source.next().await.expect("there").expect("a block").len(), BLOCK);
     assert_eq!(read(&file("inner/image")).await.expect("there"), content);

@@ -26,8 +26,8 @@ use tokio_util::task::TaskTracker;
 use super::*;
 use crate::allow::ImageHosts;
 use crate::machines::storage::{
-    Base, Checksum, Disk, Existing, Format, Image, MachineStorage, Made, Origin, Removal, StorageCalls,
-    attempts::Attempts, ensure_small,
+    Base, Checksum, Disk, Existing, Format, Image, Inside, MachineStorage, Made, Origin, Removal,
+    StorageCalls, attempts::Attempts, ensure_small,
 };
 
 const POOL: &str = "default";
@@ -125,7 +125,8 @@ impl Drop for Daemon {
 impl Daemon {
     fn new(cloud: &Cloud) -> Self {
         let stop = CancellationToken::new();
-        let storage = MachineStorage::new(Arc::new(drop), stop.clone(), TaskTracker::new());
+        let storage =
+            MachineStorage::new(Arc::new(drop), stop.clone(), TaskTracker::new(), Inside::default());
         Self { storage, calls: Arc::new(cloud.storage()), stop }
     }
 
