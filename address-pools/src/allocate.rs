@@ -433,19 +433,21 @@ impl Planner<'_> {
     /// How the cluster shows the address in use, beside claims.
     fn used(&self, pool: Option<&Pool>, address: IpAddr) -> Option<String> {
         let users = self.request.in_use.of(address).iter();
-        users.filter(|user| self.matters(pool, user)).map(|user| self.words(user)).next()
+        users.filter(|user| self.matters(pool, address, user)).map(|user| self.words(user)).next()
     }
 
     /// Whether such a use keeps addresses of this pool from being handed out.
-    fn matters(&self, pool: Option<&Pool>, user: &AddressUser) -> bool {
+    fn matters(&self, pool: Option<&Pool>, address: IpAddr, user: &AddressUser) -> bool {
+        let is_too_much = pool.is_some() && self.request.excess.has(address, user);
         match user {
             // Everybody may write external IPs. They must not block the pools of others.
             AddressUser::ExternalIp(service) => {
                 service.uid != self.request.service.uid
                     && pool.is_none_or(|pool| pool.serves(&service.namespace))
+                    && (!is_too_much || service.namespace == self.request.service.namespace)
             }
             AddressUser::OtherLoadBalancer(service) => service.uid != self.request.service.uid,
-            _ => true,
+            _ => !is_too_much,
         }
     }
 
@@ -469,7 +471,8 @@ impl Planner<'_> {
         if self.index.of_service(service).contains(&address) {
             return true;
         }
-        let mut users = self.request.in_use.of(address).iter().filter(|user| self.matters(pool, user));
+        let mut users =
+            self.request.in_use.of(address).iter().filter(|user| self.matters(pool, address, user));
         let is_of_service = |user: &AddressUser| {
             matches!(user, AddressUser::ExternalIp(_) | AddressUser::OtherLoadBalancer(_))
         };

@@ -24,6 +24,7 @@ mod announce;
 mod config;
 mod conventions;
 mod current;
+mod excess;
 mod faults;
 mod host;
 mod index;

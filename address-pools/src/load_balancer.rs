@@ -21,6 +21,7 @@ use crate::{
     config::Config,
     conventions::{Announcer, PICKED},
     current::CurrentPools,
+    excess::LastExcess,
     host::HostAnnouncer,
     ledger::Ledger,
     local::{KubeProxy, LocalEndpoints, LocalServices},
@@ -47,6 +48,7 @@ struct Inner {
     allows_outside_pools: bool,
     /// Addresses of the cloud itself.
     of_cloud: Vec<IpAddr>,
+    excess: LastExcess,
     /// Set if the daemon itself announces.
     holds: Option<Arc<Holds>>,
     /// Announced Services with `externalTrafficPolicy: Local`.
@@ -89,6 +91,7 @@ impl PooledLoadBalancer {
             announcer: config.announcer,
             allows_outside_pools: config.allows_outside_pools && config.announcer == Announcer::KubeVip,
             of_cloud,
+            excess: LastExcess::default(),
             pools: CurrentPools::new(config.source),
             holds,
             local: LocalServices::new(endpoints),

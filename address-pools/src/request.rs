@@ -9,6 +9,7 @@ use cloudprovider::{
 
 use crate::{
     conventions::{Announcer, KUBE_VIP_IPS, PICKED, POOL},
+    excess::Excess,
     range::Family,
 };
 
@@ -36,6 +37,8 @@ pub(crate) struct Request {
     pub(crate) may_ask_outside: bool,
     /// What the cluster shows in use.
     pub(crate) in_use: Arc<UsedAddresses>,
+    /// What of that does not count.
+    pub(crate) excess: Arc<Excess>,
     /// Addresses that were picked for it earlier, or that it has in its status. It gets them again if they are free.
     pub(crate) preferred: Vec<IpAddr>,
     /// The addresses in its status.
@@ -115,6 +118,7 @@ impl Request {
             asked,
             may_ask_outside: false,
             in_use: Arc::default(),
+            excess: Arc::default(),
             preferred: preferred.collect(),
             in_status,
             pool,

@@ -11,6 +11,7 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::{
     allocate::Plan,
     conventions::SHARING_KEY,
+    excess::Excess,
     pool::{Pool, Pools},
     request::Request,
 };
@@ -61,6 +62,7 @@ const IN_USE_NAMED: usize = 5;
 
 /// What an operator should know of pools that have addresses in use.
 pub(crate) fn pools_in_use(pools: &Pools, in_use: &UsedAddresses) -> Vec<String> {
+    let excess = Excess::of(pools, in_use);
     let of_pool = |pool: &Pool| {
         let matters = |user: &AddressUser| match user {
             AddressUser::ExternalIp(service) => pool.serves(&service.namespace),
@@ -69,6 +71,7 @@ pub(crate) fn pools_in_use(pools: &Pools, in_use: &UsedAddresses) -> Vec<String>
         let used: BTreeMap<IpAddr, &AddressUser> = in_use
             .iter()
             .filter(|(address, user)| pool.addresses.contains(*address) && matters(user))
+            .filter(|(address, user)| !excess.has(*address, user))
             .collect();
         let named =
             used.iter().take(IN_USE_NAMED).map(|(address, user)| format!("{address} ({})", who(user)));
@@ -82,7 +85,7 @@ pub(crate) fn pools_in_use(pools: &Pools, in_use: &UsedAddresses) -> Vec<String>
             )
         })
     };
-    pools.pools.iter().filter_map(of_pool).collect()
+    pools.pools.iter().filter_map(of_pool).chain(excess.lines()).collect()
 }
 
 /// Who uses an address, for an operator.
@@ -178,5 +181,24 @@ mod tests {
             ]
         );
         assert!(pools_in_use(&pools, &UsedAddresses::default()).is_empty());
+    }
+
+    #[test]
+    fn an_operator_is_told_who_lists_more_addresses_of_pools_than_count() {
+        let pools = pools(r#"{"pools": [{"name": "main", "addresses": ["10.0.0.0/24"]}]}"#);
+        let used = (1..=200).flat_map(|last| {
+            let address = IpAddr::from([10, 0, 0, last]);
+            [
+                (address, AddressUser::Node("n1".to_owned())),
+                (address, AddressUser::ExternalIp(service_ref("a"))),
+            ]
+        });
+        let warnings = pools_in_use(&pools, &used.collect());
+        let [pool, node, namespace] = &warnings[..] else { panic!("{warnings:?}") };
+        assert!(pool.starts_with("the pool \"main\" has 16 addresses that the cluster uses"), "{pool}");
+        assert!(node.starts_with("Node n1 has 200 addresses of pools in status.addresses"), "{node}");
+        assert!(node.contains("the lowest 8 count"), "{node}");
+        assert!(namespace.contains("the namespace default have 200 addresses of pools"), "{namespace}");
+        assert!(namespace.contains("the lowest 16 count for other namespaces"), "{namespace}");
     }
 }

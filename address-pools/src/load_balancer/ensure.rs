@@ -4,7 +4,6 @@ use std::{net::IpAddr, sync::Arc};
 
 use cloudprovider::{
     AddressUser, Error, ErrorKind, LoadBalancerService, LoadBalancerStatus, Result, ServiceAccess,
-    UsedAddresses,
 };
 
 use super::{Inner, service_ref};
@@ -56,7 +55,7 @@ impl Inner {
         let pools = self.pools.get().await?;
         let ledger = self.ledger()?;
         self.warn_of_annotations(ledger.services(), &pools, service, &mut request);
-        request.in_use = self.in_use(ledger.services()).await?;
+        self.note_use(ledger.services(), &pools, &mut request).await?;
         let mut open = ledger.open().await?;
         ledger.see(&request.service.uid);
         ledger.settle(&request.service.uid).await?;
@@ -129,14 +128,21 @@ impl Inner {
         }
     }
 
-    /// What the cluster shows in use, and what the cloud uses itself.
-    async fn in_use(&self, services: &dyn ServiceAccess) -> Result<Arc<UsedAddresses>> {
+    /// Notes what the cluster shows in use, and what the cloud uses itself.
+    async fn note_use(
+        &self,
+        services: &dyn ServiceAccess,
+        pools: &Arc<Pools>,
+        request: &mut Request,
+    ) -> Result<()> {
         let mut used = services.in_use().await?;
+        request.excess = self.excess.of(pools, &used);
         if !self.of_cloud.is_empty() {
             let of_cloud = self.of_cloud.iter().map(|address| (*address, AddressUser::Cloud));
             Arc::make_mut(&mut used).extend(of_cloud);
         }
-        Ok(used)
+        request.in_use = used;
+        Ok(())
     }
 
     /// Announces addresses that the Service has never shown, and asks the network for each before. One that a host has is given

@@ -17,6 +17,10 @@ fn node() -> AddressUser {
     AddressUser::Node("secret-node".to_owned())
 }
 
+fn node_of(number: u8) -> AddressUser {
+    AddressUser::Node(format!("node-{number}"))
+}
+
 fn external(namespace: &str, name: &str) -> AddressUser {
     AddressUser::ExternalIp(of(namespace, name))
 }
@@ -259,9 +263,68 @@ async fn a_pool_that_hosts_have_is_full() {
 #[tokio::test(start_paused = true)]
 async fn many_addresses_in_use_cost_one_look_each() {
     let cluster = cluster(&["a"]);
-    let used: UsedAddresses = (1..=250).map(|last| (IpAddr::from([10, 2, 0, last]), node())).collect();
+    let used: UsedAddresses = (1..=250).map(|last| (IpAddr::from([10, 2, 0, last]), node_of(last))).collect();
     cluster.set_in_use(used);
     let daemon =
         Daemon::start(&cluster, r#"{"pools": [{"name": "main", "addresses": ["10.2.0.1-10.2.0.254"]}]}"#);
     assert_eq!(daemon.addresses(&service("a")).await, ips(&["10.2.0.251"]));
+}
+
+/// Two networks for all, and what lists all addresses of the first one.
+const WIDE: &str = r#"{"pools": [
+    {"name": "main", "addresses": ["10.2.0.1-10.2.0.254"]},
+    {"name": "further", "addresses": ["10.3.0.1-10.3.0.9"], "autoAssign": false}
+]}"#;
+
+fn lists_all(user: impl Fn(u8) -> AddressUser) -> UsedAddresses {
+    (1..=254).map(|last| (IpAddr::from([10, 2, 0, last]), user(last))).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_lists_a_whole_pool_blocks_a_few_addresses_of_it() {
+    let cluster = cluster(&["a", "b", "c"]);
+    let mut used = lists_all(|_| node());
+    // What is in no pool does not count, and the Node's neighbour has its own addresses all the same.
+    used.extend((1..=99).map(|last| (IpAddr::from([10, 1, 0, last]), node())));
+    used.extend([(ip("10.2.0.9"), node_of(2)), (ip("10.2.0.11"), node_of(2))]);
+    cluster.set_in_use(used);
+    let daemon = Daemon::start(&cluster, WIDE);
+    assert_eq!(daemon.addresses(&service("a")).await, ips(&["10.2.0.10"]));
+    assert_eq!(daemon.addresses(&service("b")).await, ips(&["10.2.0.12"]));
+    let why = refusal(&daemon, &asking("c", "10.2.0.8")).await;
+    assert_eq!(why, "10.2.0.8 is asked for, and it is an address of a Node");
+    assert_eq!(daemon.addresses(&asking("c", "10.2.0.200")).await, ips(&["10.2.0.200"]));
+    // Another list counts at once.
+    cluster.set_in_use([(ip("10.3.0.1"), node())].into_iter().collect());
+    refusal(&daemon, &asking("c", "10.3.0.1")).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_external_ips_of_a_namespace_block_a_few_addresses_for_others() {
+    let cluster = cluster(&["a", "b"]);
+    let own = LoadBalancerService { namespace: "evil".to_owned(), ..service("c") };
+    cluster.add_service(of("evil", "c"));
+    // However many Services they are in.
+    cluster.set_in_use(lists_all(|last| external("evil", &format!("x{}", last % 50))));
+    let daemon = Daemon::start(&cluster, WIDE);
+    assert_eq!(daemon.addresses(&service("a")).await, ips(&["10.2.0.17"]));
+    let why = refusal(&daemon, &asking("b", "10.2.0.16")).await;
+    assert_eq!(why, "10.2.0.16 is asked for, and a Service of another namespace has it as an external IP");
+    assert_eq!(daemon.addresses(&asking("b", "10.2.0.200")).await, ips(&["10.2.0.200"]));
+    // Its own Services get none of them.
+    let why = refusal(&daemon, &own).await;
+    assert!(why.contains("has no free IPv4 address"), "{why}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_that_a_node_lists_among_many_is_taken_over() {
+    let cluster = cluster(&["a"]);
+    cluster.set_in_use(lists_all(|_| node()));
+    cluster.set_assigned(vec![(service_ref("a"), ip("10.2.0.20"))]);
+    let daemon = Daemon::start(&cluster, WIDE);
+    let mut shown = service("a");
+    shown.status.ingress =
+        vec![LoadBalancerIngress { ip: Some("10.2.0.20".into()), ..LoadBalancerIngress::default() }];
+    assert_eq!(daemon.addresses(&shown).await, ips(&["10.2.0.20"]));
+    assert!(cluster.warnings().is_empty(), "{:?}", cluster.warnings());
 }
