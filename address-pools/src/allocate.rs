@@ -447,8 +447,19 @@ impl Planner<'_> {
                     && (!is_too_much || service.namespace == self.request.service.namespace)
             }
             AddressUser::OtherLoadBalancer(service) => service.uid != self.request.service.uid,
+            // It may be this Service that is the control plane.
+            AddressUser::ControlPlane { .. } => false,
             _ => !is_too_much,
         }
+    }
+
+    /// Whether a cluster has its control plane there, or will have.
+    fn control_plane(&self, address: IpAddr) -> Option<String> {
+        let mut users = self.request.in_use.of(address).iter();
+        let is_one = |user: &&AddressUser| {
+            matches!(user, AddressUser::ControlPlane { .. }) && !self.request.excess.has(address, user)
+        };
+        users.find(is_one).map(|user| self.words(user))
     }
 
     fn words(&self, user: &AddressUser) -> String {
@@ -460,6 +471,7 @@ impl Planner<'_> {
                 format!("{} has it from a load balancer of another class", self.other(service))
             }
             AddressUser::Cloud => "the cloud itself answers there".to_owned(),
+            AddressUser::ControlPlane { .. } => "it is the address of a cluster's control plane".to_owned(),
             _ => "something else uses it".to_owned(),
         }
     }
@@ -481,7 +493,8 @@ impl Planner<'_> {
 
     /// Whether a free address is not picked since the cluster shows it in use.
     fn passes_over(&self, pool: &Pool, address: IpAddr) -> bool {
-        let Some(used) = self.used(Some(pool), address) else { return false };
+        let used = self.used(Some(pool), address).or_else(|| self.control_plane(address));
+        let Some(used) = used else { return false };
         let mut passed_over = self.passed_over.borrow_mut();
         if passed_over.len() < PASSED_OVER_NAMED {
             passed_over.push((address, used));

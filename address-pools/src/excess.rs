@@ -17,22 +17,28 @@ const OF_NODE: usize = 8;
 
 /// How many external IPs in pools one namespace blocks for the Services of others. A quota limits how many addresses its Services of
 /// type `LoadBalancer` take, but one Service has any number of external IPs. An operator who has more of them keeps them out of pools.
-const OF_NAMESPACE: usize = 16;
+const OF_SERVICES: usize = 16;
+
+/// How many endpoints of Clusters in pools one namespace blocks. A Cluster has one, and any user of the namespace writes it.
+const OF_CLUSTERS: usize = 16;
 
 /// Who writes addresses that nobody verifies.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Writer {
     /// The kubelet of this Node.
     Node(String),
-    /// The users of this namespace.
-    Namespace(String),
+    /// The users of this namespace, in Services.
+    Services(String),
+    /// The same, in Clusters.
+    Clusters(String),
 }
 
 impl Writer {
     fn of(user: &AddressUser) -> Option<Self> {
         match user {
             AddressUser::Node(name) => Some(Self::Node(name.clone())),
-            AddressUser::ExternalIp(service) => Some(Self::Namespace(service.namespace.clone())),
+            AddressUser::ExternalIp(service) => Some(Self::Services(service.namespace.clone())),
+            AddressUser::ControlPlane { namespace, .. } => Some(Self::Clusters(namespace.clone())),
             _ => None,
         }
     }
@@ -40,7 +46,8 @@ impl Writer {
     fn limit(&self) -> usize {
         match self {
             Self::Node(_) => OF_NODE,
-            Self::Namespace(_) => OF_NAMESPACE,
+            Self::Services(_) => OF_SERVICES,
+            Self::Clusters(_) => OF_CLUSTERS,
         }
     }
 
@@ -48,8 +55,8 @@ impl Writer {
     fn reaches(&self, pools: &Pools, address: IpAddr) -> bool {
         pools.pools.iter().any(|pool| {
             let counts = match self {
-                Self::Node(_) => true,
-                Self::Namespace(namespace) => pool.serves(namespace),
+                Self::Node(_) | Self::Clusters(_) => true,
+                Self::Services(namespace) => pool.serves(namespace),
             };
             counts && pool.addresses.contains(address)
         })
@@ -110,7 +117,11 @@ fn line(writer: &Writer, listed: &Listed) -> String {
             "Node {name} has {all} addresses of pools in status.addresses, of which the lowest {counting} count, and Services get the others; \
              find out who wrote them"
         ),
-        Writer::Namespace(name) => format!(
+        Writer::Clusters(name) => format!(
+            "the Clusters of the namespace {name} have {all} addresses of pools in spec.controlPlaneEndpoint, of which the lowest {counting} \
+             count, and Services get the others; take them out of the pools"
+        ),
+        Writer::Services(name) => format!(
             "the Services of the namespace {name} have {all} addresses of pools in spec.externalIPs, of which the lowest {counting} count for \
              other namespaces, and Services there get the others; limit who may write that field, or give the namespace a pool of its own"
         ),

@@ -96,6 +96,9 @@ fn who(user: &AddressUser) -> String {
         AddressUser::ExternalIp(service) => format!("external IP of Service {service}"),
         AddressUser::OtherLoadBalancer(service) => format!("Service {service} of another class"),
         AddressUser::Cloud => "the cloud itself".to_owned(),
+        AddressUser::ControlPlane { namespace, name } => {
+            format!("control plane of Cluster {namespace}/{name}")
+        }
         _ => "something else".to_owned(),
     }
 }

@@ -15,6 +15,7 @@ use std::sync::Arc;
 pub use access::{AccessTerm, ClusterServices};
 pub use activity::ProviderActivity;
 pub(crate) use activity::ProviderChanges;
+pub use in_use::ControlPlanes;
 pub(crate) use read::read_in_use;
 pub use read::read_service;
 pub use service::{LOAD_BALANCER_CLEANUP_FINALIZER, Service};

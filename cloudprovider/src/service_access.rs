@@ -162,6 +162,13 @@ pub enum AddressUser {
     OtherLoadBalancer(ServiceRef),
     /// The cloud itself answers there, such as a hypervisor.
     Cloud,
+    /// A Cluster of Cluster API has it as its control plane's endpoint. The control plane may be a Service, which asks for it.
+    ControlPlane {
+        /// The namespace of the Cluster.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
 }
 
 /// The addresses that the cluster shows in use beside claims.

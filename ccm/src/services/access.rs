@@ -25,7 +25,13 @@ use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use tokio::time::timeout;
 
-use super::{Service, ServiceStore, activity::ProviderActivity, claims, in_use::InUse, wire::WireService};
+use super::{
+    Service, ServiceStore,
+    activity::ProviderActivity,
+    claims,
+    in_use::{ControlPlanes, InUse},
+    wire::WireService,
+};
 use crate::{api_errors::api_error, clients::TermFence, followed::follow, nodes::NodeStore};
 
 /// How long what ends with a term may take. If it takes longer, the Lease is not given back.
@@ -78,6 +84,11 @@ impl ClusterServices {
         let host = url.as_ref().and_then(http::Uri::host).map(|host| host.trim_matches(['[', ']']));
         let host = host.and_then(|host| host.parse().ok());
         Self { in_use: InUse::new(nodes, self.shown.clone(), host), ..self }
+    }
+
+    /// From now on the endpoints of these control planes are in use.
+    pub fn add_control_planes(&self, control_planes: ControlPlanes) {
+        self.in_use.add(control_planes);
     }
 
     /// What the provider does by this access.

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    fmt,
     net::IpAddr,
     sync::Arc,
     time::Duration,
@@ -46,8 +47,29 @@ struct Known {
     services: Changes,
     by_node: HashMap<String, Vec<(IpAddr, AddressUser)>>,
     by_service: HashMap<String, Vec<(IpAddr, AddressUser)>>,
+    control_planes: Vec<ControlPlanes>,
     api_server: Vec<IpAddr>,
     used: Arc<UsedAddresses>,
+}
+
+/// The control planes of clusters, as a watch of Cluster API's Clusters shows them.
+pub struct ControlPlanes {
+    changes: Changes,
+    host: Box<dyn Fn(&str) -> Option<String> + Send + Sync>,
+    by_cluster: HashMap<String, Vec<(IpAddr, AddressUser)>>,
+}
+
+impl ControlPlanes {
+    /// `changes` are of Clusters, and `host` gives the host of the endpoint of one, by its namespace and name.
+    pub fn new(changes: Changes, host: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
+        Self { changes, host: Box::new(host), by_cluster: HashMap::new() }
+    }
+}
+
+impl fmt::Debug for ControlPlanes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ControlPlanes").field("by_cluster", &self.by_cluster).finish_non_exhaustive()
+    }
 }
 
 impl InUse {
@@ -57,21 +79,30 @@ impl InUse {
             services: services.subscribe(),
             by_node: HashMap::new(),
             by_service: HashMap::new(),
+            control_planes: Vec::new(),
             api_server: Vec::new(),
             used: Arc::new(host.map(|address| (address, AddressUser::ApiServer)).into_iter().collect()),
         };
         Self { nodes, services, host, known: Mutex::new(known), read: tokio::sync::Mutex::default() }
     }
 
+    /// From now on the endpoints of these are in use.
+    pub(super) fn add(&self, control_planes: ControlPlanes) {
+        self.known.lock().control_planes.push(control_planes);
+    }
+
     /// The addresses in use as the watches show them now.
     pub(super) async fn get(&self, client: &Client) -> Arc<UsedAddresses> {
         self.read_api_server(client).await;
         let mut known = self.known.lock();
-        let Known { nodes, services, by_node, by_service, used, .. } = &mut *known;
+        let Known { nodes, services, by_node, by_service, control_planes, used, .. } = &mut *known;
         renew(used, by_node, nodes.take(), |name| self.nodes.get(name).map(|node| of_node(&node)));
         renew(used, by_service, services.take(), |key| {
             self.services.get(key).map(|service| of_service(&service))
         });
+        for ControlPlanes { changes, host, by_cluster } in control_planes {
+            renew(used, by_cluster, changes.take(), |key| host(key).map(|host| of_control_plane(key, &host)));
+        }
         Arc::clone(used)
     }
 
@@ -151,6 +182,13 @@ pub(super) fn of_node(node: &Node) -> Vec<(IpAddr, AddressUser)> {
     let user = AddressUser::Node(node.name().to_owned());
     let texts = node.identity.addresses.iter().map(|address| address.address.as_str());
     addresses(texts).map(|address| (address, user.clone())).collect()
+}
+
+/// The endpoint of a Cluster, which may have a name for its host.
+fn of_control_plane(key: &str, host: &str) -> Vec<(IpAddr, AddressUser)> {
+    let (namespace, name) = key.split_once('/').unwrap_or_default();
+    let user = AddressUser::ControlPlane { namespace: namespace.to_owned(), name: name.to_owned() };
+    addresses(std::iter::once(host)).map(|address| (address, user.clone())).collect()
 }
 
 pub(super) fn of_service(service: &Service) -> Vec<(IpAddr, AddressUser)> {

@@ -328,3 +328,23 @@ async fn a_status_that_a_node_lists_among_many_is_taken_over() {
     assert_eq!(daemon.addresses(&shown).await, ips(&["10.2.0.20"]));
     assert!(cluster.warnings().is_empty(), "{:?}", cluster.warnings());
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_endpoint_of_a_cluster_is_picked_for_nobody_and_given_to_who_asks() {
+    let cluster = cluster(&["a", "b", "c"]);
+    let endpoint = |name: &str| AddressUser::ControlPlane { namespace: "clusters".into(), name: name.into() };
+    uses(&cluster, &[("10.0.0.1", endpoint("secret-cluster"))]);
+    let daemon = Daemon::start(&cluster, NETWORKS);
+    assert_eq!(daemon.addresses(&service("a")).await, ips(&["10.0.0.2"]));
+    let warnings = cluster.warnings();
+    let [(_, _, message)] = &warnings[..] else { panic!("{warnings:?}") };
+    assert!(message.contains("10.0.0.1 (it is the address of a cluster's control plane)"), "{message}");
+    assert!(!message.contains("secret"), "{message}");
+    // A control plane that is a Service asks for its address, and keeps it.
+    assert_eq!(daemon.addresses(&asking("b", "10.0.0.1")).await, ips(&["10.0.0.1"]));
+    assert_eq!(cluster.warnings().len(), 1, "{:?}", cluster.warnings());
+    // A namespace with many clusters does not block a pool.
+    cluster.set_in_use(lists_all(|last| endpoint(&last.to_string())));
+    let wide = Daemon::start(&cluster, WIDE);
+    assert_eq!(wide.addresses(&service("c")).await, ips(&["10.2.0.17"]));
+}

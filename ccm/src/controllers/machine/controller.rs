@@ -48,6 +48,7 @@ use crate::{
     cache::{CachedObject as _, Changes},
     clients::TermFence,
     cloud::Cloud,
+    services::ControlPlanes,
     writes::WrittenVersion,
 };
 
@@ -184,6 +185,11 @@ impl MachineController {
             room: Room::default(),
             tasks: JoinSet::new(),
         }
+    }
+
+    /// Where the Clusters have their API servers.
+    pub(super) fn control_planes(&self) -> ControlPlanes {
+        self.stores.control_planes()
     }
 
     /// Works until `stop` is cancelled. Then it starts nothing new, and waits for the work under way, a few seconds for steps.

@@ -42,7 +42,7 @@ fn permissions() -> ControllerPermissions {
 
 fn build(context: ControllerContext<'_>) -> anyhow::Result<Run> {
     let (kinds_check, queue) = (context.named(KINDS_CHECK), context.named(QUEUE));
-    let ControllerContext { flags, cloud, fence, metrics, clients, events, health, .. } = context;
+    let ControllerContext { flags, services, cloud, fence, metrics, clients, events, health, .. } = context;
     let kinds = cloud.machine_kinds().ok_or_else(|| anyhow::anyhow!("the cloud provider has no machines"))?;
     let own = &flags.controllers.machine;
     let options = MachineControllerOptions {
@@ -64,5 +64,6 @@ fn build(context: ControllerContext<'_>) -> anyhow::Result<Run> {
         health,
         options,
     );
+    services.access.add_control_planes(controller.control_planes());
     Ok(Box::new(|stop, inspection| Box::pin(controller.run(stop, inspection).map(Ok))))
 }

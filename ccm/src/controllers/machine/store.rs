@@ -15,7 +15,10 @@ use super::{
     packed::Packed,
     surroundings::{Cluster, Machine},
 };
-use crate::cache::{Cache, CachedObject, Watched};
+use crate::{
+    cache::{Cache, CachedObject, Watched},
+    services::ControlPlanes,
+};
 
 /// How long objects of further kinds are waited for before the controller begins. Steps that need them wait longer.
 const FURTHER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -41,6 +44,14 @@ impl Stores {
     /// Empty caches for these kinds, in this namespace or in all.
     pub fn of(kinds: &Kinds, namespace: Option<&str>) -> Self {
         Self { further: Further::new(kinds.further).in_namespace(namespace), ..Self::default() }
+    }
+
+    /// Where the Clusters have their API servers.
+    pub(super) fn control_planes(&self) -> ControlPlanes {
+        let clusters = self.core_clusters.clone();
+        ControlPlanes::new(clusters.subscribe(), move |key| {
+            Some(clusters.get(key)?.content.endpoint.as_ref()?.host.clone())
+        })
     }
 
     /// Waits until they show everything. A further kind that cannot be read stops only the steps that need it.
@@ -174,7 +185,48 @@ impl Watched for WireCluster {
 
 #[cfg(test)]
 mod tests {
+    use cloudprovider::{AddressUser, ServiceAccess as _};
+
     use super::*;
+    use crate::services::{ClusterServices, ServiceStore};
+
+    #[tokio::test]
+    async fn the_endpoints_of_clusters_are_in_use() {
+        let sandbox = sandbox::Sandbox::new();
+        let services = ClusterServices::new(sandbox.client(), sandbox.client(), ServiceStore::new());
+        // Of two providers, each has a watch.
+        let all = [Stores::default(), Stores::default()];
+        for stores in &all {
+            services.add_control_planes(stores.control_planes());
+        }
+        let cluster = |version: &str, host: &str| {
+            let metadata = json!({"namespace": "a", "name": "prod", "resourceVersion": version});
+            let metadata: ObjectMeta = serde_json::from_value(metadata).expect("metadata");
+            let spec = json!({"controlPlaneEndpoint": {"host": host, "port": 6443}});
+            Core::of(metadata, spec, json!({}), Cluster::from_json)
+        };
+        let shown = async || {
+            let used = services.in_use().await.expect("read");
+            used.iter().map(|(address, user)| (address.to_string(), user.clone())).collect::<Vec<_>>()
+        };
+        assert_eq!(shown().await, []);
+        for (version, host, address) in [
+            ("1", "192.0.2.1", Some("192.0.2.1")),
+            ("2", "2001:db8::1", Some("2001:db8::1")),
+            ("3", "prod.example.org", None),
+            ("4", "192.0.2.2", Some("192.0.2.2")),
+        ] {
+            for stores in &all {
+                stores.core_clusters.apply(cluster(version, host));
+            }
+            let user = AddressUser::ControlPlane { namespace: "a".into(), name: "prod".into() };
+            assert_eq!(shown().await, Vec::from_iter(address.map(|address| (address.to_owned(), user))));
+        }
+        for stores in &all {
+            stores.core_clusters.remove("a/prod");
+        }
+        assert_eq!(shown().await, []);
+    }
 
     #[test]
     fn what_is_kept_of_a_machine_says_what_made_it() {
