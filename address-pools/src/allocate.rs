@@ -153,20 +153,16 @@ pub(crate) fn plan(pools: &Pools, index: &Index, request: &Request) -> Result<Pl
 
 fn wanted_pool<'a>(pools: &'a Pools, request: &Request, name: &str) -> Result<&'a Pool, Refusal> {
     let (namespace, key) = (&request.service.namespace, request.pool_key);
-    match pools.named(name) {
-        Some(pool) if pool.serves(namespace) => Ok(pool),
-        Some(_) => Err(Refusal::Invalid(format!(
-            "the annotation {key} asks for the pool {name:?}, which is not for the namespace {namespace}"
-        ))),
-        None => {
-            let known = pools.pools.iter().filter(|pool| pool.serves(namespace));
-            let known: Vec<_> = known.map(|pool| pool.name.as_str()).collect();
-            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-            Err(Refusal::Invalid(format!(
-                "the annotation {key} asks for the pool {name:?}, which does not exist; pools for the namespace {namespace}: {known}"
-            )))
-        }
+    if let Some(pool) = pools.named(name).filter(|pool| pool.serves(namespace)) {
+        return Ok(pool);
     }
+    // The same for a pool of other namespaces and for none.
+    let known = pools.pools.iter().filter(|pool| pool.serves(namespace));
+    let known: Vec<_> = known.map(|pool| pool.name.as_str()).collect();
+    let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+    Err(Refusal::Invalid(format!(
+        "the annotation {key} asks for the pool {name:?}, which is none of the namespace {namespace}; pools for it: {known}"
+    )))
 }
 
 struct Planner<'a> {
@@ -231,17 +227,16 @@ impl Planner<'_> {
         for (at, address) in had.iter().chain(preferred).copied().enumerate() {
             let pool = self.pools.of_address(address, namespace);
             let refused = match pool {
+                // An address that it only claims to have must be one that it could get.
+                _ if at >= is_mine && !pool.is_some_and(|pool| pool.serves(namespace)) => {
+                    Err(format!("it is in {}", self.no_pool()))
+                }
                 Some(pool) if self.request.pool.as_ref().is_some_and(|wanted| *wanted != pool.name) => {
                     Err(format!("it is in the pool {:?}, and another one is asked for", pool.name))
                 }
                 None if self.request.pool.is_some() => {
                     Err("it is in no pool, and one is asked for".to_owned())
                 }
-                // An address that it only claims to have must be one that it could get.
-                Some(pool) if at >= is_mine && !pool.serves(namespace) => {
-                    Err(format!("the pool {:?} is not for the namespace {namespace}", pool.name))
-                }
-                None if at >= is_mine => Err(format!("it is in no pool of {}", self.pools.origin)),
                 _ => self.may_hold(pool, address),
             };
             match refused {
@@ -255,6 +250,11 @@ impl Planner<'_> {
         self.picked(family).map(|held| Held { replaces, ..held })
     }
 
+    /// Where an address is that the namespace may not have. The words are the same for one of other namespaces' pools.
+    fn no_pool(&self) -> String {
+        format!("no pool of {} for the namespace {}", self.pools.origin, self.request.service.namespace)
+    }
+
     /// An address that a person asked for.
     fn asked(&self, address: IpAddr) -> Result<Held, Refusal> {
         let service = &self.request.service;
@@ -263,16 +263,10 @@ impl Planner<'_> {
         match pool {
             _ if has_it => {}
             None if self.request.may_ask_outside => {}
-            None => {
+            _ if !pool.is_some_and(|pool| pool.serves(&service.namespace)) => {
                 return Err(Refusal::Invalid(format!(
-                    "{address} is asked for, and is in no pool of {}; ask for an address of a pool, or add it to one",
-                    self.pools.origin
-                )));
-            }
-            Some(pool) if !pool.serves(&service.namespace) => {
-                return Err(Refusal::Invalid(format!(
-                    "{address} is asked for, and is in the pool {:?}, which is not for the namespace {}",
-                    pool.name, service.namespace
+                    "{address} is asked for, and is in {}; ask for an address of one, or have it added to one",
+                    self.no_pool()
                 )));
             }
             Some(pool) if self.request.pool.as_ref().is_some_and(|wanted| *wanted != pool.name) => {
@@ -281,7 +275,7 @@ impl Planner<'_> {
                     pool.name, self.request.pool_key
                 )));
             }
-            Some(_) => {}
+            _ => {}
         }
         self.may_hold(pool, address)
             .map_err(|why| Refusal::Held(format!("{address} is asked for, and {why}")))?;

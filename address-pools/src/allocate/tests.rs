@@ -114,11 +114,12 @@ fn wishes_that_cannot_be_met_are_told_with_the_reason() {
     for (service, expected) in [
         (
             asking("b", "172.16.0.1"),
-            "172.16.0.1 is asked for, and is in no pool of addressPools.pools; ask for an address of a pool, or add it to one",
+            "172.16.0.1 is asked for, and is in no pool of addressPools.pools for the namespace default; ask for an address of one, or have it added to one",
         ),
+        // Nobody learns what others have.
         (
             asking("b", "10.0.2.1"),
-            "10.0.2.1 is asked for, and is in the pool \"shop\", which is not for the namespace default",
+            "10.0.2.1 is asked for, and is in no pool of addressPools.pools for the namespace default; ask for an address of one, or have it added to one",
         ),
         (asking("b", "10.0.0.1"), "10.0.0.1 is asked for, and the Service default/a holds it"),
         (asking("b", "10.0.1.2"), "10.0.1.2 is asked for, and the Service default/r has it in its status"),
@@ -130,11 +131,11 @@ fn wishes_that_cannot_be_met_are_told_with_the_reason() {
         ),
         (
             annotated(service("b"), &[(POOL, "shop")]),
-            "the annotation service.cloudprovider.kubernetes.io/address-pool asks for the pool \"shop\", which is not for the namespace default",
+            "the annotation service.cloudprovider.kubernetes.io/address-pool asks for the pool \"shop\", which is none of the namespace default; pools for it: main, fixed, shared",
         ),
         (
             annotated(service("b"), &[(POOL, "none")]),
-            "the annotation service.cloudprovider.kubernetes.io/address-pool asks for the pool \"none\", which does not exist; pools for the namespace default: main, fixed, shared",
+            "the annotation service.cloudprovider.kubernetes.io/address-pool asks for the pool \"none\", which is none of the namespace default; pools for it: main, fixed, shared",
         ),
         (
             keyed(asking("b", "10.0.0.1"), "web"),
@@ -291,12 +292,13 @@ fn addresses_of_a_cluster_that_another_one_served_are_adopted() {
     assert_eq!((addresses(&plan), plan.claims.len()), (ips(&["10.0.0.2"]), 1));
     // An address that is in no pool is kept only if it is asked for.
     let foreign = with_status(service("c"), &["192.0.2.1"]);
-    let plan = decide(&index, &foreign).expect("a plan");
-    assert_eq!(addresses(&plan), ips(&["10.0.0.3"]));
-    assert_eq!(
-        plan.held[0].replaces,
-        Some((ip("192.0.2.1"), "it is in no pool of addressPools.pools".to_owned()))
-    );
+    // The second one is in a pool of another namespace, of which it is not told.
+    for address in ["192.0.2.1", "10.0.2.1"] {
+        let plan = decide(&index, &with_status(service("c"), &[address])).expect("a plan");
+        assert_eq!(addresses(&plan), ips(&["10.0.0.3"]));
+        let why = "it is in no pool of addressPools.pools for the namespace default";
+        assert_eq!(plan.held[0].replaces, Some((ip(address), why.to_owned())));
+    }
     let asked = annotated(foreign, &[(KUBE_VIP_IPS, "192.0.2.1")]);
     // And only if it was there when the term began.
     decide(&index, &asked).expect_err("somebody wrote the status later");
