@@ -109,7 +109,7 @@ impl Bootstrap {
             None | Some([]) => BootstrapFormat::default(),
             Some(format) => match BootstrapFormat::from_str(&String::from_utf8_lossy(format)) {
                 Ok(format) => format,
-                Err(error) => return Self::Unusable(error.to_string()),
+                Err(_) => return Self::Unusable(unknown_format()),
             },
         };
         match key("value") {
@@ -125,6 +125,12 @@ impl Bootstrap {
             Self::Unread | Self::Missing | Self::Unusable(_) => None,
         }
     }
+}
+
+/// What is wrong with a Secret of another format. It may be any Secret of the namespace, so what it has there is not told.
+fn unknown_format() -> String {
+    let known = BootstrapFormat::ALL.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    format!("the content under the key \"format\" is none of: {known}")
 }
 
 #[cfg(test)]
@@ -195,8 +201,8 @@ mod tests {
         }
         for (secret, words) in [
             (
-                read(Some("shell"), Some("hunter2")),
-                "unknown bootstrap format \"shell\", known: cloud-config, ignition",
+                read(Some("hunter2"), Some("x")),
+                "the content under the key \"format\" is none of: cloud-config, ignition",
             ),
             (read(None, None), "it has no content under the key \"value\""),
         ] {
