@@ -5,7 +5,7 @@ pub(crate) mod rules;
 pub(crate) mod templates;
 mod v1beta2;
 
-use std::{collections::BTreeMap, fs, time::Duration};
+use std::{cell::Cell, collections::BTreeMap, fs, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use ccm::machines::crds::{Definitions, ForeignDefinitions, foreign_definitions};
@@ -19,7 +19,7 @@ use kube::{
     },
 };
 use libtest_mimic::Trial;
-use serde_json::Value;
+use serde_json::{Value, json};
 use test_env::{StartError, built};
 
 use crate::{
@@ -35,6 +35,9 @@ const NEW: &str = "v1beta2";
 
 /// How long the API server may take until a definition is in force.
 const TIMEOUT: Duration = test_env::PATIENCE;
+
+/// How often a definition that is being removed is looked at before it is changed.
+const LOOKS_UNTIL_A_NUDGE: u32 = 40;
 
 /// Where ours are different, and why. A path ends with `*` if it stands for all that is below.
 const DIFFERENT: [(&str, &str, &str); 20] = [
@@ -214,7 +217,12 @@ pub(crate) async fn uninstall(api: &Api, crds: &[CustomResourceDefinition]) -> R
     }
     for crd in crds {
         let name = crd.name_any();
+        let looks = Cell::new(0);
         let gone = eventually(TIMEOUT, "a definition is gone", || async {
+            looks.set(looks.get() + 1);
+            if looks.get() % LOOKS_UNTIL_A_NUDGE == 0 {
+                nudge(&all, &name, looks.get()).await?;
+            }
             Ok(all.get_opt(&name).await?.is_none().then_some(()))
         });
         if let Err(error) = gone.await {
@@ -223,6 +231,17 @@ pub(crate) async fn uninstall(api: &Api, crds: &[CustomResourceDefinition]) -> R
         }
     }
     Ok(())
+}
+
+/// Changes a definition, so that the API server takes up its removal again. After a conflict it leaves a definition that is being
+/// removed alone until that changes, or for five minutes.
+async fn nudge(all: &kube::Api<CustomResourceDefinition>, name: &str, looks: u32) -> Result<()> {
+    let change = json!({"metadata": {"annotations": {"test/looks": looks.to_string()}}});
+    match all.patch(name, &PatchParams::default(), &Patch::Merge(&change)).await {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(answer)) if answer.code == 404 => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 async fn apply_all(api: &Api) -> Result<()> {
