@@ -78,8 +78,13 @@ pub(super) enum Choice {
     Unusable(String),
 }
 
-/// Chooses an address of the pool that no definition of the network has for anyone else.
-pub(super) fn choose(definitions: &[NetworkDhcp], pool: &Pool, claim: &Claim) -> Choice {
+/// Chooses an address of the pool that no definition of the network has for anyone else, and that is not one of the leased ones.
+pub(super) fn choose(
+    definitions: &[NetworkDhcp],
+    leased: &HashSet<IpAddr>,
+    pool: &Pool,
+    claim: &Claim,
+) -> Choice {
     let hosts = || definitions.iter().flat_map(NetworkDhcp::hosts);
     let held = hosts().find(|host| claim.has(host)).and_then(|host| host.address);
     if let Some(address) = held {
@@ -89,7 +94,7 @@ pub(super) fn choose(definitions: &[NetworkDhcp], pool: &Pool, claim: &Claim) ->
     let mut is_any_usable = false;
     for address in pool.from(claim) {
         if definitions.iter().all(|dhcp| can_keep(dhcp, address)) {
-            if !taken.contains(&address) {
+            if !taken.contains(&address) && !leased.contains(&address) {
                 return Choice::Free(address);
             }
             is_any_usable = true;

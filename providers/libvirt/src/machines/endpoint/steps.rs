@@ -57,7 +57,9 @@ pub(crate) async fn ensure_endpoint(
     let mut last = None;
     for _ in 0..MAX_TRIES {
         let definitions = definitions(calls, &spec.network).await.map_err(in_field)?;
-        let address = match choose(&definitions, &pool, claim) {
+        let leased =
+            reservation::leased_to_others(calls, &spec.network, claim.mac).await.map_err(in_field)?;
+        let address = match choose(&definitions, &leased, &pool, claim) {
             Choice::Held(address) | Choice::Free(address) => address,
             Choice::Full => {
                 let words = format!(

@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use super::*;
 use crate::{
+    addresses::Lease,
     mac::Mac,
     machines::reservation::{
         Scope,
@@ -228,14 +229,35 @@ fn the_hypervisor_of_the_network_is_never_guessed() {
 }
 
 #[tokio::test]
+async fn an_address_that_a_guest_has_by_lease_is_neither_chosen_nor_claimed() {
+    let (network, spec) = (network(), spec(&["192.168.122.200-192.168.122.201"]));
+    let lease =
+        |last: u8| (Mac::from_bytes([6; 6]), Lease { ip: [192, 168, 122, last].into(), expires: None });
+    for (leased, free) in [(200, "192.168.122.201"), (201, "192.168.122.200")] {
+        network.set_leases(vec![lease(leased)]);
+        assert_eq!(ask(&network, 1, &spec, None).await, free);
+        let known = format!("192.168.122.{leased}");
+        let words = "conflict: spec.controlPlaneEndpoint.host: network \"default\" has the address";
+        assert!(
+            ask(&network, 2, &spec, Some(&known)).await.to_lowercase().starts_with(&words.to_lowercase())
+        );
+        release_endpoint(&network, &claim(1), &spec).await.expect("released");
+        assert_eq!(network.entries(), [""; 0]);
+    }
+    network.set_leases(vec![lease(200), lease(201)]);
+    let words = ask(&network, 1, &spec, None).await;
+    assert!(words.starts_with("all 2 addresses of the pool are taken"), "{words}");
+}
+
+#[tokio::test]
 async fn a_daemon_that_ends_at_any_call_claims_one_address_in_the_end() {
     let spec = spec(&["192.168.122.200-192.168.122.203"]);
-    for (call, takes_effect) in (1..10).flat_map(|call| [(call, false), (call, true)]) {
+    for (call, takes_effect) in (1..12).flat_map(|call| [(call, false), (call, true)]) {
         let network = network();
         ask(&network, 1, &spec, None).await;
         network.end_at(call, takes_effect);
         let has_ended = ensure_endpoint(&network, &claim(2), &spec, None).await.is_err();
-        assert_eq!(has_ended, call <= 6, "6 calls make a claim");
+        assert_eq!(has_ended, call <= 9, "9 calls make a claim");
         network.live();
         let found = ask(&network, 2, &spec, None).await;
         assert!(network.entries().iter().any(|entry| entry.contains(&format!("ip='{found}'"))));

@@ -6,7 +6,10 @@ use cloudprovider::async_trait;
 use virt::{error::ErrorNumber, network::Network};
 
 use crate::{
+    addresses::Lease,
     calls::{Failure, Operation},
+    mac::Mac,
+    sys,
     workers::{Link, Work, Workers},
 };
 
@@ -64,6 +67,9 @@ pub(crate) trait NetworkCalls: fmt::Debug + Send + Sync {
     /// The XML of a network. `None` if there is no such network, or if it does not have this definition.
     async fn definition(&self, network: &str, scope: Scope) -> Result<Option<String>, Failure>;
 
+    /// The leases that the DHCP server of a network has given. None if there is no such network, or no server that tells.
+    async fn leases(&self, network: &str) -> Result<Vec<(Mac, Lease)>, Failure>;
+
     /// Changes a host entry in a definition of a network.
     async fn update(&self, network: &str, scope: Scope, change: &Change) -> Result<(), Failure>;
 }
@@ -100,6 +106,11 @@ impl NetworkCalls for LibvirtNetworks {
         self.run(move |link| definition(link, &name, scope)).await
     }
 
+    async fn leases(&self, network: &str) -> Result<Vec<(Mac, Lease)>, Failure> {
+        let name = network.to_owned();
+        self.run(move |link| leases(link, &name)).await
+    }
+
     async fn update(&self, network: &str, scope: Scope, change: &Change) -> Result<(), Failure> {
         let (name, change) = (network.to_owned(), change.clone());
         self.run(move |link| update(link, &name, scope, &change)).await
@@ -133,6 +144,15 @@ fn definition(link: &mut Link, name: &str, scope: Scope) -> Result<Option<String
         },
     };
     definition.map(Some)
+}
+
+fn leases(link: &mut Link, name: &str) -> Result<Vec<(Mac, Lease)>, Failure> {
+    let Some(network) = find(link, name)? else { return Ok(Vec::new()) };
+    match link.call(Operation::DhcpLeases, |_| sys::dhcp_leases(&network)) {
+        // libvirt's test driver has no DHCP server
+        Err(failure) if failure.is_unsupported() => Ok(Vec::new()),
+        leases => leases,
+    }
 }
 
 fn update(link: &mut Link, name: &str, scope: Scope, change: &Change) -> Result<(), Failure> {

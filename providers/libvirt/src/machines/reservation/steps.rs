@@ -1,6 +1,9 @@
 //! Making and removing entries.
 
+use std::{collections::HashSet, net::IpAddr};
+
 use cloudprovider::{Error, ErrorKind, Result};
+use jiff::Timestamp;
 
 use super::{
     address::Reservation,
@@ -8,7 +11,7 @@ use super::{
     network::{HostEntry, NetworkDhcp},
     plan::{to_add, to_remove},
 };
-use crate::{calls::Failure, mac::Mac};
+use crate::{addresses::Lease, calls::Failure, mac::Mac};
 
 /// What an entry is known by: its MAC address and its name.
 pub(crate) type Entry = (Mac, String);
@@ -19,7 +22,8 @@ pub(crate) type Entry = (Mac, String);
 /// # Errors
 /// - [`ErrorKind::NotFound`]: there is no such network, or it has no DHCP server.
 /// - [`ErrorKind::InvalidInput`]: the address is not one of the network's, or not an IPv4 address.
-/// - [`ErrorKind::Conflict`]: the address, the name or the MAC address is in another entry.
+/// - [`ErrorKind::Conflict`]: the address, the name or the MAC address is in another entry, or the address is in a lease that
+///   another interface has.
 /// - Others are libvirt's.
 pub(crate) async fn ensure(calls: &dyn NetworkCalls, wanted: &Reservation, older: &[Entry]) -> Result<()> {
     let mut is_found = false;
@@ -38,7 +42,11 @@ async fn ensure_in(
 ) -> Result<bool> {
     let network = &wanted.network;
     let Some(dhcp) = read(calls, network, scope).await? else { return Ok(false) };
-    for change in to_add(&dhcp, wanted, older)? {
+    let changes = to_add(&dhcp, wanted, older)?;
+    if !changes.is_empty() {
+        check_leases(calls, wanted).await?;
+    }
+    for change in changes {
         let Err(failure) = calls.update(network, scope, &change).await else { continue };
         // Somebody else may have been faster. libvirt refuses what is in an entry already.
         let Some(dhcp) = read(calls, network, scope).await? else { return Ok(false) };
@@ -49,6 +57,39 @@ async fn ensure_in(
         };
     }
     Ok(true)
+}
+
+/// Checks that no other interface has the address by lease. The server would refuse that one the next renewal, and would not give the
+/// address to this one before.
+async fn check_leases(calls: &dyn NetworkCalls, wanted: &Reservation) -> Result<()> {
+    let Reservation { network, address, mac, .. } = wanted;
+    if !leased_to_others(calls, network, *mac).await?.contains(address) {
+        return Ok(());
+    }
+    let words = format!(
+        "network {network:?} has the address {address} in a DHCP lease, which is not ours; it is free when the lease has ended, or \
+         name an address outside of the network's DHCP range"
+    );
+    Err(Error::new(ErrorKind::Conflict, words))
+}
+
+/// The addresses of the network that other interfaces than the one with this MAC address have by lease.
+///
+/// # Errors
+/// libvirt's.
+pub(crate) async fn leased_to_others(
+    calls: &dyn NetworkCalls,
+    network: &str,
+    mac: Mac,
+) -> Result<HashSet<IpAddr>> {
+    let leases = calls.leases(network).await.map_err(|failure| failed(calls, network, &failure))?;
+    let now = Timestamp::now().as_second();
+    let is_meant = |other: Mac, lease: &Lease| other != mac && lease.expires.is_none_or(|end| end > now);
+    Ok(leases
+        .into_iter()
+        .filter(|(other, lease)| is_meant(*other, lease))
+        .map(|(_, lease)| lease.ip)
+        .collect())
 }
 
 /// Removes the entries with this MAC address and this name.

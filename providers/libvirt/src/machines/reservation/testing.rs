@@ -10,7 +10,7 @@ use super::{
     calls::{Change, NetworkCalls, Scope, Update},
     network::NetworkDhcp,
 };
-use crate::calls::Failure;
+use crate::{addresses::Lease, calls::Failure, mac::Mac};
 
 pub(crate) use super::network::HostEntry;
 
@@ -34,13 +34,15 @@ struct State {
     count: usize,
     /// Entries that somebody else makes right before the first change.
     rival: Vec<HostEntry>,
+    /// What the server has given.
+    leases: Vec<(Mac, Lease)>,
 }
 
 impl FakeNetwork {
     /// A network with these definitions.
     pub(crate) fn new(scopes: &[Scope]) -> Self {
         let hosts = scopes.iter().map(|scope| (*scope, Vec::new())).collect();
-        let state = State { hosts, ends_at: None, count: 0, rival: Vec::new() };
+        let state = State { hosts, ends_at: None, count: 0, rival: Vec::new(), leases: Vec::new() };
         Self { state: Arc::new(Mutex::new(state)), ended: Arc::default() }
     }
 
@@ -70,6 +72,11 @@ impl FakeNetwork {
     /// Makes entries right before the next change.
     pub(crate) fn set_rival(&self, entries: Vec<HostEntry>) {
         self.state().rival = entries;
+    }
+
+    /// The server has given these leases, and no others.
+    pub(crate) fn set_leases(&self, leases: Vec<(Mac, Lease)>) {
+        self.state().leases = leases;
     }
 
     /// The network loses a definition: it is stopped, or undefined.
@@ -136,6 +143,10 @@ impl NetworkCalls for FakeNetwork {
                 )
             }))
         })
+    }
+
+    async fn leases(&self, _: &str) -> Result<Vec<(Mac, Lease)>, Failure> {
+        self.call(|state| Ok(state.leases.clone()))
     }
 
     async fn update(&self, _: &str, scope: Scope, change: &Change) -> Result<(), Failure> {

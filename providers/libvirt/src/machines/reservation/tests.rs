@@ -1,6 +1,7 @@
 use std::net::IpAddr;
 
 use cloudprovider::ErrorKind;
+use jiff::Timestamp;
 
 use super::{
     network::HostEntry,
@@ -8,7 +9,7 @@ use super::{
     testing::{FakeNetwork, NETWORK},
     *,
 };
-use crate::mac::Mac;
+use crate::{addresses::Lease, mac::Mac};
 
 fn mac(n: u8) -> Mac {
     Mac::from_bytes([2, 0, 0, 0, 0, n])
@@ -111,6 +112,32 @@ async fn what_is_in_the_way_is_named_and_left_alone() {
 }
 
 #[tokio::test]
+async fn an_address_that_another_interface_has_by_lease_is_refused_until_the_lease_has_ended() {
+    let network = FakeNetwork::new(&Scope::ALL);
+    let lease = |n: u8, expires| (mac(n), Lease { ip: address(50), expires });
+    let now = Timestamp::now().as_second();
+    let words = "network \"default\" has the address 192.168.122.50 in a DHCP lease, which is not ours; it is free when the \
+                 lease has ended, or name an address outside of the network's DHCP range";
+    for taken in [lease(7, None), lease(7, Some(now + 100_000))] {
+        network.set_leases(vec![lease(50, None), taken]);
+        assert_eq!(refused(&network, &wanted(50)).await, (ErrorKind::Conflict, words.to_owned()));
+        assert_eq!(network.entries(), [""; 0]);
+    }
+    ensure(&network, &wanted(100), &[]).await.expect("another address");
+    let before = network.entries();
+    let moved = Reservation { address: address(50), ..wanted(100) };
+    assert_eq!(refused(&network, &moved).await.0, ErrorKind::Conflict);
+    assert_eq!(network.entries(), before, "the entry keeps its address");
+    for free in [Vec::new(), vec![lease(7, Some(now))], vec![lease(50, None)]] {
+        network.set_leases(free);
+        ensure(&network, &wanted(50), &[]).await.expect("free, or its own");
+        network.set_leases(vec![lease(7, None)]);
+        ensure(&network, &wanted(50), &[]).await.expect("an entry that is there stays");
+        remove(&network, NETWORK, mac(50), "node-50").await.expect("removed");
+    }
+}
+
+#[tokio::test]
 async fn what_the_network_cannot_keep_is_told() {
     let network = FakeNetwork::new(&Scope::ALL);
     let at = |address: &str| Reservation { address: address.parse().expect("valid"), ..wanted(100) };
@@ -142,11 +169,11 @@ async fn what_the_network_cannot_keep_is_told() {
 
 #[tokio::test]
 async fn a_daemon_that_ends_at_any_call_leaves_nothing_that_the_next_one_does_not_finish() {
-    for (at, takes_effect) in (1..8).flat_map(|at| [(at, false), (at, true)]) {
+    for (at, takes_effect) in (1..10).flat_map(|at| [(at, false), (at, true)]) {
         let network = FakeNetwork::new(&Scope::ALL);
         network.end_at(at, takes_effect);
         let has_ended = ensure(&network, &wanted(100), &[]).await.is_err();
-        assert_eq!(has_ended, at <= 4, "4 calls make an entry");
+        assert_eq!(has_ended, at <= 6, "6 calls make an entry");
         network.live();
         ensure(&network, &wanted(100), &[]).await.expect("finished");
         assert_eq!(network.entries().len(), 1, "{at} {takes_effect}");

@@ -166,7 +166,7 @@ async fn a_second_hypervisor_in_the_configuration_breaks_no_cluster() {
 async fn a_daemon_that_ends_at_any_call_leaves_no_address_behind() {
     let mut points = 0;
     for (deletes, at, takes_effect) in
-        [false, true].into_iter().flat_map(|d| (1..9).flat_map(move |at| [(d, at, false), (d, at, true)]))
+        [false, true].into_iter().flat_map(|d| (1..12).flat_map(move |at| [(d, at, false), (d, at, true)]))
     {
         let (storage, network) = (storage(), FakeNetwork::new(&Scope::ALL));
         let daemon = daemon(&storage, &network).await;
@@ -189,7 +189,7 @@ async fn a_daemon_that_ends_at_any_call_leaves_no_address_behind() {
         assert_eq!(delete(&daemon, &request).await.expect("a step"), Deletion::Gone);
         assert_eq!(network.entries(), [""; 0], "call {at} {takes_effect} {deletes}");
     }
-    assert_eq!(points, 20, "6 calls make a claim, 4 remove it");
+    assert_eq!(points, 26, "9 calls make a claim, 4 remove it");
 }
 
 #[tokio::test]

@@ -130,6 +130,31 @@ async fn an_address_that_is_somebody_elses_is_named_and_left_alone() {
 }
 
 #[tokio::test]
+async fn an_address_that_another_guest_has_by_lease_is_waited_for() {
+    let (storage, network) = (storage(), FakeNetwork::new(&Scope::ALL));
+    let daemon = daemon(&storage, &network).await;
+    let mut object = Object::new(&two_addresses());
+    let other = Mac::from_bytes([6; 6]);
+    network.set_leases(vec![(other, Lease { ip: [192, 168, 122, 100].into(), expires: None })]);
+    let error = loop {
+        match object.step(&daemon).await {
+            Ok(MachineReport::Creating(_)) => {}
+            Ok(report) => panic!("it is made: {report:?}"),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.kind(), ErrorKind::Conflict);
+    let words =
+        "spec.interfaces[0].reservation: network \"default\" has the address 192.168.122.100 in a DHCP lease";
+    assert!(error.report().starts_with(words), "{}", error.report());
+    assert!(!error.report().contains(&other.to_string()), "{}", error.report());
+    assert_eq!(network.entries(), [""; 0]);
+    network.set_leases(Vec::new());
+    object.made(&daemon).await;
+    assert_eq!(network.entries().len(), 2);
+}
+
+#[tokio::test]
 async fn a_network_that_was_stopped_or_undefined_holds_up_no_deletion() {
     for lost in [&Scope::ALL[..1], &Scope::ALL[1..], &Scope::ALL[..]] {
         let (storage, network) = (storage(), FakeNetwork::new(&Scope::ALL));
