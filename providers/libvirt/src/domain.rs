@@ -20,6 +20,11 @@ pub const METADATA_NAMESPACE: &str = "urn:cloud-controller-manager:libvirt:1";
 /// Name of the virtio channel of the guest agent.
 pub(crate) const AGENT_CHANNEL: &str = "org.qemu.guest_agent.0";
 
+/// How the names of the volumes begin of a machine whose mark has this UID.
+pub(crate) fn volume_prefix(uid: &str) -> String {
+    format!("ccm-{uid}-")
+}
+
 /// A domain: its XML and its state. About 500 bytes each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Domain {
@@ -81,6 +86,8 @@ pub(crate) struct DomainMetadata {
     pub(crate) endpoint: Option<String>,
     /// Whose machine it is, if it was made here.
     pub(crate) mark: Option<Mark>,
+    /// The file name of one of its disks that is called after the UID of the mark.
+    pub(crate) volume: Option<String>,
     pub(crate) labels: BTreeMap<String, String>,
 }
 
@@ -145,6 +152,11 @@ impl Domain {
     /// Whose machine it is, if it was made here.
     pub(crate) fn mark(&self) -> Option<&Mark> {
         self.metadata.as_ref()?.mark.as_ref()
+    }
+
+    /// A volume of the machine that the domain has as a disk, if it was made here.
+    pub(crate) fn volume(&self) -> Option<&str> {
+        self.metadata.as_ref()?.volume.as_deref()
     }
 
     /// The name of its Node, as far as the domain tells: that of its machine, if it was made here, else its own.
@@ -215,6 +227,8 @@ struct Parser {
     source: Option<NicSource>,
     agent: Option<AgentChannel>,
     metadata: Option<Box<DomainMetadata>>,
+    /// The file names of its disks.
+    volumes: Vec<String>,
     label: Option<String>,
 }
 
@@ -233,6 +247,11 @@ impl Parser {
         match self.place().as_slice() {
             ["domain", "memory"] => self.unit = attribute("unit"),
             ["domain", "vcpu"] => self.current = attribute("current"),
+            ["domain", "devices", "disk", "source"] => {
+                let path = attribute("file").or_else(|| attribute("dev"));
+                let name = path.as_deref().and_then(|path| path.rsplit('/').next());
+                self.volumes.extend(name.map(str::to_owned));
+            }
             ["domain", "devices", "interface"] => {
                 self.mac = None;
                 self.source = None;
@@ -257,6 +276,7 @@ impl Parser {
                     role: attribute("role"),
                     endpoint: attribute("endpoint"),
                     mark: None,
+                    volume: None,
                     labels: BTreeMap::new(),
                 }));
             }
@@ -308,7 +328,13 @@ impl Parser {
         self.path.iter().map(String::as_str).collect()
     }
 
-    fn finish(self, state: Result<DomainState, String>) -> Result<Domain, String> {
+    fn finish(mut self, state: Result<DomainState, String>) -> Result<Domain, String> {
+        if let Some(metadata) = &mut self.metadata
+            && let Some(mark) = &metadata.mark
+        {
+            let prefix = volume_prefix(&mark.uid);
+            metadata.volume = self.volumes.into_iter().find(|name| name.starts_with(&prefix));
+        }
         Ok(Domain {
             uuid: self.uuid.ok_or("the XML of the domain has no valid <uuid>")?,
             name: self.name.filter(|name| !name.is_empty()).ok_or("the XML of the domain has no <name>")?,
@@ -404,6 +430,24 @@ mod tests {
         let domain = Domain::parse(xml, RUNNING).expect("valid");
         assert_eq!(domain.instance_type(), "t");
         assert_eq!(domain.metadata.expect("there").labels.len(), 1);
+    }
+
+    #[test]
+    fn a_machine_has_a_volume_of_its_own_uid_among_its_disks() {
+        let with = |devices: &str| {
+            let xml = format!(
+                "<domain><name>a</name><uuid>01234567-89ab-cdef-0123-456789abcdef</uuid><metadata>\
+                 <c:instance xmlns:c='urn:cloud-controller-manager:libvirt:1'><c:mark uid='u' namespace='n' cluster='c'/>\
+                 </c:instance></metadata><devices>{devices}</devices></domain>"
+            );
+            Domain::parse(&xml, RUNNING).expect("valid").volume().map(str::to_owned)
+        };
+        let added = "<disk><source file='/iso/ccm-v-1-seed'/></disk><disk/>";
+        let own = "<disk><source dev='/dev/vg/ccm-u-1-seed'/></disk>";
+        assert_eq!(with(&format!("{added}{own}")).as_deref(), Some("ccm-u-1-seed"));
+        let below = "<disk><source file='/x'/><backingStore><source file='/images/ccm-u-1-disk-root'/></backingStore></disk>";
+        let elsewhere = "<serial><source path='/images/ccm-u-1-console.log'/></serial>";
+        assert_eq!(with(&format!("{added}{below}{elsewhere}")), None);
     }
 
     #[test]

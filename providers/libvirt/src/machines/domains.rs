@@ -39,6 +39,8 @@ pub(crate) struct Found {
     pub(crate) has_agent: bool,
     /// Whether it has its bootstrap data as a configuration of Ignition.
     pub(crate) has_ignition: bool,
+    /// A volume of the machine that it has as a disk.
+    pub(crate) volume: Option<String>,
 }
 
 impl Domains {
@@ -117,6 +119,7 @@ impl Domains {
                 power: state.power,
                 has_agent: domain.agent == AgentChannel::Connected,
                 has_ignition: xml.contains(IGNITION_ENTRY),
+                volume: domain.volume().map(str::to_owned),
             }))
         })
         .await
@@ -169,18 +172,21 @@ impl Domains {
         .await
     }
 
+    /// Powers a domain off. Does nothing if it is off.
+    pub(crate) async fn power_off(&self, uuid: Uuid) -> Result<()> {
+        self.run("power off the domain", move |link| match find(link, uuid)? {
+            Some(handle) => power_off(link, &handle),
+            None => Ok(()),
+        })
+        .await
+    }
+
     /// Powers a domain off and removes its definition, with its NVRAM, snapshots and whatever else libvirt keeps of
     /// it. Succeeds only if libvirt confirms that there is no such domain any more.
     pub(crate) async fn remove(&self, uuid: Uuid) -> Result<()> {
         self.run("remove the domain", move |link| {
             let Some(handle) = find(link, uuid)? else { return Ok(()) };
-            if is_active(link, &handle)? {
-                let destroyed = link.call(Operation::DestroyDomain, |_| handle.destroy());
-                // It may have ended by itself.
-                if destroyed.is_err() && is_active(link, &handle)? {
-                    return destroyed;
-                }
-            }
+            power_off(link, &handle)?;
             let all = virt_sys::VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
                 | virt_sys::VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
                 | virt_sys::VIR_DOMAIN_UNDEFINE_CHECKPOINTS_METADATA
@@ -219,6 +225,15 @@ fn find(link: &mut Link, uuid: Uuid) -> Result<Option<Handle>, Failure> {
 
 fn is_active(link: &mut Link, handle: &Handle) -> Result<bool, Failure> {
     Ok(absent(link.call(Operation::DomainState, |_| handle.is_active()))?.unwrap_or(false))
+}
+
+fn power_off(link: &mut Link, handle: &Handle) -> Result<(), Failure> {
+    if !is_active(link, handle)? {
+        return Ok(());
+    }
+    let destroyed = link.call(Operation::DestroyDomain, |_| handle.destroy());
+    // It may have ended by itself.
+    if destroyed.is_err() && is_active(link, handle)? { destroyed } else { Ok(()) }
 }
 
 fn start(link: &mut Link, handle: &Handle, autostart: bool) -> Result<(), Failure> {

@@ -1,6 +1,9 @@
 //! What identifies an object.
 
-use cloudprovider::{Error, ErrorKind, Result, machines::Mark};
+use cloudprovider::{
+    Error, ErrorKind, Result,
+    machines::{MachineRequest, Mark},
+};
 use uuid::Uuid;
 
 /// What identifies an object in the provider's memory. A UID alone does not: whoever may write an object may say that it had
@@ -25,4 +28,10 @@ impl Identity {
         })?;
         Ok(Self { namespace: mark.namespace.clone(), uid })
     }
+}
+
+/// Whether the object says that it had another UID before a move. Another namespace's object can have that one.
+pub(crate) fn is_borrowed<S, C>(request: &MachineRequest<S, C>) -> bool {
+    let Mark { uid, .. } = &request.mark;
+    request.object_uid != *uid
 }

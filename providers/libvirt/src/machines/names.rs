@@ -6,7 +6,7 @@ use cloudprovider::machines::Mark;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use crate::mac::Mac;
+use crate::{domain::volume_prefix, mac::Mac};
 
 /// The first byte of MAC addresses that no maker of hardware uses.
 const LOCALLY_ADMINISTERED: u8 = 0x02;
@@ -14,8 +14,14 @@ const LOCALLY_ADMINISTERED: u8 = 0x02;
 /// The most interfaces of a machine: each has a MAC address of its own.
 pub(crate) const MAX_INTERFACES: usize = 16;
 
-/// How many bytes of the hash of a mark are in the names of volumes.
-const HASH_BYTES: usize = 4;
+/// How many letters of the hash of a mark, of five bits each, are in the names of volumes: at least 128 bits.
+const VOLUME_LETTERS: usize = 26;
+
+/// How many bytes of the hash of a mark are in the older names of volumes.
+const OLDER_BYTES: usize = 4;
+
+/// The end of the name of the volume that the output of the serial console goes to.
+pub(crate) const CONSOLE: &str = "console.log";
 
 /// How many letters of the hash of a mark, of five bits each, are in host names. A tenant chooses most of its mark, and must not find
 /// one with the name of another tenant's machine.
@@ -37,13 +43,25 @@ pub(crate) struct VolumeNames {
 impl VolumeNames {
     /// The names for the machine with this mark.
     pub(crate) fn new(mark: &Mark) -> Self {
-        let mut prefix = format!("ccm-{}-", mark.uid);
-        for byte in hash(mark).iter().take(HASH_BYTES) {
+        Self { prefix: format!("{}{}-", volume_prefix(&mark.uid), letters(mark, VOLUME_LETTERS)) }
+    }
+
+    /// The names of volumes that were made when these had a short hash. A tenant finds another mark with the same UID for it, so they
+    /// count only where something else tells whose the volumes are.
+    pub(crate) fn older(mark: &Mark) -> Self {
+        let mut prefix = volume_prefix(&mark.uid);
+        for byte in hash(mark).iter().take(OLDER_BYTES) {
             // a String takes everything
             let _ = write!(prefix, "{byte:02x}");
         }
         prefix.push('-');
         Self { prefix }
+    }
+
+    /// The names for the machine that has a domain with this mark, one of whose disks is this volume.
+    pub(crate) fn of_domain(mark: &Mark, volume: Option<&str>) -> Self {
+        let older = Self::older(mark);
+        if volume.is_some_and(|volume| older.has(volume)) { older } else { Self::new(mark) }
     }
 
     /// Whether a volume of this name is one of the machine's.
@@ -68,7 +86,7 @@ impl VolumeNames {
 
     /// The volume that the output of the serial console goes to.
     pub(crate) fn console(&self) -> String {
-        format!("{}console.log", self.prefix)
+        format!("{}{CONSOLE}", self.prefix)
     }
 }
 
@@ -86,9 +104,14 @@ fn hash(mark: &Mark) -> [u8; 32] {
 
 /// The part of host names that no other mark has.
 pub(super) fn hash_label(mark: &Mark) -> String {
+    letters(mark, HASH_LETTERS)
+}
+
+/// So many letters of the hash of a mark.
+fn letters(mark: &Mark, count: usize) -> String {
     const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
     let letter = |byte: &u8| char::from(LETTERS[usize::from(byte & 31)]);
-    hash(mark).iter().take(HASH_LETTERS).map(letter).collect()
+    hash(mark).iter().take(count).map(letter).collect()
 }
 
 /// Cuts a host name to so many characters, with room for the hash. Neither end is a hyphen.
@@ -159,17 +182,41 @@ mod tests {
 
     #[test]
     fn names_of_volumes_are_those_of_their_machine_alone() {
-        let names = VolumeNames::new(&mark());
-        assert_eq!(names.seed(), "ccm-5d0b0b0e-3c53-4c5c-9b5e-2f0f6c9a7a10-6ad575c0-seed");
+        let (names, older) = (VolumeNames::new(&mark()), VolumeNames::older(&mark()));
+        assert_eq!(names.seed(), "ccm-5d0b0b0e-3c53-4c5c-9b5e-2f0f6c9a7a10-kvvaowjlr5hvuybofsypbmqsyy-seed");
+        assert_eq!(older.seed(), "ccm-5d0b0b0e-3c53-4c5c-9b5e-2f0f6c9a7a10-6ad575c0-seed");
         // virtlogd renames a log that is full.
         let rotated = format!("{}.0", names.console());
         let all = [names.disk("root"), names.seed(), names.ignition(), names.console(), rotated];
         let copied = VolumeNames::new(&Mark { machine: Some("node-2".to_owned()), ..mark() });
         for name in &all {
-            assert!(names.has(name) && !copied.has(name), "{name}");
+            assert!(names.has(name) && !copied.has(name) && !older.has(name), "{name}");
+        }
+        assert!(!names.has(&older.seed()));
+        for (volume, expected) in [(None, &names), (Some(names.seed()), &names), (Some(older.seed()), &older)]
+        {
+            assert_eq!(VolumeNames::of_domain(&mark(), volume.as_deref()), *expected);
         }
         // Whatever a disk is called, it is not the seed.
         assert!(names.disk("seed") != names.seed());
+    }
+
+    /// A file system takes 255 bytes, and LVM 127.
+    #[test]
+    fn the_longest_name_of_a_volume_is_short_enough() {
+        let longest = VolumeNames::new(&mark()).disk(&"d".repeat(20));
+        assert_eq!(longest.len(), 93);
+        assert!(longest.len() + ".0123456789abcdef.complete-18446744073709551615".len() < 255);
+    }
+
+    /// With the short hash a tenant finds a mark of its own, of the same UID, within minutes.
+    #[test]
+    fn marks_with_the_same_older_names_have_other_names() {
+        let uid = "4d3c2b1a-0000-4000-8000-000000000001";
+        let ours = Mark::machine(uid, "team-a", "prod-103084", "node-1");
+        let forged = Mark::machine(uid, "team-b", "prod-19405", "node-1");
+        assert_eq!(VolumeNames::older(&ours), VolumeNames::older(&forged));
+        assert!(VolumeNames::new(&ours) != VolumeNames::new(&forged));
     }
 
     #[test]

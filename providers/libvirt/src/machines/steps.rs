@@ -20,6 +20,7 @@ mod image;
 mod places;
 mod present;
 mod reservations;
+mod volumes;
 
 use super::{
     fleet::{Fleet, Host},

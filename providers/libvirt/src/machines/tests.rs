@@ -5,6 +5,7 @@ mod copies;
 mod costs;
 mod crashes;
 mod endpoint;
+mod older_volumes;
 mod reservations;
 mod single;
 mod support;

@@ -76,7 +76,8 @@ impl Fleet {
         // Which volume it is cannot be told by what is there: a wipe that was cut off may have left none.
         let Some(found) = host.domains.find(uuid, None).await? else { return Ok(()) };
         let _place = host.seeds.acquire(Turn::from(&*request.mark.namespace)).await;
-        wipe(&host.storage, request, found.has_ignition).await?;
+        let names = VolumeNames::of_domain(&request.mark, found.volume.as_deref());
+        wipe(&host.storage, request, &names, found.has_ignition).await?;
         status.is_bootstrap_data_removed = true;
         Ok(())
     }
@@ -86,9 +87,10 @@ impl Fleet {
 pub(crate) async fn wipe(
     storage: &Arc<dyn StorageCalls>,
     request: &Request,
+    names: &VolumeNames,
     has_ignition: bool,
 ) -> Result<()> {
-    let (pool, names) = (request.spec.pool(), VolumeNames::new(&request.mark));
+    let pool = request.spec.pool();
     if has_ignition {
         ensure_small(storage, pool, &names.ignition(), NOTHING_FOR_IGNITION).await?;
     } else {

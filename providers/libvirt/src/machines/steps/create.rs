@@ -10,21 +10,21 @@ use uuid::Uuid;
 
 use super::{
     MachineRecord, Request, bootstrap,
-    elsewhere::{chosen, is_borrowed},
+    elsewhere::chosen,
     image, places,
     present::{conflict, starting},
-    reservations,
+    reservations, volumes,
 };
 use crate::{
     allow::{Allow, Allowed},
     machines::{
         domain_xml::{DomainPlan, PlannedDisk},
         fleet::{Fleet, Host, not_known},
-        identity::Identity,
-        names::{self, VolumeNames},
+        identity::{Identity, is_borrowed},
+        names,
         placement::{Placement, Wanted, gather},
         spec::{DiskFormat, DiskSpec, ImageFormat, RootDiskMode},
-        storage::{Base, Disk, Format, Made, ensure_small, has_any_volume, has_volume},
+        storage::{Base, Disk, Format, Made, ensure_small},
     },
     size::Size,
 };
@@ -79,21 +79,13 @@ impl Fleet {
     /// # Errors
     /// Also if a hypervisor that may have it cannot be asked.
     async fn search(&self, uid: Uuid, request: &Request) -> Result<Option<&Host>> {
-        let names = VolumeNames::new(&request.mark);
+        let possible = volumes::possible(request);
         let candidates = self.candidates(request);
         self.confirm_absent(&candidates, uid).await?;
         let is_any = candidates.len() > 1;
         let mut found: Option<&Host> = None;
         for host in candidates {
-            let (storage, pool) = (&host.storage, request.spec.pool());
-            let has_parts = match request.spec.root_disk_mode {
-                RootDiskMode::Overlay => {
-                    let root = request.spec.named_disks().next().map(|(name, _)| names.disk(&name));
-                    has_volume(storage, pool, &root.unwrap_or_default()).await
-                }
-                // The names of copies are not known.
-                RootDiskMode::Copy => has_any_volume(storage, pool, &|volume| names.has(volume)).await,
-            };
+            let has_parts = volumes::has_root_disk(host, request, &possible).await;
             if !has_parts.map_err(|error| if is_any { not_known(uid, &error) } else { error })? {
                 continue;
             }
@@ -178,7 +170,7 @@ impl Fleet {
             Made::Ready(base) => base,
             Made::Working(wait) => return Ok(MachineReport::Creating(wait.told_late())),
         };
-        let volumes = VolumeNames::new(mark);
+        let volumes = volumes::to_make(host, request).await?;
         let mut disks = Vec::new();
         for (number, (name, disk)) in spec.named_disks().enumerate() {
             let base = (number == 0).then_some(&base);

@@ -7,19 +7,14 @@ use cloudprovider::{
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::{
-    DeletionRequest, MachineRecord,
-    elsewhere::{chosen, is_borrowed},
-    reservations,
-};
+use super::{DeletionRequest, MachineRecord, elsewhere::chosen, reservations, volumes};
 use crate::machines::{
     domains::Found,
     fleet::{Fleet, Host, not_known},
-    identity::Identity,
+    identity::{Identity, is_borrowed},
     names::VolumeNames,
     power::{PowerOffPolicy, PowerOffStep, power_off},
     spec::LibvirtMachineSpec,
-    storage::Removal,
 };
 
 impl Fleet {
@@ -84,26 +79,31 @@ impl Fleet {
         // What has another mark is not ours to delete.
         let found = host.domains.find(uid, None).await?;
         let has_foreign_domain = found.as_ref().is_some_and(|found| !request.mark.owns(found.mark.as_ref()));
-        let names = VolumeNames::new(&request.mark);
-        // The names have a short hash of the mark, and a tenant may find a mark of its own with that of another machine.
-        let foreign_mark =
-            found.as_ref().filter(|_| has_foreign_domain).and_then(|found| found.mark.as_ref());
-        let are_its_volumes = foreign_mark.map(VolumeNames::new).is_some_and(|foreign| foreign == names);
-        if let Some(found) = found.filter(|_| !has_foreign_domain) {
-            if let Some(wait) = power_off_guest(host, &found, spec, record).await? {
-                return Ok(Some(wait));
+        let mut names = volumes::possible(request);
+        match found {
+            Some(foreign) if has_foreign_domain => {
+                // Volumes with the older names can be that domain's.
+                let theirs = foreign.mark.as_ref().map(VolumeNames::older);
+                names.retain(|names| theirs.as_ref() != Some(names));
             }
-            host.domains.remove(uid).await?;
+            Some(found) => {
+                if let Some(wait) = power_off_guest(host, &found, spec, record).await? {
+                    return Ok(Some(wait));
+                }
+                let of_domain = VolumeNames::of_domain(&request.mark, found.volume.as_deref());
+                if !names.contains(&of_domain) {
+                    // Only the domain tells that these are the machine's, so it goes after them.
+                    host.domains.power_off(uid).await?;
+                    if let Some(wait) = self.remove_volumes(host, spec, &[of_domain]).await? {
+                        return Ok(Some(wait));
+                    }
+                }
+                host.domains.remove(uid).await?;
+            }
+            None => {}
         }
         reservations::release(host, uid, request, has_foreign_domain).await?;
-        if are_its_volumes {
-            return Ok(None);
-        }
-        let is_ours = |volume: &str| names.has(volume);
-        match self.storage.remove(&host.storage, &spec.pools(), &names.console(), &is_ours).await? {
-            Removal::Gone { .. } => Ok(None),
-            Removal::Working(wait) => Ok(Some(wait)),
-        }
+        self.remove_volumes(host, spec, &names).await
     }
 }
 

@@ -6,11 +6,10 @@ use cloudprovider::{
 };
 use std::time::Duration;
 
-use super::MachineRecord;
+use super::{MachineRecord, volumes};
 use crate::machines::{
     fleet::{Fleet, Host, not_known},
     identity::Identity,
-    names::VolumeNames,
     spec::LibvirtMachineSpec,
     storage::has_any_volume,
 };
@@ -68,9 +67,10 @@ impl Host {
         if domain.is_some_and(|found| request.mark.owns(found.mark.as_ref())) {
             return Ok(true);
         }
-        let volumes = VolumeNames::new(&request.mark);
+        let possible = volumes::possible(request);
+        let is_ours = |volume: &str| possible.iter().any(|names| names.has(volume));
         for pool in request.spec.pools() {
-            if has_any_volume(&self.storage, pool, &|volume| volumes.has(volume)).await? {
+            if has_any_volume(&self.storage, pool, &is_ours).await? {
                 return Ok(true);
             }
         }
@@ -82,10 +82,4 @@ impl Host {
 pub(super) fn chosen(host: &Host) -> Wait {
     let words = format!("hypervisor {:?} is chosen", host.name());
     Wait::time(CHOSEN_RETRY, words).with_reason("HypervisorChosen")
-}
-
-/// Whether the object says that it had another UID before a move. Another namespace's object can have that one.
-pub(super) fn is_borrowed<S, C>(request: &MachineRequest<S, C>) -> bool {
-    let Mark { uid, .. } = &request.mark;
-    request.object_uid != *uid
 }

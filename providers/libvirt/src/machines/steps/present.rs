@@ -77,7 +77,10 @@ impl Fleet {
                 Some(starting(&domain.name, host))
             }
             Next::Address => match incomplete {
-                Some(why) => Some(self.wait_for_address(host, machine, request, why.to_string()).await),
+                Some(why) => {
+                    let log = VolumeNames::of_domain(mark, domain.volume()).console();
+                    Some(self.wait_for_address(host, machine, request, &log, why.to_string()).await)
+                }
                 None => None,
             },
         };
@@ -115,6 +118,7 @@ impl Fleet {
         host: &Host,
         machine: &Identity,
         request: &Request,
+        log: &str,
         why: String,
     ) -> Wait {
         let (spec, Some(data)) = (&request.spec, &request.bootstrap) else { return Wait::address(why) };
@@ -122,8 +126,7 @@ impl Fleet {
             return Wait::address(why);
         }
         if self.looks.is_due(machine, Instant::now()) {
-            let log = VolumeNames::new(&request.mark).console();
-            let end = console::read_end(&*host.storage, spec.pool(), &log).await;
+            let end = console::read_end(&*host.storage, spec.pool(), log).await;
             let data = data.clone();
             // Large data take long to compare with.
             let quote = move || end.ok().and_then(|end| console::excerpt(&end, &data));

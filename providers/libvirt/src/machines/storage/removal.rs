@@ -30,7 +30,7 @@ impl MachineStorage {
     /// to it. A copy that is still made, by this daemon or by libvirt alone, is waited for. One that waits for its turn is
     /// not made any more.
     ///
-    /// `log` is the volume of the serial log. Beside its file there may be older parts of it, which virtlogd has renamed,
+    /// `log` is the end of the name of the volume of the serial log. Beside its file there may be older parts of it, which virtlogd has renamed,
     /// and which libvirt does not know before it looks at the pool again. `is_ours` has to know their names too.
     ///
     /// # Errors
@@ -90,11 +90,12 @@ async fn remove_from(
         return Ok(Emptied::Gone);
     }
     // The log goes last: it tells a later step that there may be files beside it that libvirt does not know.
-    let (logs, others): (Vec<&String>, Vec<&String>) = found.into_iter().partition(|name| *name == log);
+    let (logs, others): (Vec<&String>, Vec<&String>) =
+        found.into_iter().partition(|name| name.ends_with(log));
     if let Some((name, why)) = delete(calls, &place, &others).await? {
         return Ok(busy(name, &why));
     }
-    if !logs.is_empty() {
+    if let Some(log) = logs.first() {
         match calls.refresh(pool).await {
             Ok(()) => {}
             Err(CallError::Busy(why)) => return Ok(busy(log, &why)),

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::support::{Daemon, Object, USER_DATA, has, hypervisor, storage};
 use crate::machines::{
+    names::VolumeNames,
     steps::{MachineRecord, wipe},
     storage::{
         StorageCalls,
@@ -130,7 +131,8 @@ async fn a_wipe_of_bootstrap_data_that_is_cut_off_is_finished() {
             object.request.has_node = true;
             let was_cut = {
                 let calls = Arc::clone(&dies) as Arc<dyn StorageCalls>;
-                let wipe = wipe(&calls, &object.request, format == BootstrapFormat::Ignition);
+                let names = VolumeNames::new(&object.request.mark);
+                let wipe = wipe(&calls, &object.request, &names, format == BootstrapFormat::Ignition);
                 tokio::select! {
                     wiped = wipe => { wiped.expect("wiped"); false }
                     () = dies.died.notified() => true,

@@ -201,6 +201,7 @@ impl Object {
         let cluster = ClusterContext::new(Some(request.cluster.spec.clone()))
             .with_control_plane_endpoint(request.cluster.control_plane_endpoint.clone());
         let request = MachineDeletionRequest::new(request.mark.clone(), request.spec.clone(), cluster)
+            .with_object_uid(request.object_uid.clone())
             .with_provider_id(request.provider_id.clone())
             .provisioned(request.is_provisioned);
         daemon.provider.fleet().delete_machine(&request, record).await

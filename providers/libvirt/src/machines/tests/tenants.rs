@@ -172,29 +172,6 @@ async fn a_copied_identity_neither_takes_nor_releases_an_address() {
     assert!(ours.step(&daemon).await.expect("a step").is_done());
 }
 
-/// The names of volumes have four bytes of a hash of the mark, for which a tenant finds another mark within minutes.
-#[tokio::test]
-async fn a_mark_with_the_names_of_another_machines_volumes_deletes_none_of_them() {
-    let (daemon, storage, _) = one("{}").await;
-    let uid = "4d3c2b1a-0000-4000-8000-000000000001";
-    let with_mark = |namespace: &str, cluster: &str| {
-        let mut object = object(namespace, &json!({}));
-        object.request.mark = Mark::machine(uid, namespace, cluster, "node-1");
-        object
-    };
-    let mut ours = with_mark("team-a", "prod-103084");
-    let mut forged = with_mark("team-b", "prod-19405");
-    let names = |object: &Object| VolumeNames::new(&object.request.mark);
-    assert_eq!(names(&ours), names(&forged), "they collide");
-    ours.made(&daemon).await;
-    let before = storage.names(POOL);
-    forged.removed(&daemon).await;
-    assert_eq!(storage.names(POOL), before);
-    assert!(ours.step(&daemon).await.expect("a step").is_done());
-    ours.removed(&daemon).await;
-    assert!(storage.names(POOL).len() < before.len());
-}
-
 #[tokio::test]
 async fn what_the_configuration_does_not_allow_is_refused_before_anything_is_made() {
     let some = "{imageVolumes: [{pool: fast}]}, \

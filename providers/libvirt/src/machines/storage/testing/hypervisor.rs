@@ -97,6 +97,19 @@ impl FakeHypervisor {
         state.pools.get_mut(pool).expect("a pool").names.insert(name.to_owned(), id);
     }
 
+    /// Makes a raw disk of this many bytes.
+    pub(crate) fn put_disk(&self, pool: &str, name: &str, capacity: u64) {
+        self.create(pool, &NewVolume::new(name, Format::Raw, capacity)).expect("made");
+    }
+
+    /// Gives a volume another name.
+    pub(crate) fn rename(&self, pool: &str, from: &str, to: &str) {
+        let mut state = self.state();
+        let names = &mut state.pools.get_mut(pool).expect("a pool").names;
+        let id = names.remove(from).expect("a volume");
+        names.insert(to.to_owned(), id);
+    }
+
     /// Makes a file that libvirt does not know before it looks at the pool again.
     pub(crate) fn put_by_hand(&self, pool: &str, name: &str, content: &[u8]) {
         let mut state = self.state();
