@@ -1,6 +1,6 @@
-//! The MAC addresses that machines choose, until their domains are there.
+//! The MAC addresses of machines, chosen or made from their marks, until their domains are there.
 //!
-//! Between the look at the domains and the definition of a machine's own one, its image and its disks are made. Two machines that choose
+//! Between the look at the domains and the definition of a machine's own one, its image and its disks are made. Two machines with
 //! one address at once would both find it free.
 
 use std::{

@@ -100,7 +100,7 @@ pub(crate) struct Fleet {
     pub(crate) placer: Placer,
     /// When the logs of guests without an address were looked at.
     pub(crate) looks: Looks,
-    /// The MAC addresses that machines choose whose domain is not there yet.
+    /// The MAC addresses of machines whose domain is not there yet.
     pub(crate) chosen_macs: ChosenMacs,
     /// The hypervisors that this process has chosen for machines whose domain is not there yet.
     chosen: Mutex<HashMap<Identity, String>>,

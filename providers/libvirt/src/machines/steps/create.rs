@@ -165,7 +165,7 @@ impl Fleet {
             let wait = starting(&found.name, host).look_again_after(UNSEEN_RETRY);
             return Ok(MachineReport::Creating(wait));
         }
-        self.check_chosen_macs(host, request).await?;
+        self.check_macs(host, request).await?;
         let base = match self.image(host, request).await? {
             Made::Ready(base) => base,
             Made::Working(wait) => return Ok(MachineReport::Creating(wait.told_late())),

@@ -11,6 +11,7 @@ use crate::{
     machines::{
         fleet::{Fleet, Host},
         identity::Identity,
+        names,
         reservation::{self, Scope},
         spec::{InterfaceSource, LibvirtClusterSpec, MacvtapMode},
     },
@@ -64,11 +65,12 @@ pub(super) fn check_cluster(allow: &Allow, request: &ClusterRequest<LibvirtClust
 }
 
 impl Fleet {
-    /// Checks that nobody else has a MAC address that the machine chooses: no domain of any hypervisor, since networks can reach over
-    /// several, no machine whose domain is about to be made, and no host entry of the interface's network. Keeps it for the machine.
-    pub(super) async fn check_chosen_macs(&self, host: &Host, request: &Request) -> Result<()> {
+    /// Checks that nobody else has a MAC address of the machine: no domain of any hypervisor, since networks can reach over several, no
+    /// machine whose domain is about to be made, and of one that the spec chooses, no host entry of the interface's network. Keeps it
+    /// for the machine. One that is made from the mark has 36 bits of its hash, for which a tenant finds a mark of its own.
+    pub(super) async fn check_macs(&self, host: &Host, request: &Request) -> Result<()> {
         let machine = Identity::of(&request.mark)?;
-        let checked = self.take_chosen_macs(host, request, &machine).await;
+        let checked = self.take_macs(host, request, &machine).await;
         if checked.is_err() {
             // A machine that is refused keeps no address from others, and looks again before its domain is made.
             self.chosen_macs.release(&machine);
@@ -76,10 +78,21 @@ impl Fleet {
         checked
     }
 
-    async fn take_chosen_macs(&self, host: &Host, request: &Request, machine: &Identity) -> Result<()> {
+    async fn take_macs(&self, host: &Host, request: &Request, machine: &Identity) -> Result<()> {
         let mut known = Vec::new();
         for (number, interface) in request.spec.interfaces.iter().enumerate() {
-            let Some(text) = &interface.mac else { continue };
+            let Some(text) = &interface.mac else {
+                let mac = names::mac(&request.mark, number);
+                if known.contains(&mac) || !self.is_free(mac, machine, request) {
+                    let words = format!(
+                        "spec.interfaces[{number}]: {mac}, which is made from the identity of the object, is not free; make another \
+                         object in its place, which has another one"
+                    );
+                    return Err(Error::new(ErrorKind::Conflict, words));
+                }
+                known.push(mac);
+                continue;
+            };
             let field = format!("spec.interfaces[{number}].mac");
             let Some(mac) = Mac::parse(text) else {
                 let words = format!("{field}: {text:?} is not a MAC address such as 52:54:00:12:34:56");
@@ -90,9 +103,7 @@ impl Fleet {
                 return Err(Error::new(ErrorKind::InvalidInput, words));
             }
             known.push(mac);
-            // A machine that has just released it has a domain by now, so the domains are looked at after that.
-            if !self.chosen_macs.take(mac, machine, Instant::now())
-                || self.has_domain_with(mac, &request.mark)
+            if !self.is_free(mac, machine, request)
                 || has_entry(host, interface.network.as_deref(), mac).await?
             {
                 let words = format!("{field}: {mac} is not free");
@@ -102,13 +113,19 @@ impl Fleet {
         Ok(())
     }
 
+    /// Whether neither a domain nor another machine has it. Keeps it for this machine.
+    fn is_free(&self, mac: Mac, machine: &Identity, request: &Request) -> bool {
+        // A machine that has just released it has a domain by now, so the domains are looked at after that.
+        self.chosen_macs.take(mac, machine, Instant::now()) && !self.has_domain_with(mac, &request.mark)
+    }
+
     fn has_domain_with(&self, mac: Mac, mark: &cloudprovider::machines::Mark) -> bool {
         self.hosts.iter().any(|host| {
             let state = host.hypervisor.state();
             let mut others = state.inventory.domains().filter(|domain| !mark.owns(domain.mark()));
             let found = others.find(|domain| domain.nics.iter().any(|nic| nic.mac == mac));
             if let Some(domain) = found {
-                tracing::info!(%mark, %mac, hypervisor = host.name(), domain = domain.name, "a domain has the MAC address that a machine chooses");
+                tracing::info!(%mark, %mac, hypervisor = host.name(), domain = domain.name, "a domain has the MAC address of a machine that is being made");
             }
             found.is_some()
         })

@@ -16,6 +16,7 @@ use uuid::Uuid;
 use super::{DeletionRequest, Request};
 use crate::{
     domain::{Domain, Nic},
+    mac::Mac,
     machines::{
         fleet::Host,
         names,
@@ -77,7 +78,8 @@ impl<'a> Kept<'a> {
 enum Identities<'a> {
     /// From the whole mark, so that no other object has them.
     Mark(&'a Mark),
-    /// From the UID and the machine's name alone, as those of domains that are called like their machine.
+    /// From the UID and the machine's name alone, as those of domains that are called like their machine. The object of another
+    /// namespace can have that name and say that it had a UID with these bytes.
     Older(Uuid, &'a Mark),
 }
 
@@ -104,6 +106,14 @@ impl<'a> Identities<'a> {
         let of = move |number| [false, true].map(|is_numbered| self.entry(number, is_numbered));
         (0..names::MAX_INTERFACES).flat_map(of)
     }
+}
+
+/// The entries that domains called like their machine have, but for those with the MAC address of a domain that is not the machine's.
+fn older_entries(host: &Host, uid: Uuid, mark: &Mark) -> Vec<Entry> {
+    let state = host.hypervisor.state();
+    let others = state.inventory.domains().filter(|domain| !mark.owns(domain.mark()));
+    let taken: HashSet<Mac> = others.flat_map(|domain| domain.nics.iter().map(|nic| nic.mac)).collect();
+    Identities::Older(uid, mark).all().filter(|(mac, _)| !taken.contains(mac)).collect()
 }
 
 /// Checks what the spec says about an interface's address.
@@ -133,10 +143,11 @@ pub(super) fn check(number: usize, interface: &InterfaceSpec) -> Result<()> {
 }
 
 /// Has the networks keep the addresses that the spec names. To be done before the domain is started: a guest keeps the
-/// address that it gets first. No hypervisor has a domain with the machine's UID, so entries made from that are its own.
+/// address that it gets first. No hypervisor has a domain with the machine's UID, so entries made from that are its own, unless another
+/// domain has their MAC address.
 pub(super) async fn reserve_named(host: &Host, uid: Uuid, request: &Request) -> Result<()> {
     let mark = &request.mark;
-    let older: Vec<Entry> = Identities::Older(uid, mark).all().collect();
+    let older = older_entries(host, uid, mark);
     for kept in Kept::all(&request.spec) {
         if let Some(address) = kept.address.and_then(|text| text.parse().ok()) {
             kept.reserve(host, kept.entry(Identities::Mark(mark)), &older, address).await?;
@@ -174,7 +185,7 @@ pub(super) async fn release(
     let mark = &request.mark;
     let mut ours: Vec<Entry> = Identities::Mark(mark).all().collect();
     if !has_foreign_domain {
-        ours.extend(Identities::Older(uid, mark).all());
+        ours.extend(older_entries(host, uid, mark));
     }
     let networks: BTreeSet<&str> = Kept::all(&request.spec).map(|kept| kept.network).collect();
     for network in networks {

@@ -122,24 +122,28 @@ async fn a_node_is_found_by_its_name_and_a_domain_of_that_name_comes_first() {
     assert_eq!(look().await, format!("libvirt:///{}", named.uuid), "what the operator called so");
 }
 
-/// As domains were before their names had a hash.
+/// Defines and starts the domain of an object, as domains were before their names had a hash.
+async fn define_older(daemon: &Daemon, object: &Object) {
+    let Mark { uid: of_object, namespace, .. } = &object.request.mark;
+    let mac = names::older_mac(uid(object), 0);
+    let xml = format!(
+        "<domain type='test'><name>node-1</name><uuid>{of_object}</uuid><memory unit='MiB'>64</memory><os><type>hvm</type></os>
+         <metadata><c:instance xmlns:c='urn:cloud-controller-manager:libvirt:1' cluster='prod'>
+         <c:mark uid='{of_object}' namespace='{namespace}' cluster='prod' machine='node-1'/></c:instance></metadata>
+         <devices><interface type='network'><mac address='{mac}'/><source network='default'/></interface></devices></domain>"
+    );
+    let host = daemon.provider.hypervisor("kvm1").expect("configured");
+    let made = host.with_connection(move |connect| connect.define_domain_xml(&xml)?.create().map(drop)).await;
+    made.expect("connected").expect("defined");
+}
+
 #[tokio::test]
 async fn a_domain_that_is_called_like_its_machine_is_followed_and_deleted_with_its_addresses() {
     let (daemon, storage, network) = one("{}").await;
     let before = storage.names(POOL);
     let mut object = object("default", &json!({ "interfaces": [{ "network": NETWORK, "reservation": {} }] }));
-    let mark = &object.request.mark;
     let mac = names::older_mac(uid(&object), 0);
-    let xml = format!(
-        "<domain type='test'><name>node-1</name><uuid>{}</uuid><memory unit='MiB'>64</memory><os><type>hvm</type></os>
-         <metadata><c:instance xmlns:c='urn:cloud-controller-manager:libvirt:1' cluster='prod'>
-         <c:mark uid='{}' namespace='default' cluster='prod' machine='node-1'/></c:instance></metadata>
-         <devices><interface type='network'><mac address='{mac}'/><source network='default'/></interface></devices></domain>",
-        mark.uid, mark.uid
-    );
-    let host = daemon.provider.hypervisor("kvm1").expect("configured");
-    let made = host.with_connection(move |connect| connect.define_domain_xml(&xml)?.create().map(drop)).await;
-    made.expect("connected").expect("defined");
+    define_older(&daemon, &object).await;
     object.made(&daemon).await;
     assert_eq!(domain(&object, &daemon).name, "node-1");
     let entry = format!("<host mac='{mac}' name='node-1' ip='192.168.122.");
@@ -170,6 +174,29 @@ async fn a_copied_identity_neither_takes_nor_releases_an_address() {
     forged.removed(&daemon).await;
     assert_eq!(network.entries(), entries);
     assert!(ours.step(&daemon).await.expect("a step").is_done());
+}
+
+/// The entries of domains that are called like their machine are made from five bytes of the UID and from the name.
+#[tokio::test]
+async fn a_uid_with_the_same_end_neither_takes_nor_releases_an_older_entry() {
+    let (daemon, _, network) = one("{}").await;
+    let fields =
+        json!({ "interfaces": [{ "network": NETWORK, "reservation": { "address": "192.168.122.100" } }] });
+    let mut ours = object("team-a", &fields);
+    let mac = names::older_mac(uid(&ours), 0);
+    let entry =
+        HostEntry { mac: Some(mac), name: Some("node-1".into()), address: Some([192, 168, 122, 100].into()) };
+    network.add(&Scope::ALL, &entry);
+    define_older(&daemon, &ours).await;
+    ours.made(&daemon).await;
+    let mut forged = object("team-b", &fields);
+    let end = uid(&ours).as_u128() & u128::from(u64::MAX);
+    forged.request.mark.uid = Uuid::from_u128(7 << 64 | end).to_string();
+    assert_eq!(names::older_mac(uid(&forged), 0), mac);
+    let error = refused(&mut forged, &daemon).await;
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{}", error.report());
+    forged.removed(&daemon).await;
+    assert_eq!(network.entries(), [entry.to_xml()]);
 }
 
 #[tokio::test]
@@ -287,6 +314,33 @@ async fn of_machines_that_choose_one_mac_address_at_once_one_gets_it() {
         taken.1,
         "the one that was refused has kept nothing"
     );
+}
+
+/// A tenant finds a mark with the address that is made from another one, or chooses that address where it may.
+#[tokio::test]
+async fn an_address_that_is_made_from_a_mark_is_not_used_where_another_machine_has_it() {
+    let (daemon, storage, _) = one("{macAddresses: true}").await;
+    let mut ours = object("team-a", &json!({}));
+    let mac = names::mac(&ours.request.mark, 0);
+    let mut first =
+        object("team-b", &json!({ "interfaces": [{ "network": NETWORK, "mac": mac.to_string() }] }));
+    for _ in 0..2 {
+        let answer = first.step(&daemon).await;
+        assert!(matches!(&answer, Ok(MachineReport::Creating(_))), "{answer:?}");
+    }
+    let words = format!(
+        "spec.interfaces[0]: {mac}, which is made from the identity of the object, is not free; make another object in its \
+         place, which has another one"
+    );
+    let before = storage.names(POOL);
+    for _ in 0..2 {
+        let error = refused(&mut ours, &daemon).await;
+        assert_eq!((error.kind(), error.report()), (ErrorKind::Conflict, words.clone()));
+        first.made(&daemon).await;
+    }
+    first.removed(&daemon).await;
+    assert!(storage.names(POOL).len() <= before.len(), "nothing was made for the one that was refused");
+    ours.made(&daemon).await;
 }
 
 /// Each has one address of the other's, and asks for it after its own.
