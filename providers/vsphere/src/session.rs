@@ -282,12 +282,13 @@ impl Session {
     /// Clones the session of the session manager. The old session is ended once there is a ticket.
     async fn clone_shared(&self, manager: &SessionManager) -> Result<Arc<ServiceContent>, CallError> {
         // A ticket is for one session. Do not request one while vCenter is unreachable.
-        let content = if self.was_unreachable.load(Ordering::Acquire) {
-            self.ask().await?
-        } else {
-            self.parts().await?
-        };
+        let is_away = self.was_unreachable.load(Ordering::Acquire);
+        let reached = if is_away { Some(self.ask().await?) } else { None };
         let ticket = manager.ticket().await?;
+        let content = match reached {
+            Some(content) => content,
+            None => self.parts().await?,
+        };
         self.end(&content).await?;
         let clone = CloneSession { clone_ticket: Value::Secret(ticket.expose_secret().to_owned()) };
         let outcome = self.enter(content, |manager| clone.clone().of(manager)).await;
