@@ -9,8 +9,8 @@
 //! remove(calls, &network, mac, &name)  when the domain is gone; nothing to do if there is no such network
 //! ```
 //!
-//! An address that another interface has by lease is refused until the lease has ended: an entry would take it away from that guest at
-//! its next renewal.
+//! An address that another interface has by lease is refused until the lease has ended, or the interface's machine is gone: an entry would
+//! take it away from that guest at its next renewal.
 //!
 //! Limits: IPv4 only, since libvirt's IPv6 entries go by DUID, which a guest makes itself. A lease that the server gives away between the
 //! look and the change is not seen.
@@ -25,7 +25,7 @@ pub(crate) use self::{
     address::Reservation,
     calls::{LibvirtNetworks, NetworkCalls, Scope},
     network::{HostEntry, NetworkDhcp, Subnet},
-    steps::{Entry, ensure, leased_to_others, missing, read, remove, remove_all},
+    steps::{ALL_LEASES, Entry, ensure, leased_to_others, missing, read, remove, remove_all},
 };
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use super::{
     claim::Claim,
     spec::EndpointPoolSpec,
 };
-use crate::machines::reservation::{self, HostEntry, NetworkCalls, NetworkDhcp, Scope};
+use crate::machines::reservation::{self, ALL_LEASES, HostEntry, NetworkCalls, NetworkDhcp, Scope};
 
 /// The field of the spec, for messages.
 const FIELD: &str = "spec.controlPlaneEndpointPool";
@@ -57,8 +57,9 @@ pub(crate) async fn ensure_endpoint(
     let mut last = None;
     for _ in 0..MAX_TRIES {
         let definitions = definitions(calls, &spec.network).await.map_err(in_field)?;
-        let leased =
-            reservation::leased_to_others(calls, &spec.network, claim.mac).await.map_err(in_field)?;
+        let leased = reservation::leased_to_others(calls, &spec.network, claim.mac, ALL_LEASES)
+            .await
+            .map_err(in_field)?;
         let address = match choose(&definitions, &leased, &pool, claim) {
             Choice::Held(address) | Choice::Free(address) => address,
             Choice::Full => {
@@ -74,7 +75,7 @@ pub(crate) async fn ensure_endpoint(
             }
         };
         let wanted = claim.at(&spec.network, address);
-        match reservation::ensure(calls, &wanted, claim.older()).await {
+        match reservation::ensure(calls, &wanted, claim.older(), ALL_LEASES).await {
             Ok(()) => {
                 let endpoint = ControlPlaneEndpoint { host: address.to_string(), port: spec.port };
                 return Ok(Endpoint::At(endpoint));
@@ -97,7 +98,7 @@ async fn renew(
     spec: &EndpointPoolSpec,
     address: IpAddr,
 ) -> Result<()> {
-    match reservation::ensure(calls, &claim.at(&spec.network, address), claim.older()).await {
+    match reservation::ensure(calls, &claim.at(&spec.network, address), claim.older(), ALL_LEASES).await {
         Err(error) if error.kind() == ErrorKind::Conflict => match unproven(calls, claim, spec).await? {
             Some(entry) if entry.address == Some(address) => Ok(()),
             _ => Err(error.wrap(ENDPOINT)),

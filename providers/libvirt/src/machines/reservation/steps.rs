@@ -16,8 +16,14 @@ use crate::{addresses::Lease, calls::Failure, mac::Mac};
 /// What an entry is known by: its MAC address and its name.
 pub(crate) type Entry = (Mac, String);
 
+/// Whether an interface with this MAC address may be there still, or come back.
+pub(crate) type MayBeThere<'a> = &'a (dyn Fn(Mac) -> bool + Sync);
+
+/// For an address that no interface has of its own: every lease counts.
+pub(crate) const ALL_LEASES: MayBeThere<'static> = &|_| true;
+
 /// Makes sure that the network keeps this address, and only this one, for this interface. The entry takes the place of the `older`
-/// ones, which are the interface's too.
+/// ones, which are the interface's too. Leases of interfaces that are gone do not count: a guest that is destroyed gives none back.
 ///
 /// # Errors
 /// - [`ErrorKind::NotFound`]: there is no such network, or it has no DHCP server.
@@ -25,10 +31,15 @@ pub(crate) type Entry = (Mac, String);
 /// - [`ErrorKind::Conflict`]: the address, the name or the MAC address is in another entry, or the address is in a lease that
 ///   another interface has.
 /// - Others are libvirt's.
-pub(crate) async fn ensure(calls: &dyn NetworkCalls, wanted: &Reservation, older: &[Entry]) -> Result<()> {
+pub(crate) async fn ensure(
+    calls: &dyn NetworkCalls,
+    wanted: &Reservation,
+    older: &[Entry],
+    may_be_there: MayBeThere<'_>,
+) -> Result<()> {
     let mut is_found = false;
     for scope in Scope::ALL {
-        is_found |= ensure_in(calls, scope, wanted, older).await?;
+        is_found |= ensure_in(calls, scope, wanted, older, may_be_there).await?;
     }
     if is_found { Ok(()) } else { Err(missing(calls, &wanted.network)) }
 }
@@ -39,12 +50,13 @@ async fn ensure_in(
     scope: Scope,
     wanted: &Reservation,
     older: &[Entry],
+    may_be_there: MayBeThere<'_>,
 ) -> Result<bool> {
     let network = &wanted.network;
     let Some(dhcp) = read(calls, network, scope).await? else { return Ok(false) };
     let changes = to_add(&dhcp, wanted, older)?;
     if !changes.is_empty() {
-        check_leases(calls, wanted).await?;
+        check_leases(calls, wanted, may_be_there).await?;
     }
     for change in changes {
         let Err(failure) = calls.update(network, scope, &change).await else { continue };
@@ -61,9 +73,13 @@ async fn ensure_in(
 
 /// Checks that no other interface has the address by lease. The server would refuse that one the next renewal, and would not give the
 /// address to this one before.
-async fn check_leases(calls: &dyn NetworkCalls, wanted: &Reservation) -> Result<()> {
+async fn check_leases(
+    calls: &dyn NetworkCalls,
+    wanted: &Reservation,
+    may_be_there: MayBeThere<'_>,
+) -> Result<()> {
     let Reservation { network, address, mac, .. } = wanted;
-    if !leased_to_others(calls, network, *mac).await?.contains(address) {
+    if !leased_to_others(calls, network, *mac, may_be_there).await?.contains(address) {
         return Ok(());
     }
     let words = format!(
@@ -81,10 +97,13 @@ pub(crate) async fn leased_to_others(
     calls: &dyn NetworkCalls,
     network: &str,
     mac: Mac,
+    may_be_there: MayBeThere<'_>,
 ) -> Result<HashSet<IpAddr>> {
     let leases = calls.leases(network).await.map_err(|failure| failed(calls, network, &failure))?;
     let now = Timestamp::now().as_second();
-    let is_meant = |other: Mac, lease: &Lease| other != mac && lease.expires.is_none_or(|end| end > now);
+    let is_meant = |other: Mac, lease: &Lease| {
+        other != mac && lease.expires.is_none_or(|end| end > now) && may_be_there(other)
+    };
     Ok(leases
         .into_iter()
         .filter(|(other, lease)| is_meant(*other, lease))

@@ -26,10 +26,10 @@ fn wanted(n: u8) -> Reservation {
 #[tokio::test]
 async fn an_entry_is_made_once_in_both_definitions_and_only_ours_is_removed() {
     let network = FakeNetwork::new(&Scope::ALL);
-    ensure(&network, &wanted(100), &[]).await.expect("made");
-    ensure(&network, &wanted(101), &[]).await.expect("made");
+    ensure(&network, &wanted(100), &[], ALL_LEASES).await.expect("made");
+    ensure(&network, &wanted(101), &[], ALL_LEASES).await.expect("made");
     let count = network.count();
-    ensure(&network, &wanted(100), &[]).await.expect("there");
+    ensure(&network, &wanted(100), &[], ALL_LEASES).await.expect("there");
     assert_eq!(network.count() - count, 2, "nothing was changed");
     let entry = |n: u8| format!("<host mac='{}' name='node-{n}' ip='192.168.122.{n}'/>", mac(n));
     assert_eq!(network.entries(), [entry(100), entry(101)]);
@@ -46,8 +46,10 @@ async fn an_entry_is_made_once_in_both_definitions_and_only_ours_is_removed() {
 #[tokio::test]
 async fn an_entry_follows_the_address() {
     let network = FakeNetwork::new(&Scope::ALL);
-    ensure(&network, &wanted(100), &[]).await.expect("made");
-    ensure(&network, &Reservation { address: address(120), ..wanted(100) }, &[]).await.expect("changed");
+    ensure(&network, &wanted(100), &[], ALL_LEASES).await.expect("made");
+    ensure(&network, &Reservation { address: address(120), ..wanted(100) }, &[], ALL_LEASES)
+        .await
+        .expect("changed");
     assert_eq!(
         network.entries(),
         [format!("<host mac='{}' name='node-100' ip='192.168.122.120'/>", mac(100))]
@@ -58,7 +60,7 @@ async fn an_entry_follows_the_address() {
 async fn networks_that_are_not_active_or_not_kept_have_one_definition() {
     for scope in Scope::ALL {
         let network = FakeNetwork::new(&[scope]);
-        ensure(&network, &wanted(100), &[]).await.expect("made");
+        ensure(&network, &wanted(100), &[], ALL_LEASES).await.expect("made");
         assert_eq!(network.entries().len(), 1);
         remove(&network, NETWORK, mac(100), "node-100").await.expect("removed");
         assert_eq!(network.entries(), [""; 0]);
@@ -69,20 +71,23 @@ async fn networks_that_are_not_active_or_not_kept_have_one_definition() {
 async fn what_is_left_is_removed_from_a_network_that_was_stopped_or_undefined() {
     for lost in Scope::ALL {
         let network = FakeNetwork::new(&Scope::ALL);
-        ensure(&network, &wanted(100), &[]).await.expect("made");
+        ensure(&network, &wanted(100), &[], ALL_LEASES).await.expect("made");
         network.lose(lost);
         remove(&network, NETWORK, mac(100), "node-100").await.expect("removed");
         assert_eq!(network.entries(), [""; 0]);
         network.lose(Scope::Kept);
         network.lose(Scope::Running);
         remove(&network, NETWORK, mac(100), "node-100").await.expect("nothing is left");
-        assert_eq!(ensure(&network, &wanted(100), &[]).await.expect_err("gone").kind(), ErrorKind::NotFound);
+        assert_eq!(
+            ensure(&network, &wanted(100), &[], ALL_LEASES).await.expect_err("gone").kind(),
+            ErrorKind::NotFound
+        );
     }
 }
 
 /// The kind and the words of the error of `ensure`.
 async fn refused(network: &FakeNetwork, wanted: &Reservation) -> (ErrorKind, String) {
-    let error = ensure(network, wanted, &[]).await.expect_err("refused");
+    let error = ensure(network, wanted, &[], ALL_LEASES).await.expect_err("refused");
     (error.kind(), error.report())
 }
 
@@ -108,7 +113,7 @@ async fn what_is_in_the_way_is_named_and_left_alone() {
     assert_eq!(kind, ErrorKind::Conflict, "somebody was faster");
     let network = FakeNetwork::new(&[Scope::Kept]);
     network.set_rival(vec![HostEntry::of(&wanted(100))]);
-    ensure(&network, &wanted(100), &[]).await.expect("an earlier step of ours was faster");
+    ensure(&network, &wanted(100), &[], ALL_LEASES).await.expect("an earlier step of ours was faster");
 }
 
 #[tokio::test]
@@ -123,16 +128,16 @@ async fn an_address_that_another_interface_has_by_lease_is_refused_until_the_lea
         assert_eq!(refused(&network, &wanted(50)).await, (ErrorKind::Conflict, words.to_owned()));
         assert_eq!(network.entries(), [""; 0]);
     }
-    ensure(&network, &wanted(100), &[]).await.expect("another address");
+    ensure(&network, &wanted(100), &[], ALL_LEASES).await.expect("another address");
     let before = network.entries();
     let moved = Reservation { address: address(50), ..wanted(100) };
     assert_eq!(refused(&network, &moved).await.0, ErrorKind::Conflict);
     assert_eq!(network.entries(), before, "the entry keeps its address");
     for free in [Vec::new(), vec![lease(7, Some(now))], vec![lease(50, None)]] {
         network.set_leases(free);
-        ensure(&network, &wanted(50), &[]).await.expect("free, or its own");
+        ensure(&network, &wanted(50), &[], ALL_LEASES).await.expect("free, or its own");
         network.set_leases(vec![lease(7, None)]);
-        ensure(&network, &wanted(50), &[]).await.expect("an entry that is there stays");
+        ensure(&network, &wanted(50), &[], ALL_LEASES).await.expect("an entry that is there stays");
         remove(&network, NETWORK, mac(50), "node-50").await.expect("removed");
     }
 }
@@ -172,10 +177,10 @@ async fn a_daemon_that_ends_at_any_call_leaves_nothing_that_the_next_one_does_no
     for (at, takes_effect) in (1..10).flat_map(|at| [(at, false), (at, true)]) {
         let network = FakeNetwork::new(&Scope::ALL);
         network.end_at(at, takes_effect);
-        let has_ended = ensure(&network, &wanted(100), &[]).await.is_err();
+        let has_ended = ensure(&network, &wanted(100), &[], ALL_LEASES).await.is_err();
         assert_eq!(has_ended, at <= 6, "6 calls make an entry");
         network.live();
-        ensure(&network, &wanted(100), &[]).await.expect("finished");
+        ensure(&network, &wanted(100), &[], ALL_LEASES).await.expect("finished");
         assert_eq!(network.entries().len(), 1, "{at} {takes_effect}");
 
         network.end_at(at, takes_effect);

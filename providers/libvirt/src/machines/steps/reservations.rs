@@ -68,7 +68,9 @@ impl<'a> Kept<'a> {
     async fn reserve(&self, host: &Host, entry: Entry, older: &[Entry], address: IpAddr) -> Result<()> {
         let (mac, name) = entry;
         let wanted = Reservation { network: self.network.to_owned(), mac, name, address };
-        let reserved = reservation::ensure(&*host.networks, &wanted, older).await;
+        // One that no machine made itself may be of something that is no domain.
+        let may_be_there = |mac: Mac| !names::is_made(mac) || has_domain_with(host, mac);
+        let reserved = reservation::ensure(&*host.networks, &wanted, older, &may_be_there).await;
         reserved.map_err(|error| error.wrap(format!("spec.interfaces[{}].reservation", self.number)))
     }
 }
@@ -106,6 +108,11 @@ impl<'a> Identities<'a> {
         let of = move |number| [false, true].map(|is_numbered| self.entry(number, is_numbered));
         (0..names::MAX_INTERFACES).flat_map(of)
     }
+}
+
+fn has_domain_with(host: &Host, mac: Mac) -> bool {
+    let state = host.hypervisor.state();
+    state.inventory.domains().any(|domain| domain.nics.iter().any(|nic| nic.mac == mac))
 }
 
 /// The entries that domains called like their machine have, but for those with the MAC address of a domain that is not the machine's.

@@ -1,18 +1,19 @@
 //! Addresses that networks keep for machines.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use cloudprovider::{ErrorKind, machines::MachineReport};
 use serde_json::{Value, json};
+use tokio::time::sleep;
 
-use super::support::{Daemon, Object, hypervisor, storage};
+use super::support::{Daemon, Object, PATIENCE, PAUSE, hypervisor, storage};
 use crate::{
     addresses::Lease,
     mac::Mac,
     machines::{
         names,
         reservation::{
-            NetworkCalls, Reservation, Scope, ensure, read, remove,
+            ALL_LEASES, NetworkCalls, Reservation, Scope, ensure, read, remove,
             testing::{FakeNetwork, HostEntry, NETWORK},
         },
         steps::MachineRecord,
@@ -154,6 +155,31 @@ async fn an_address_that_another_guest_has_by_lease_is_waited_for() {
     assert_eq!(network.entries().len(), 2);
 }
 
+/// A guest that is destroyed gives its lease to nobody, so the network has it until it expires.
+#[tokio::test]
+async fn the_lease_of_a_machine_that_is_gone_keeps_no_other_one_waiting() {
+    let (storage, network) = (storage(), FakeNetwork::new(&Scope::ALL));
+    let daemon = daemon(&storage, &network).await;
+    let mut first = Object::new(&json!({ "interfaces": [{ "network": NETWORK }] }));
+    first.made(&daemon).await;
+    network.set_leases(vec![(mac(&first, 0), Lease { ip: [192, 168, 122, 100].into(), expires: None })]);
+    let mut second = Object::new(&two_addresses());
+    let error = loop {
+        if let Err(error) = second.step(&daemon).await {
+            break error;
+        }
+    };
+    assert!(error.report().contains("192.168.122.100 in a DHCP lease"), "{}", error.report());
+    first.removed(&daemon).await;
+    let began = Instant::now();
+    while let Err(error) = second.step(&daemon).await {
+        assert!(began.elapsed() < PATIENCE, "{error}");
+        sleep(PAUSE).await;
+    }
+    second.made(&daemon).await;
+    assert_eq!(network.entries().len(), 2);
+}
+
 #[tokio::test]
 async fn a_network_that_was_stopped_or_undefined_holds_up_no_deletion() {
     for lost in [&Scope::ALL[..1], &Scope::ALL[1..], &Scope::ALL[..]] {
@@ -230,11 +256,11 @@ async fn libvirt_takes_the_changes() {
         address: [192, 168, 122, last].into(),
     };
     for _ in 0..2 {
-        ensure(calls, &wanted(1, 101), &[]).await.expect("made");
-        ensure(calls, &wanted(2, 102), &[]).await.expect("made");
+        ensure(calls, &wanted(1, 101), &[], ALL_LEASES).await.expect("made");
+        ensure(calls, &wanted(2, 102), &[], ALL_LEASES).await.expect("made");
     }
-    ensure(calls, &wanted(1, 120), &[]).await.expect("changed");
-    let error = ensure(calls, &wanted(3, 102), &[]).await.expect_err("taken");
+    ensure(calls, &wanted(1, 120), &[], ALL_LEASES).await.expect("changed");
+    let error = ensure(calls, &wanted(3, 102), &[], ALL_LEASES).await.expect_err("taken");
     assert_eq!(error.kind(), ErrorKind::Conflict);
     for left in [2, 1] {
         for scope in Scope::ALL {
@@ -245,6 +271,9 @@ async fn libvirt_takes_the_changes() {
         remove(calls, NETWORK, wanted(2, 102).mac, "node-2").await.expect("removed");
     }
     let nowhere = Reservation { network: "nowhere".into(), ..wanted(3, 103) };
-    assert_eq!(ensure(calls, &nowhere, &[]).await.expect_err("no network").kind(), ErrorKind::NotFound);
+    assert_eq!(
+        ensure(calls, &nowhere, &[], ALL_LEASES).await.expect_err("no network").kind(),
+        ErrorKind::NotFound
+    );
     remove(calls, "nowhere", nowhere.mac, &nowhere.name).await.expect("nothing to remove");
 }
