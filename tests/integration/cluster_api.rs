@@ -40,11 +40,6 @@ pub(crate) fn with_guests() -> Vec<Trial> {
     libvirt::trials()
 }
 
-/// Those with many machines of a vCenter: the whole machine is busy with them.
-pub(crate) fn alone() -> Vec<Trial> {
-    vsphere::alone()
-}
-
 /// A scenario on the management cluster. `namespace` is the one whose objects a failure is about.
 fn on_management(
     name: &str,

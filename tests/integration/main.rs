@@ -182,6 +182,6 @@ fn mixed(trials: Vec<Trial>) -> Vec<Trial> {
 /// These load the machine so much that nothing else responds in time, and some measure response times. Whether one failed.
 fn run_alone(mut arguments: Arguments) -> bool {
     arguments.test_threads = Some(1);
-    let trials = serving::alone().into_iter().chain(cluster_api::alone()).chain(machines::alone());
+    let trials = serving::alone().into_iter().chain(machines::alone());
     libtest_mimic::run(&arguments, trials.collect()).has_failed()
 }

@@ -16,7 +16,6 @@ use test_env::PATIENCE;
 
 use crate::trial::{LIMIT, trial};
 
-/// Those with few machines.
 pub(super) fn trials() -> Vec<Trial> {
     vec![
         trial("cluster_api::vsphere::machines_get_addresses_of_pools", pools::whole),
@@ -25,12 +24,6 @@ pub(super) fn trials() -> Vec<Trial> {
         trial("cluster_api::vsphere::swapped", swap::whole),
         trial("cluster_api::vsphere::swapped_while_the_older_version_is_stored", swap::older_stored),
         trial("cluster_api::vsphere::machines_beside_those_of_capv", compared::whole),
-    ]
-}
-
-/// Those with many machines, which keep the whole machine busy.
-pub(super) fn alone() -> Vec<Trial> {
-    vec![
         trial("cluster_api::vsphere::machines_live_and_die", life::whole),
         trial("cluster_api::vsphere::a_killed_daemon_leaves_nothing", crashes::whole),
     ]
