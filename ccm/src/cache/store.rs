@@ -189,6 +189,12 @@ impl<T: CachedObject> Cache<T> {
         }
     }
 
+    /// How many there are for whom keys are collected.
+    #[cfg(test)]
+    pub(crate) fn subscribers(&self) -> usize {
+        self.shared.subscribers.lock().len()
+    }
+
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, HashMap<String, Arc<T>>> {
         self.shared.objects.read()
     }

@@ -1,12 +1,6 @@
 //! The addresses that the cluster shows in use, beside those that Services have from us.
 
-use std::{
-    collections::{HashMap, HashSet},
-    fmt,
-    net::IpAddr,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashMap, fmt, net::IpAddr, sync::Arc, time::Duration};
 
 use cloudprovider::{AddressUser, ServiceRef, UsedAddresses};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -16,7 +10,7 @@ use tokio::time::{Instant, timeout};
 
 use super::{Service, ServiceStore};
 use crate::{
-    cache::Changes,
+    cache::{Cache, CachedObject, Changes},
     nodes::{Node, NodeStore},
 };
 
@@ -32,8 +26,6 @@ const API_SERVER: (&str, &str) = ("default", "kubernetes");
 /// What uses addresses, by the objects that watches show.
 #[derive(Debug)]
 pub(super) struct InUse {
-    nodes: NodeStore,
-    services: ServiceStore,
     /// The host in the URL of the API server.
     host: Option<IpAddr>,
     known: Mutex<Known>,
@@ -43,65 +35,101 @@ pub(super) struct InUse {
 
 #[derive(Debug)]
 struct Known {
-    nodes: Changes,
-    services: Changes,
-    by_node: HashMap<String, Vec<(IpAddr, AddressUser)>>,
-    by_service: HashMap<String, Vec<(IpAddr, AddressUser)>>,
-    control_planes: Vec<ControlPlanes>,
+    objects: Vec<Objects>,
     api_server: Vec<IpAddr>,
     used: Arc<UsedAddresses>,
 }
 
-/// The control planes of clusters, as a watch of Cluster API's Clusters shows them.
-pub struct ControlPlanes {
-    changes: Changes,
-    host: Box<dyn Fn(&str) -> Option<String> + Send + Sync>,
-    by_cluster: HashMap<String, Vec<(IpAddr, AddressUser)>>,
+/// Objects of one kind that use addresses, as a watch shows them.
+struct Objects {
+    /// `None` until the addresses in use are asked for. Where no provider has pools of addresses, nobody would take the keys, and each
+    /// object that ever was would have one.
+    changes: Option<Changes>,
+    subscribe: Box<dyn Fn() -> Changes + Send + Sync>,
+    /// What the object with this key uses now.
+    uses: Box<dyn Fn(&str) -> Vec<(IpAddr, AddressUser)> + Send + Sync>,
+    by_key: HashMap<String, Vec<(IpAddr, AddressUser)>>,
 }
 
-impl ControlPlanes {
-    /// `changes` are of Clusters, and `host` gives the host of the endpoint of one, by its namespace and name.
-    pub fn new(changes: Changes, host: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
-        Self { changes, host: Box::new(host), by_cluster: HashMap::new() }
+impl Objects {
+    fn of<T: CachedObject>(
+        cache: Cache<T>,
+        uses: impl Fn(&T) -> Vec<(IpAddr, AddressUser)> + Send + Sync + 'static,
+    ) -> Self {
+        let shown = cache.clone();
+        Self {
+            changes: None,
+            subscribe: Box::new(move || shown.subscribe()),
+            uses: Box::new(move |key| cache.get(key).map(|object| uses(&object)).unwrap_or_default()),
+            by_key: HashMap::new(),
+        }
+    }
+
+    /// Takes over what the objects use now that use something else than before.
+    fn renew(&mut self, used: &mut Arc<UsedAddresses>) {
+        // To a new subscriber all objects that exist have changed.
+        let changed = self.changes.get_or_insert_with(&self.subscribe).take();
+        for key in changed {
+            let now = (self.uses)(&key);
+            if self.by_key.get(&key).map(Vec::as_slice).unwrap_or_default() == now {
+                continue;
+            }
+            let used = Arc::make_mut(used);
+            for (address, user) in self.by_key.remove(&key).unwrap_or_default() {
+                used.remove(address, &user);
+            }
+            used.extend(now.iter().cloned());
+            if !now.is_empty() {
+                self.by_key.insert(key, now);
+            }
+        }
     }
 }
 
-impl fmt::Debug for ControlPlanes {
+impl fmt::Debug for Objects {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ControlPlanes").field("by_cluster", &self.by_cluster).finish_non_exhaustive()
+        f.debug_struct("Objects").field("by_key", &self.by_key).finish_non_exhaustive()
+    }
+}
+
+/// The control planes of clusters, as a watch of Cluster API's Clusters shows them.
+#[derive(Debug)]
+pub struct ControlPlanes(Objects);
+
+impl ControlPlanes {
+    /// `host` gives the host of the endpoint of a Cluster.
+    pub fn new<T: CachedObject>(
+        clusters: Cache<T>,
+        host: impl Fn(&T) -> Option<&str> + Send + Sync + 'static,
+    ) -> Self {
+        Self(Objects::of(clusters, move |cluster| {
+            host(cluster).map(|host| of_control_plane(&cluster.key(), host)).unwrap_or_default()
+        }))
     }
 }
 
 impl InUse {
     pub(super) fn new(nodes: NodeStore, services: ServiceStore, host: Option<IpAddr>) -> Self {
         let known = Known {
-            nodes: nodes.subscribe(),
-            services: services.subscribe(),
-            by_node: HashMap::new(),
-            by_service: HashMap::new(),
-            control_planes: Vec::new(),
+            objects: vec![Objects::of(nodes, of_node), Objects::of(services, of_service)],
             api_server: Vec::new(),
             used: Arc::new(host.map(|address| (address, AddressUser::ApiServer)).into_iter().collect()),
         };
-        Self { nodes, services, host, known: Mutex::new(known), read: tokio::sync::Mutex::default() }
+        Self { host, known: Mutex::new(known), read: tokio::sync::Mutex::default() }
     }
 
     /// From now on the endpoints of these are in use.
     pub(super) fn add(&self, control_planes: ControlPlanes) {
-        self.known.lock().control_planes.push(control_planes);
+        self.known.lock().objects.push(control_planes.0);
     }
 
     /// The addresses in use as the watches show them now.
     pub(super) async fn get(&self, client: &Client) -> Arc<UsedAddresses> {
         self.read_api_server(client).await;
         let mut known = self.known.lock();
-        let Known { nodes, services, by_node, by_service, control_planes, used, .. } = &mut *known;
-        renew(used, by_node, nodes.take(), |name| self.nodes.get(name).map(|node| of_node(&node)));
-        renew(used, by_service, services.take(), |key| {
-            self.services.get(key).map(|service| of_service(&service))
-        });
-        for ControlPlanes { changes, host, by_cluster } in control_planes {
-            renew(used, by_cluster, changes.take(), |key| host(key).map(|host| of_control_plane(key, &host)));
+        let Known { objects, used, .. } = &mut *known;
+        for objects in objects {
+            objects.renew(used);
         }
         Arc::clone(used)
     }
@@ -148,29 +176,6 @@ async fn endpoints(client: &Client) -> Option<Vec<IpAddr>> {
 pub(super) async fn of_api_server(client: &Client) -> Vec<(IpAddr, AddressUser)> {
     let addresses = endpoints(client).await.unwrap_or_default().into_iter();
     addresses.map(|address| (address, AddressUser::ApiServer)).collect()
-}
-
-/// Takes over what these objects use now, if they use something else than before.
-fn renew(
-    used: &mut Arc<UsedAddresses>,
-    known: &mut HashMap<String, Vec<(IpAddr, AddressUser)>>,
-    changed: HashSet<String>,
-    now: impl Fn(&str) -> Option<Vec<(IpAddr, AddressUser)>>,
-) {
-    for key in changed {
-        let now = now(&key).unwrap_or_default();
-        if known.get(&key).map(Vec::as_slice).unwrap_or_default() == now {
-            continue;
-        }
-        let used = Arc::make_mut(used);
-        for (address, user) in known.remove(&key).unwrap_or_default() {
-            used.remove(address, &user);
-        }
-        used.extend(now.iter().cloned());
-        if !now.is_empty() {
-            known.insert(key, now);
-        }
-    }
 }
 
 /// The addresses in these texts. Others are names.
@@ -254,8 +259,11 @@ mod tests {
             }))
             .expect("a Node")
         };
-        assert_eq!(shown().await, ["192.0.2.100"]);
+        // Until somebody asks, no keys are collected.
+        assert_eq!((nodes.subscribers(), services.subscribers()), (0, 0));
         nodes.apply(node("a", "192.0.2.2"));
+        assert_eq!(shown().await, ["192.0.2.100", "192.0.2.2"]);
+        assert_eq!((nodes.subscribers(), services.subscribers()), (1, 1));
         nodes.apply(node("b", "192.0.2.2"));
         services.apply(service(json!({
             "metadata": {"namespace": "a", "name": "b", "uid": "u"},

@@ -48,9 +48,8 @@ impl Stores {
 
     /// Where the Clusters have their API servers.
     pub(super) fn control_planes(&self) -> ControlPlanes {
-        let clusters = self.core_clusters.clone();
-        ControlPlanes::new(clusters.subscribe(), move |key| {
-            Some(clusters.get(key)?.content.endpoint.as_ref()?.host.clone())
+        ControlPlanes::new(self.core_clusters.clone(), |cluster| {
+            Some(cluster.content.endpoint.as_ref()?.host.as_str())
         })
     }
 
@@ -199,6 +198,7 @@ mod tests {
         for stores in &all {
             services.add_control_planes(stores.control_planes());
         }
+        assert!(all.iter().all(|stores| stores.core_clusters.subscribers() == 0), "nobody takes their keys");
         let cluster = |version: &str, host: &str| {
             let metadata = json!({"namespace": "a", "name": "prod", "resourceVersion": version});
             let metadata: ObjectMeta = serde_json::from_value(metadata).expect("metadata");
