@@ -225,16 +225,13 @@ impl Planner<'_> {
         let mut replaces = None;
         for (at, address) in had.iter().chain(preferred).copied().enumerate() {
             let pool = self.pools.of_address(address, namespace);
-            let refused = match pool {
+            let refused = match pool.filter(|pool| pool.serves(namespace)) {
                 // An address that it only claims to have must be one that it could get.
-                _ if at >= is_mine && !pool.is_some_and(|pool| pool.serves(namespace)) => {
+                None if at >= is_mine || self.request.pool.is_some() => {
                     Err(format!("it is in {}", self.no_pool()))
                 }
                 Some(pool) if self.request.pool.as_ref().is_some_and(|wanted| *wanted != pool.name) => {
                     Err(format!("it is in the pool {:?}, and another one is asked for", pool.name))
-                }
-                None if self.request.pool.is_some() => {
-                    Err("it is in no pool, and one is asked for".to_owned())
                 }
                 _ => self.may_hold(pool, address),
             };
@@ -315,8 +312,10 @@ impl Planner<'_> {
         let key = self.key_in(pool)?;
         let address =
             pool.first(family, |range| self.index.shared_in(range, pool.order, &key, &self.request.ports))?;
-        // It is not so only where somebody changed a claim by hand.
-        self.may_hold(Some(pool), address).is_ok().then(|| self.held(Some(pool), address))
+        let is_used = self.used_within_limit(Some(pool), address).is_some();
+        // Others refuse it only where somebody changed a claim by hand.
+        let may_hold = !is_used && self.others_let_it_hold(Some(pool), address).is_ok();
+        may_hold.then(|| self.held(Some(pool), address))
     }
 
     /// The key by which the Service shares this address, of this pool.
@@ -352,12 +351,17 @@ impl Planner<'_> {
 
     /// Why the Service may not hold the address, as far as others use it.
     fn may_hold(&self, pool: Option<&Pool>, address: IpAddr) -> Result<(), String> {
+        match self.used(pool, address).filter(|_| !self.keeps(pool, address)) {
+            Some(used) => Err(used),
+            None => self.others_let_it_hold(pool, address),
+        }
+    }
+
+    /// Why the Service may not hold the address, as far as claims and statuses say.
+    fn others_let_it_hold(&self, pool: Option<&Pool>, address: IpAddr) -> Result<(), String> {
         let uid = &self.request.service.uid;
         if let Some(user) = self.index.foreign_user(address) {
             return Err(user.words().to_owned());
-        }
-        if let Some(used) = self.used(pool, address).filter(|_| !self.keeps(pool, address)) {
-            return Err(used);
         }
         if let Some(other) = self.index.reserved_for_others(address, uid) {
             return Err(format!("{} has it in its status", self.other(other)));
@@ -446,7 +450,7 @@ impl Planner<'_> {
             || holders
                 .iter()
                 .any(|other| !is_same(&other.service, &self.request.service) && self.shared_before(other));
-        Held { sharing_key, shared_before, in_use: self.used(pool, address), ..kept }
+        Held { sharing_key, shared_before, in_use: self.used_within_limit(pool, address), ..kept }
     }
 
     /// The claim to write for an address. `None`: it is stored already.
@@ -521,7 +525,7 @@ pub(crate) fn in_the_way(index: &Index, request: &Request) -> Option<String> {
         let others = others.filter(|other| other.uid != request.service.uid);
         found.extend(others.take(HOLDERS_NAMED).map(|other| format!("{address}: Service {other}")));
         found.extend(index.foreign_user(*address).map(|user| format!("{address}: {}", user.details())));
-        let users = request.in_use.of(*address).iter().take(HOLDERS_NAMED);
+        let users = request.users(*address).take(HOLDERS_NAMED);
         found.extend(users.map(|user| format!("{address}: {user:?}")));
     }
     (!found.is_empty()).then(|| found.join(", "))

@@ -1,7 +1,7 @@
 //! Addresses in use beyond those that one writer may block.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     net::IpAddr,
     sync::{Arc, Weak},
 };
@@ -9,7 +9,7 @@ use std::{
 use cloudprovider::{AddressUser, UsedAddresses};
 use parking_lot::Mutex;
 
-use crate::pool::Pools;
+use crate::{index::Index, pool::Pools};
 
 /// How many addresses in pools one Node blocks. Its kubelet can write any addresses into `status.addresses`, and a compromised one
 /// must not block a pool. A Node has four as a rule, an internal and an external address of each family: twice that is room enough.
@@ -24,7 +24,7 @@ const OF_CLUSTERS: usize = 16;
 
 /// Who writes addresses that nobody verifies.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-enum Writer {
+pub(crate) enum Writer {
     /// The kubelet of this Node.
     Node(String),
     /// The users of this namespace, in Services.
@@ -55,104 +55,116 @@ impl Writer {
     fn reaches(&self, pools: &Pools, address: IpAddr) -> bool {
         pools.pools.iter().any(|pool| {
             let counts = match self {
-                Self::Node(_) | Self::Clusters(_) => true,
-                Self::Services(namespace) => pool.serves(namespace),
+                Self::Node(_) => true,
+                Self::Services(namespace) | Self::Clusters(namespace) => pool.serves(namespace),
             };
             counts && pool.addresses.contains(address)
         })
     }
 }
 
-/// The addresses in pools that a writer lists who lists too many.
-#[derive(Debug, PartialEq, Eq)]
-struct Listed {
-    all: usize,
-    /// The lowest ones. They are the same for every daemon, whatever it saw first.
-    counting: BTreeSet<IpAddr>,
-}
-
-/// The writers who list more addresses in pools than count.
+/// The writers who list more addresses in pools than count, with all of these.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Excess(HashMap<Writer, Listed>);
+pub(crate) struct Excess(HashMap<Writer, BTreeSet<IpAddr>>);
 
 impl Excess {
     pub(crate) fn of(pools: &Pools, used: &UsedAddresses) -> Self {
+        // Most addresses are in no pool.
+        let of_pools = pools.addresses();
         let mut listed: HashMap<Writer, BTreeSet<IpAddr>> = HashMap::new();
-        for (address, user) in used.iter() {
+        for (address, user) in used.iter().filter(|(address, _)| of_pools.contains(*address)) {
             if let Some(writer) = Writer::of(user).filter(|writer| writer.reaches(pools, address)) {
                 listed.entry(writer).or_default().insert(address);
             }
         }
-        let too_many = listed.into_iter().filter(|(writer, all)| all.len() > writer.limit());
-        let listed = too_many.map(|(writer, all)| {
-            let (count, limit) = (all.len(), writer.limit());
-            (writer, Listed { all: count, counting: all.into_iter().take(limit).collect() })
-        });
-        Self(listed.collect())
+        listed.retain(|writer, all| all.len() > writer.limit());
+        Self(listed)
     }
 
-    /// Whether this use of an address in a pool does not count.
-    pub(crate) fn has(&self, address: IpAddr, user: &AddressUser) -> bool {
-        let listed = Writer::of(user).and_then(|writer| self.0.get(&writer));
-        listed.is_some_and(|listed| !listed.counting.contains(&address))
+    /// Whether this use of an address in a pool does not count: its writer lists enough lower ones, beside those that Services
+    /// have claimed. The lowest ones are the same for every daemon, whatever it saw first.
+    pub(crate) fn has(&self, address: IpAddr, user: &AddressUser, index: &Index) -> bool {
+        if self.0.is_empty() {
+            return false;
+        }
+        let listed = Writer::of(user).and_then(|writer| self.0.get_key_value(&writer));
+        listed.is_some_and(|(writer, all)| {
+            unclaimed(all.range(..address), index).take(writer.limit()).count() == writer.limit()
+        })
     }
 
     /// What an operator should know, a line for each writer.
-    pub(crate) fn lines(&self) -> Vec<String> {
-        self.lines_beside(&Self::default())
-    }
-
-    /// The lines of writers that the other one does not have.
-    fn lines_beside(&self, other: &Self) -> Vec<String> {
-        let mut new: Vec<_> = self.0.iter().filter(|(writer, _)| !other.0.contains_key(writer)).collect();
-        new.sort_unstable_by_key(|(writer, _)| *writer);
-        new.into_iter().map(|(writer, listed)| line(writer, listed)).collect()
+    pub(crate) fn lines(&self, index: &Index) -> BTreeMap<Writer, String> {
+        let too_many = |(writer, all): &(&Writer, &BTreeSet<IpAddr>)| {
+            unclaimed(all.iter(), index).nth(writer.limit()).is_some()
+        };
+        let listed = self.0.iter().filter(too_many);
+        listed.map(|(writer, all)| (writer.clone(), line(writer, all.len()))).collect()
     }
 }
 
-fn line(writer: &Writer, listed: &Listed) -> String {
-    let (all, counting) = (listed.all, listed.counting.len());
+/// Those that no Service has claimed.
+fn unclaimed<'a>(
+    addresses: impl Iterator<Item = &'a IpAddr>,
+    index: &Index,
+) -> impl Iterator<Item = &'a IpAddr> {
+    addresses.filter(|address| index.claim(**address).is_none())
+}
+
+fn line(writer: &Writer, all: usize) -> String {
+    let limit = writer.limit();
     match writer {
         Writer::Node(name) => format!(
-            "Node {name} has {all} addresses of pools in status.addresses, of which the lowest {counting} count, and Services get the others; \
-             find out who wrote them"
+            "Node {name} has {all} addresses of pools in status.addresses; the lowest {limit} without a claim count, and Services that ask \
+             for no address get the others; find out who wrote them"
         ),
         Writer::Clusters(name) => format!(
-            "the Clusters of the namespace {name} have {all} addresses of pools in spec.controlPlaneEndpoint, of which the lowest {counting} \
-             count, and Services get the others; take them out of the pools"
+            "the Clusters of the namespace {name} have {all} addresses of pools in spec.controlPlaneEndpoint; the lowest {limit} without a \
+             claim count, and Services that ask for no address get the others; take those out of the pools that no Service is to have"
         ),
         Writer::Services(name) => format!(
-            "the Services of the namespace {name} have {all} addresses of pools in spec.externalIPs, of which the lowest {counting} count for \
-             other namespaces, and Services there get the others; limit who may write that field, or give the namespace a pool of its own"
+            "the Services of the namespace {name} have {all} addresses of pools in spec.externalIPs; the lowest {limit} without a claim \
+             count for other namespaces, and Services there that ask for no address get the others; limit who may write that field, or \
+             give the namespace a pool of its own"
         ),
     }
 }
 
 /// The excess of what was in use last. It is computed again when something else is in use, or the pools are others.
 #[derive(Debug, Default)]
-pub(crate) struct LastExcess(Mutex<(Weak<Pools>, Weak<UsedAddresses>, Arc<Excess>)>);
+pub(crate) struct LastExcess(Mutex<Last>);
+
+#[derive(Debug, Default)]
+struct Last {
+    pools: Weak<Pools>,
+    used: Weak<UsedAddresses>,
+    excess: Arc<Excess>,
+    /// The lines that were logged of it, or before and still hold.
+    lines: BTreeMap<Writer, String>,
+}
 
 impl LastExcess {
     /// The excess with these pools and this use. It logs who lists too many since the last call.
-    pub(crate) fn of(&self, pools: &Arc<Pools>, used: &Arc<UsedAddresses>) -> Arc<Excess> {
+    pub(crate) fn of(&self, pools: &Arc<Pools>, used: &Arc<UsedAddresses>, index: &Index) -> Arc<Excess> {
         let mut last = self.0.lock();
-        let (of_pools, of_used, excess) = &mut *last;
         // A pointer to what is gone equals no other one, since it keeps the room.
-        if of_pools.as_ptr() != Arc::as_ptr(pools) || of_used.as_ptr() != Arc::as_ptr(used) {
-            let now = Excess::of(pools, used);
-            for line in now.lines_beside(excess) {
+        if last.pools.as_ptr() != Arc::as_ptr(pools) || last.used.as_ptr() != Arc::as_ptr(used) {
+            let excess = Excess::of(pools, used);
+            let lines = excess.lines(index);
+            for (_, line) in lines.iter().filter(|(writer, _)| !last.lines.contains_key(writer)) {
                 tracing::warn!("{line}");
             }
-            (*of_pools, *of_used, *excess) = (Arc::downgrade(pools), Arc::downgrade(used), Arc::new(now));
+            let (pools, used) = (Arc::downgrade(pools), Arc::downgrade(used));
+            *last = Last { pools, used, excess: Arc::new(excess), lines };
         }
-        Arc::clone(excess)
+        Arc::clone(&last.excess)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{ip, pools, service_ref};
+    use crate::testing::{claim, ip, pools, service_ref};
 
     #[test]
     fn the_lowest_addresses_of_pools_count() {
@@ -164,14 +176,15 @@ mod tests {
         );
         let external = |number: u8| AddressUser::ExternalIp(service_ref(&number.to_string()));
         let node = || AddressUser::Node("n".to_owned());
+        let cluster = || AddressUser::ControlPlane { namespace: "default".into(), name: "prod".into() };
         let listed = |of_node: u8, of_namespace: u8| -> UsedAddresses {
             let nodes = (1..=of_node).map(|last| (IpAddr::from([10, 0, last % 2, last]), node()));
             let external_ips =
                 (1..=of_namespace).map(|last| (IpAddr::from([10, 0, 0, last]), external(last)));
-            // The namespace has no use of this pool, and nobody of these addresses.
+            // The namespace has no use of the pool shop, and nobody of what is in no pool.
             let others = (1..=99).flat_map(|last| {
                 let (shop, outside) = (IpAddr::from([10, 0, 1, last]), IpAddr::from([192, 0, 2, last]));
-                [(shop, external(0)), (outside, external(0)), (outside, node())]
+                [(shop, external(0)), (shop, cluster()), (outside, external(0)), (outside, node())]
             });
             nodes.chain(external_ips).chain(others).collect()
         };
@@ -186,7 +199,15 @@ mod tests {
             ("10.0.1.9", AddressUser::Node("other".to_owned()), false),
             ("10.0.1.9", AddressUser::ApiServer, false),
         ] {
-            assert_eq!(excess.has(ip(address), &user), is_too_much, "{address} {user:?}");
+            assert_eq!(excess.has(ip(address), &user, &Index::default()), is_too_much, "{address} {user:?}");
         }
+        let writers = |index: &Index| excess.lines(index).into_keys().collect::<Vec<_>>();
+        let both = [Writer::Node("n".to_owned()), Writer::Services("default".to_owned())];
+        assert_eq!(writers(&Index::default()), both);
+        // An address that a Service has claimed leaves room for another one.
+        let claimed = Index::new(vec![claim("10.0.0.2", "a")], Vec::new());
+        assert!(!excess.has(ip("10.0.1.9"), &node(), &claimed));
+        assert!(!excess.has(ip("10.0.0.17"), &external(17), &claimed));
+        assert_eq!(writers(&claimed), []);
     }
 }

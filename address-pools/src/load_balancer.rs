@@ -47,7 +47,7 @@ struct Inner {
     /// Whether Services may ask for addresses that are in no pool.
     allows_outside_pools: bool,
     /// Addresses of the cloud itself.
-    of_cloud: Vec<IpAddr>,
+    of_cloud: Arc<[IpAddr]>,
     excess: LastExcess,
     /// Set if the daemon itself announces.
     holds: Option<Arc<Holds>>,
@@ -90,7 +90,7 @@ impl PooledLoadBalancer {
         let inner = Inner {
             announcer: config.announcer,
             allows_outside_pools: config.allows_outside_pools && config.announcer == Announcer::KubeVip,
-            of_cloud,
+            of_cloud: of_cloud.into(),
             excess: LastExcess::default(),
             pools: CurrentPools::new(config.source),
             holds,

@@ -137,6 +137,11 @@ impl Pools {
         having().find(|pool| pool.serves(namespace)).or_else(|| having().next())
     }
 
+    /// The addresses of all pools.
+    pub(crate) fn addresses(&self) -> AddressSet {
+        self.pools.iter().flat_map(|pool| pool.addresses.ranges()).copied().collect()
+    }
+
     /// The interface of a pool's addresses for Services of this namespace.
     pub fn interface<'a>(&'a self, pool: &'a Pool, namespace: &str) -> Option<&'a str> {
         let interface = self.interfaces.get(namespace).or(pool.interface.as_ref());

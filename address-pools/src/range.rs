@@ -268,6 +268,11 @@ impl AddressSet {
         self.ranges.iter().filter(move |range| range.family == family)
     }
 
+    /// All ranges.
+    pub(crate) fn ranges(&self) -> &[AddressRange] {
+        &self.ranges
+    }
+
     /// Whether there are addresses of this family.
     pub fn has(&self, family: Family) -> bool {
         self.of_family(family).next().is_some()

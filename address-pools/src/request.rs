@@ -3,8 +3,8 @@
 use std::{net::IpAddr, sync::Arc};
 
 use cloudprovider::{
-    Error, ErrorKind, ExternalTrafficPolicy, IpFamilyPolicy, LoadBalancerService, Protocol, Result,
-    ServiceRef, UsedAddresses,
+    AddressUser, Error, ErrorKind, ExternalTrafficPolicy, IpFamilyPolicy, LoadBalancerService, Protocol,
+    Result, ServiceRef, UsedAddresses,
 };
 
 use crate::{
@@ -37,7 +37,9 @@ pub(crate) struct Request {
     pub(crate) may_ask_outside: bool,
     /// What the cluster shows in use.
     pub(crate) in_use: Arc<UsedAddresses>,
-    /// What of that does not count.
+    /// Addresses of the cloud itself.
+    pub(crate) of_cloud: Arc<[IpAddr]>,
+    /// What of the addresses in use does not count when an address is picked.
     pub(crate) excess: Arc<Excess>,
     /// Addresses that were picked for it earlier, or that it has in its status. It gets them again if they are free.
     pub(crate) preferred: Vec<IpAddr>,
@@ -70,6 +72,12 @@ pub(crate) enum Need {
 }
 
 impl Request {
+    /// Who uses an address beside claims.
+    pub(crate) fn users(&self, address: IpAddr) -> impl Iterator<Item = &AddressUser> {
+        let of_cloud = self.of_cloud.contains(&address).then_some(&AddressUser::Cloud);
+        self.in_use.of(address).iter().chain(of_cloud)
+    }
+
     /// Reads a Service.
     ///
     /// # Errors
@@ -118,6 +126,7 @@ impl Request {
             asked,
             may_ask_outside: false,
             in_use: Arc::default(),
+            of_cloud: Arc::default(),
             excess: Arc::default(),
             preferred: preferred.collect(),
             in_status,

@@ -12,6 +12,7 @@ use crate::{
     allocate::Plan,
     conventions::SHARING_KEY,
     excess::Excess,
+    index::Index,
     pool::{Pool, Pools},
     request::Request,
 };
@@ -60,9 +61,9 @@ impl Warnings {
 /// How many addresses of a pool that are in use are named.
 const IN_USE_NAMED: usize = 5;
 
-/// What an operator should know of pools that have addresses in use.
+/// What an operator should know of pools that have addresses in use. No claims are known, and no Clusters.
 pub(crate) fn pools_in_use(pools: &Pools, in_use: &UsedAddresses) -> Vec<String> {
-    let excess = Excess::of(pools, in_use);
+    let (excess, unclaimed) = (Excess::of(pools, in_use), Index::default());
     let of_pool = |pool: &Pool| {
         let matters = |user: &AddressUser| match user {
             AddressUser::ExternalIp(service) => pool.serves(&service.namespace),
@@ -71,7 +72,7 @@ pub(crate) fn pools_in_use(pools: &Pools, in_use: &UsedAddresses) -> Vec<String>
         let used: BTreeMap<IpAddr, &AddressUser> = in_use
             .iter()
             .filter(|(address, user)| pool.addresses.contains(*address) && matters(user))
-            .filter(|(address, user)| !excess.has(*address, user))
+            .filter(|(address, user)| !excess.has(*address, user, &unclaimed))
             .collect();
         let named =
             used.iter().take(IN_USE_NAMED).map(|(address, user)| format!("{address} ({})", who(user)));
@@ -85,7 +86,7 @@ pub(crate) fn pools_in_use(pools: &Pools, in_use: &UsedAddresses) -> Vec<String>
             )
         })
     };
-    pools.pools.iter().filter_map(of_pool).chain(excess.lines()).collect()
+    pools.pools.iter().filter_map(of_pool).chain(excess.lines(&unclaimed).into_values()).collect()
 }
 
 /// Who uses an address, for an operator.
@@ -96,9 +97,6 @@ fn who(user: &AddressUser) -> String {
         AddressUser::ExternalIp(service) => format!("external IP of Service {service}"),
         AddressUser::OtherLoadBalancer(service) => format!("Service {service} of another class"),
         AddressUser::Cloud => "the cloud itself".to_owned(),
-        AddressUser::ControlPlane { namespace, name } => {
-            format!("control plane of Cluster {namespace}/{name}")
-        }
         _ => "something else".to_owned(),
     }
 }
@@ -200,8 +198,11 @@ mod tests {
         let [pool, node, namespace] = &warnings[..] else { panic!("{warnings:?}") };
         assert!(pool.starts_with("the pool \"main\" has 16 addresses that the cluster uses"), "{pool}");
         assert!(node.starts_with("Node n1 has 200 addresses of pools in status.addresses"), "{node}");
-        assert!(node.contains("the lowest 8 count"), "{node}");
+        assert!(node.contains("the lowest 8 without a claim count"), "{node}");
         assert!(namespace.contains("the namespace default have 200 addresses of pools"), "{namespace}");
-        assert!(namespace.contains("the lowest 16 count for other namespaces"), "{namespace}");
+        assert!(
+            namespace.contains("the lowest 16 without a claim count for other namespaces"),
+            "{namespace}"
+        );
     }
 }

@@ -162,7 +162,8 @@ pub enum AddressUser {
     OtherLoadBalancer(ServiceRef),
     /// The cloud itself answers there, such as a hypervisor.
     Cloud,
-    /// A Cluster of Cluster API has it as its control plane's endpoint. The control plane may be a Service, which asks for it.
+    /// A Cluster of Cluster API has it as its control plane's endpoint. The control plane may be a Service of the Cluster's namespace,
+    /// which asks for it.
     ControlPlane {
         /// The namespace of the Cluster.
         namespace: String,

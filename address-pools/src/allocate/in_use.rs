@@ -11,36 +11,46 @@ use crate::pool::Pool;
 const PASSED_OVER_NAMED: usize = 3;
 
 impl Planner<'_> {
-    /// How the cluster shows the address in use, beside claims.
+    /// How the cluster shows the address in use, beside claims. A Service that asks for it is refused.
     pub(super) fn used(&self, pool: Option<&Pool>, address: IpAddr) -> Option<String> {
-        let users = self.request.in_use.of(address).iter();
-        users.filter(|user| self.matters(pool, address, user)).map(|user| self.words(user)).next()
+        self.first_user(address, |user| self.matters(pool, user))
     }
 
-    /// Whether such a use keeps addresses of this pool from being handed out.
-    fn matters(&self, pool: Option<&Pool>, address: IpAddr, user: &AddressUser) -> bool {
-        let is_too_much = pool.is_some() && self.request.excess.has(address, user);
+    /// The same, without what its writer lists beyond the limit.
+    pub(super) fn used_within_limit(&self, pool: Option<&Pool>, address: IpAddr) -> Option<String> {
+        self.first_user(address, |user| self.matters(pool, user) && self.is_within_limit(pool, address, user))
+    }
+
+    fn first_user(&self, address: IpAddr, is_one: impl Fn(&AddressUser) -> bool) -> Option<String> {
+        let mut users = self.request.users(address);
+        users.find(|user| is_one(user)).map(|user| self.words(user))
+    }
+
+    /// Whether such a use keeps the Service from addresses of this pool.
+    fn matters(&self, pool: Option<&Pool>, user: &AddressUser) -> bool {
+        let service = &self.request.service;
+        // Any user of a namespace may write these. They must not block the pools of others.
+        let reaches = |namespace: &str| pool.is_none_or(|pool| pool.serves(namespace));
         match user {
-            // Everybody may write external IPs. They must not block the pools of others.
-            AddressUser::ExternalIp(service) => {
-                service.uid != self.request.service.uid
-                    && pool.is_none_or(|pool| pool.serves(&service.namespace))
-                    && (!is_too_much || service.namespace == self.request.service.namespace)
+            AddressUser::ExternalIp(other) => other.uid != service.uid && reaches(&other.namespace),
+            AddressUser::OtherLoadBalancer(other) => other.uid != service.uid,
+            // The control plane may be a Service of the Cluster's namespace.
+            AddressUser::ControlPlane { namespace, .. } => {
+                *namespace != service.namespace && reaches(namespace)
             }
-            AddressUser::OtherLoadBalancer(service) => service.uid != self.request.service.uid,
-            // It may be this Service that is the control plane.
-            AddressUser::ControlPlane { .. } => false,
-            _ => !is_too_much,
+            _ => true,
         }
     }
 
-    /// Whether a cluster has its control plane there, or will have.
-    fn control_plane(&self, address: IpAddr) -> Option<String> {
-        let mut users = self.request.in_use.of(address).iter();
-        let is_one = |user: &&AddressUser| {
-            matches!(user, AddressUser::ControlPlane { .. }) && !self.request.excess.has(address, user)
+    /// Whether the use of an address of this pool counts, however many its writer lists.
+    fn is_within_limit(&self, pool: Option<&Pool>, address: IpAddr, user: &AddressUser) -> bool {
+        let namespace = &self.request.service.namespace;
+        // A namespace gets nothing by listing more.
+        let is_own = match user {
+            AddressUser::ExternalIp(other) => other.namespace == *namespace,
+            _ => false,
         };
-        users.find(is_one).map(|user| self.words(user))
+        pool.is_none() || is_own || !self.request.excess.has(address, user, self.index)
     }
 
     fn words(&self, user: &AddressUser) -> String {
@@ -52,29 +62,44 @@ impl Planner<'_> {
                 format!("{} has it from a load balancer of another class", self.other(service))
             }
             AddressUser::Cloud => "the cloud itself answers there".to_owned(),
-            AddressUser::ControlPlane { .. } => "it is the address of a cluster's control plane".to_owned(),
+            AddressUser::ControlPlane { namespace, .. } if *namespace == self.request.service.namespace => {
+                "it is the address of a cluster's control plane".to_owned()
+            }
             _ => "something else uses it".to_owned(),
         }
     }
 
     /// Whether the Service keeps an address that is in use. What it has claimed, clients use. What it only had in its status, it
-    /// keeps unless a host has it: that would be taken from the host.
+    /// keeps unless a host has it: that would be taken from the host. Other objects say nothing about hosts, and a Node that lists
+    /// too many addresses does not either.
     pub(super) fn keeps(&self, pool: Option<&Pool>, address: IpAddr) -> bool {
         let service = &self.request.service;
         if self.index.of_service(service).contains(&address) {
             return true;
         }
-        let mut users =
-            self.request.in_use.of(address).iter().filter(|user| self.matters(pool, address, user));
-        let is_of_service = |user: &AddressUser| {
-            matches!(user, AddressUser::ExternalIp(_) | AddressUser::OtherLoadBalancer(_))
+        let is_host = |user: &AddressUser| {
+            let is_object = matches!(
+                user,
+                AddressUser::ExternalIp(_)
+                    | AddressUser::OtherLoadBalancer(_)
+                    | AddressUser::ControlPlane { .. }
+            );
+            !is_object && self.is_within_limit(pool, address, user)
         };
-        self.index.is_reserved_for(&service.uid, address) && users.all(is_of_service)
+        self.index.is_reserved_for(&service.uid, address) && !self.request.users(address).any(is_host)
     }
 
-    /// Whether a free address is not picked since the cluster shows it in use.
+    /// Whether a free address is not picked since the cluster shows it in use. The endpoint of a Cluster is for the one Service
+    /// that asks for it.
     pub(super) fn passes_over(&self, pool: &Pool, address: IpAddr) -> bool {
-        let used = self.used(Some(pool), address).or_else(|| self.control_plane(address));
+        let is_control_plane = |user: &AddressUser| match user {
+            AddressUser::ControlPlane { namespace, .. } => pool.serves(namespace),
+            _ => false,
+        };
+        let used = self.first_user(address, |user| {
+            (self.matters(Some(pool), user) || is_control_plane(user))
+                && self.is_within_limit(Some(pool), address, user)
+        });
         let Some(used) = used else { return false };
         let mut passed_over = self.passed_over.borrow_mut();
         if passed_over.len() < PASSED_OVER_NAMED {

@@ -298,6 +298,10 @@ fn addresses_of_a_cluster_that_another_one_served_are_adopted() {
         assert_eq!(addresses(&plan), ips(&["10.0.0.3"]));
         let why = "it is in no pool of addressPools.pools for the namespace default";
         assert_eq!(plan.held[0].replaces, Some((ip(address), why.to_owned())));
+        // Nor where it holds the address and asks for a pool.
+        let asking = annotated(with_status(service("c"), &[address]), &[(POOL, "fixed")]);
+        let plan = decide(&claimed(vec![claim(address, "c")]), &asking).expect("a plan");
+        assert_eq!(plan.held[0].replaces, Some((ip(address), why.to_owned())));
     }
     let asked = annotated(foreign, &[(KUBE_VIP_IPS, "192.0.2.1")]);
     // And only if it was there when the term began.

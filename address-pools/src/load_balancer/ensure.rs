@@ -2,9 +2,7 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use cloudprovider::{
-    AddressUser, Error, ErrorKind, LoadBalancerService, LoadBalancerStatus, Result, ServiceAccess,
-};
+use cloudprovider::{Error, ErrorKind, LoadBalancerService, LoadBalancerStatus, Result, ServiceAccess};
 
 use super::{Inner, service_ref};
 use crate::{
@@ -12,7 +10,7 @@ use crate::{
     conventions::{Announcer, Outcome, POOL, joined},
     index::HOST_HAS_IT,
     ledger::{ATTEMPTS, Ledger, Written},
-    pool::Pools,
+    pool::{Pool, Pools},
     request::{DHCP, Request},
     warnings::{IN_USE, Warning, warnings_of},
 };
@@ -55,8 +53,10 @@ impl Inner {
         let pools = self.pools.get().await?;
         let ledger = self.ledger()?;
         self.warn_of_annotations(ledger.services(), &pools, service, &mut request);
-        self.note_use(ledger.services(), &pools, &mut request).await?;
+        request.in_use = ledger.services().in_use().await?;
+        request.of_cloud = Arc::clone(&self.of_cloud);
         let mut open = ledger.open().await?;
+        request.excess = ledger.with(|index| self.excess.of(&pools, &request.in_use, index))?;
         ledger.see(&request.service.uid);
         ledger.settle(&request.service.uid).await?;
         ledger.look_again(&request.asked).await?;
@@ -98,8 +98,8 @@ impl Inner {
         ))
     }
 
-    /// Says which annotations have no effect. A pool of MetalLB's that is none of ours is no wish where MetalLB does not announce;
-    /// where it does, it would refuse any address of another pool.
+    /// Says which annotations have no effect. A pool of MetalLB's that is none of ours for the namespace is no wish where MetalLB does
+    /// not announce; where it does, it would refuse any address of another pool.
     fn warn_of_annotations(
         &self,
         services: &dyn ServiceAccess,
@@ -108,7 +108,8 @@ impl Inner {
         request: &mut Request,
     ) {
         let mut ignored = self.announcer.unsupported(service);
-        let is_known = request.pool.as_ref().is_none_or(|name| pools.named(name).is_some());
+        let serves = |pool: &Pool| pool.serves(&service.namespace);
+        let is_known = request.pool.as_ref().is_none_or(|name| pools.named(name).is_some_and(serves));
         if !is_known && request.pool_key != POOL && self.announcer != Announcer::MetalLb {
             request.pool = None;
             ignored.push(request.pool_key);
@@ -126,23 +127,6 @@ impl Inner {
             let warning = Warning { reason: "LoadBalancerAnnotationIgnored", message };
             self.warnings.give(services, &request.service, warning);
         }
-    }
-
-    /// Notes what the cluster shows in use, and what the cloud uses itself.
-    async fn note_use(
-        &self,
-        services: &dyn ServiceAccess,
-        pools: &Arc<Pools>,
-        request: &mut Request,
-    ) -> Result<()> {
-        let mut used = services.in_use().await?;
-        request.excess = self.excess.of(pools, &used);
-        if !self.of_cloud.is_empty() {
-            let of_cloud = self.of_cloud.iter().map(|address| (*address, AddressUser::Cloud));
-            Arc::make_mut(&mut used).extend(of_cloud);
-        }
-        request.in_use = used;
-        Ok(())
     }
 
     /// Announces addresses that the Service has never shown, and asks the network for each before. One that a host has is given

@@ -291,9 +291,14 @@ async fn a_node_that_lists_a_whole_pool_blocks_a_few_addresses_of_it() {
     let daemon = Daemon::start(&cluster, WIDE);
     assert_eq!(daemon.addresses(&service("a")).await, ips(&["10.2.0.10"]));
     assert_eq!(daemon.addresses(&service("b")).await, ips(&["10.2.0.12"]));
-    let why = refusal(&daemon, &asking("c", "10.2.0.8")).await;
-    assert_eq!(why, "10.2.0.8 is asked for, and it is an address of a Node");
-    assert_eq!(daemon.addresses(&asking("c", "10.2.0.200")).await, ips(&["10.2.0.200"]));
+    // Nothing says that one of these is kept although the Node has it.
+    let told: Vec<_> = cluster.warnings().into_iter().map(|(_, _, message)| message).collect();
+    assert!(told.iter().all(|message| message.contains("were passed over")), "{told:?}");
+    // Who asks for an address of them by name is refused it, whatever the limit.
+    for address in ["10.2.0.8", "10.2.0.200"] {
+        let why = refusal(&daemon, &asking("c", address)).await;
+        assert_eq!(why, format!("{address} is asked for, and it is an address of a Node"));
+    }
     // Another list counts at once.
     cluster.set_in_use([(ip("10.3.0.1"), node())].into_iter().collect());
     refusal(&daemon, &asking("c", "10.3.0.1")).await;
@@ -308,12 +313,44 @@ async fn the_external_ips_of_a_namespace_block_a_few_addresses_for_others() {
     cluster.set_in_use(lists_all(|last| external("evil", &format!("x{}", last % 50))));
     let daemon = Daemon::start(&cluster, WIDE);
     assert_eq!(daemon.addresses(&service("a")).await, ips(&["10.2.0.17"]));
-    let why = refusal(&daemon, &asking("b", "10.2.0.16")).await;
-    assert_eq!(why, "10.2.0.16 is asked for, and a Service of another namespace has it as an external IP");
-    assert_eq!(daemon.addresses(&asking("b", "10.2.0.200")).await, ips(&["10.2.0.200"]));
+    for address in ["10.2.0.16", "10.2.0.200"] {
+        let why = refusal(&daemon, &asking("b", address)).await;
+        let expected = "is asked for, and a Service of another namespace has it as an external IP";
+        assert_eq!(why, format!("{address} {expected}"));
+    }
     // Its own Services get none of them.
     let why = refusal(&daemon, &own).await;
     assert!(why.contains("has no free IPv4 address"), "{why}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_services_have_leaves_room_for_the_own_address_of_a_node() {
+    let cluster = cluster(&["a"]);
+    let holders: Vec<_> = (1..=20).map(|last| (format!("10.2.0.{last}"), format!("holder-{last}"))).collect();
+    for (_, holder) in &holders {
+        cluster.add_service(service_ref(holder));
+    }
+    cluster.set_claims(holders.iter().map(|(address, holder)| claim(address, holder)).collect());
+    // A host that announces addresses has them beside its own one.
+    cluster.set_in_use((1..=21).map(|last| (IpAddr::from([10, 2, 0, last]), node())).collect());
+    let daemon = Daemon::start(&cluster, WIDE);
+    assert_eq!(daemon.addresses(&service("a")).await, ips(&["10.2.0.22"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn services_join_an_address_though_a_node_lists_all() {
+    let cluster = cluster(&["a", "b"]);
+    let daemon = Daemon::start(
+        &cluster,
+        r#"{"pools": [{"name": "main", "addresses": ["10.2.0.1-10.2.0.254"], "allowSharing": true}]}"#,
+    );
+    cluster.set_in_use(lists_all(|_| node()));
+    let web = |name: &str, number: u16| {
+        let shared = annotated(service(name), &[(crate::conventions::SHARING_KEY, "web")]);
+        LoadBalancerService { ports: vec![crate::testing::port(number)], ..shared }
+    };
+    assert_eq!(daemon.addresses(&web("a", 80)).await, ips(&["10.2.0.9"]));
+    assert_eq!(daemon.addresses(&web("b", 443)).await, ips(&["10.2.0.9"]));
 }
 
 #[tokio::test(start_paused = true)]
@@ -329,22 +366,87 @@ async fn a_status_that_a_node_lists_among_many_is_taken_over() {
     assert!(cluster.warnings().is_empty(), "{:?}", cluster.warnings());
 }
 
+fn endpoint(namespace: &str, name: &str) -> AddressUser {
+    AddressUser::ControlPlane { namespace: namespace.into(), name: name.into() }
+}
+
+fn in_namespace(namespace: &str, service: LoadBalancerService) -> LoadBalancerService {
+    LoadBalancerService { namespace: namespace.to_owned(), ..service }
+}
+
 #[tokio::test(start_paused = true)]
-async fn the_endpoint_of_a_cluster_is_picked_for_nobody_and_given_to_who_asks() {
-    let cluster = cluster(&["a", "b", "c"]);
-    let endpoint = |name: &str| AddressUser::ControlPlane { namespace: "clusters".into(), name: name.into() };
-    uses(&cluster, &[("10.0.0.1", endpoint("secret-cluster"))]);
+async fn the_endpoint_of_a_cluster_is_picked_for_nobody_and_given_to_its_namespace() {
+    let cluster = cluster(&["a", "b"]);
+    for name in ["c", "d"] {
+        cluster.add_service(of("clusters", name));
+    }
+    uses(&cluster, &[("10.0.0.1", endpoint("clusters", "secret-cluster"))]);
     let daemon = Daemon::start(&cluster, NETWORKS);
     assert_eq!(daemon.addresses(&service("a")).await, ips(&["10.0.0.2"]));
-    let warnings = cluster.warnings();
-    let [(_, _, message)] = &warnings[..] else { panic!("{warnings:?}") };
-    assert!(message.contains("10.0.0.1 (it is the address of a cluster's control plane)"), "{message}");
-    assert!(!message.contains("secret"), "{message}");
+    assert_eq!(daemon.addresses(&in_namespace("clusters", service("c"))).await, ips(&["10.0.0.3"]));
+    let passed_over = |why: &str| {
+        format!(
+            "addresses of the pools that are in use were passed over: 10.0.0.1 ({why}); take them out of the pools"
+        )
+    };
+    let (of_others, own) = ("something else uses it", "it is the address of a cluster's control plane");
+    let told: Vec<_> = cluster.warnings().into_iter().map(|(_, _, message)| message).collect();
+    assert_eq!(told, [passed_over(of_others), passed_over(own)]);
+    let why = refusal(&daemon, &asking("b", "10.0.0.1")).await;
+    assert_eq!(why, format!("10.0.0.1 is asked for, and {of_others}"));
     // A control plane that is a Service asks for its address, and keeps it.
-    assert_eq!(daemon.addresses(&asking("b", "10.0.0.1")).await, ips(&["10.0.0.1"]));
-    assert_eq!(cluster.warnings().len(), 1, "{:?}", cluster.warnings());
-    // A namespace with many clusters does not block a pool.
-    cluster.set_in_use(lists_all(|last| endpoint(&last.to_string())));
-    let wide = Daemon::start(&cluster, WIDE);
-    assert_eq!(wide.addresses(&service("c")).await, ips(&["10.2.0.17"]));
+    let control_plane = in_namespace("clusters", asking("d", "10.0.0.1"));
+    assert_eq!(daemon.addresses(&control_plane).await, ips(&["10.0.0.1"]));
+    assert_eq!(cluster.warnings().len(), 2, "{:?}", cluster.warnings());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_clusters_of_a_namespace_block_a_few_addresses_for_others() {
+    let cluster = cluster(&["a", "b"]);
+    cluster.set_in_use(lists_all(|last| endpoint("clusters", &last.to_string())));
+    let daemon = Daemon::start(&cluster, WIDE);
+    assert_eq!(daemon.addresses(&service("a")).await, ips(&["10.2.0.17"]));
+    let why = refusal(&daemon, &asking("b", "10.2.0.200")).await;
+    assert_eq!(why, "10.2.0.200 is asked for, and something else uses it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn clusters_block_the_pools_of_their_namespace_only() {
+    let cluster = cluster(&[]);
+    for name in ["a", "b"] {
+        cluster.add_service(of("shop", name));
+    }
+    uses(&cluster, &[("10.0.1.1", endpoint("default", "x")), ("10.0.1.2", endpoint("default", "y"))]);
+    let daemon = Daemon::start(&cluster, NETWORKS);
+    assert_eq!(daemon.addresses(&in_namespace("shop", service("a"))).await, ips(&["10.0.1.1"]));
+    assert_eq!(daemon.addresses(&in_namespace("shop", asking("b", "10.0.1.2"))).await, ips(&["10.0.1.2"]));
+    assert!(cluster.warnings().is_empty(), "{:?}", cluster.warnings());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_is_taken_over_whatever_clusters_say() {
+    let cluster = cluster(&["a"]);
+    uses(&cluster, &[("10.0.0.3", endpoint("clusters", "x"))]);
+    cluster.set_assigned(vec![(service_ref("a"), ip("10.0.0.3"))]);
+    let daemon = Daemon::start(&cluster, NETWORKS);
+    let mut shown = service("a");
+    shown.status.ingress =
+        vec![LoadBalancerIngress { ip: Some("10.0.0.3".into()), ..LoadBalancerIngress::default() }];
+    assert_eq!(daemon.addresses(&shown).await, ips(&["10.0.0.3"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn metallbs_annotation_says_the_same_of_the_pool_of_others_and_of_none() {
+    let cluster = cluster(&["a", "b"]);
+    let daemon = Daemon::start(&cluster, NETWORKS);
+    for (name, pool) in [("a", "shop"), ("b", "none")] {
+        daemon
+            .ensure(&annotated(service(name), &[("metallb.io/address-pool", pool)]))
+            .await
+            .expect("an address");
+    }
+    let told: Vec<_> = cluster.warnings().into_iter().map(|(of, _, message)| (of.name, message)).collect();
+    let [(a, of_others), (b, none)] = &told[..] else { panic!("{told:?}") };
+    assert_eq!((a.as_str(), b.as_str(), of_others), ("a", "b", none));
+    assert!(none.contains("without an effect"), "{none}");
 }
