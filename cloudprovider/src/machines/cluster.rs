@@ -14,6 +14,7 @@ pub struct ClusterRequest<C> {
     /// Whose what the step creates is. Fixed before the first step.
     pub mark: Mark,
     /// The UID that the object has now. Unlike that of the mark it changes when the object moves, and nobody but the API server chooses it.
+    /// Empty if it is not known: then nothing proves that the object is the one that first had the UID of the mark.
     pub object_uid: String,
     /// The spec, without `controlPlaneEndpoint`.
     pub spec: C,
@@ -24,13 +25,18 @@ pub struct ClusterRequest<C> {
 }
 
 impl<C> ClusterRequest<C> {
-    /// A request for a cluster without an endpoint.
+    /// A request for a cluster without an endpoint, whose object has a UID that is not known.
     pub fn new(mark: Mark, spec: C) -> Self {
-        let object_uid = mark.uid.clone();
-        Self { mark, object_uid, spec, control_plane_endpoint: None, objects: Objects::default() }
+        Self {
+            mark,
+            object_uid: String::new(),
+            spec,
+            control_plane_endpoint: None,
+            objects: Objects::default(),
+        }
     }
 
-    /// Sets the UID that the object has now. Without it, it is that of the mark.
+    /// Sets the UID that the object has now. Without it, nothing is proven by the UID.
     #[must_use]
     pub fn with_object_uid(mut self, uid: impl Into<String>) -> Self {
         self.object_uid = uid.into();

@@ -9,7 +9,9 @@ use crate::ControlPlaneEndpoint;
 pub struct MachineRequest<S, C> {
     /// Whose the machine is. Fixed before the first step, and the same in every step.
     pub mark: Mark,
-    /// The UID that the object has now. Unlike that of the mark it changes when the object moves. What the object owns names it.
+    /// The UID that the object has now. Unlike that of the mark it changes when the object moves, and nobody but the API server chooses it.
+    /// What the object owns names it. Empty if it is not known: then nothing proves that the object is the one that first had the UID of
+    /// the mark.
     pub object_uid: String,
     /// The name of its Machine, Cluster API's own object. Mostly it is the [name](Mark::name) of the mark too; an object that
     /// somebody made by hand may have another one. It does not change.
@@ -83,10 +85,10 @@ impl<C> ClusterContext<C> {
 }
 
 impl<S, C> MachineRequest<S, C> {
-    /// A request for a new worker.
+    /// A request for a new worker, whose object has a UID that is not known.
     pub fn new(mark: Mark, spec: S, cluster: ClusterContext<C>) -> Self {
         Self {
-            object_uid: mark.uid.clone(),
+            object_uid: String::new(),
             machine_name: mark.name().to_owned(),
             mark,
             spec,
@@ -102,7 +104,7 @@ impl<S, C> MachineRequest<S, C> {
         }
     }
 
-    /// Sets the UID that the object has now. Without it, it is that of the mark.
+    /// Sets the UID that the object has now. Without it, nothing is proven by the UID.
     #[must_use]
     pub fn with_object_uid(mut self, uid: impl Into<String>) -> Self {
         self.object_uid = uid.into();

@@ -228,6 +228,7 @@ async fn life(provider: &LibvirtProvider, libvirtd: &Libvirtd, image: &MicroGues
     });
     let mark = Mark::machine(UID, "default", "prod", "worker-1");
     let mut request = MachineRequest::new(mark, spec, ClusterContext::new(json!({})))
+        .with_object_uid(UID)
         .with_bootstrap(BootstrapData::new(BootstrapFormat::CloudConfig, USER_DATA));
     let mut record = Record::default();
     let began = Instant::now();

@@ -154,6 +154,7 @@ async fn everything_of_a_request_arrives_except_what_is_secret() {
     let mark = Mark::machine("u", "default", "prod", "one");
     let spec = json!({"vcpus": 2, "providerID": "my:///1"});
     let request = MachineRequest::new(mark, spec, cluster)
+        .with_object_uid("u-2")
         .with_machine_name("one-a")
         .with_provider_id("my:///1".to_owned())
         .provisioned(true)
@@ -165,7 +166,7 @@ async fn everything_of_a_request_arrives_except_what_is_secret() {
     held(&cloud).delete_machine(&request, &mut Record::default()).await.expect("gone");
     let seen = cloud.seen.lock().remove(0);
     let expected = "MachineRequest { \
-         mark: Mark { uid: \"u\", namespace: \"default\", cluster: \"prod\", machine: Some(\"one\") }, object_uid: \"u\", \
+         mark: Mark { uid: \"u\", namespace: \"default\", cluster: \"prod\", machine: Some(\"one\") }, object_uid: \"u-2\", \
          machine_name: \"one-a\", spec: MachineSpec { cpus: 2, disks: [] }, \
          cluster: ClusterContext { spec: Some(ClusterSpec { pool: \"fast\" }), \
          control_plane_endpoint: Some(ControlPlaneEndpoint { host: \"10.0.0.9\", port: 6443 }), is_reconciled: false }, \
@@ -184,6 +185,13 @@ async fn everything_of_a_request_arrives_except_what_is_secret() {
     assert!(seen.contains("object_uid: \"c-2\""), "{seen}");
     assert_eq!(record.status, Value::Null, "a status without content");
     assert_eq!(held(&cloud).delete_cluster(&request, &mut record).await.expect("gone"), Deletion::Gone);
+}
+
+/// A mark has the UID that an annotation names. One that is taken for the object's own would prove what is another object's.
+#[test]
+fn a_request_does_not_take_the_uid_of_the_mark_for_that_of_the_object() {
+    assert_eq!(request(json!({}), json!({})).object_uid, "");
+    assert_eq!(ClusterRequest::new(Mark::cluster("c", "default", "prod"), json!({})).object_uid, "");
 }
 
 #[tokio::test]

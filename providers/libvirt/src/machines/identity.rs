@@ -30,7 +30,7 @@ impl Identity {
     }
 }
 
-/// Whether the object says that it had another UID before a move. Another namespace's object can have that one.
+/// Whether the object says that it had another UID before a move, or its own is not known. Another namespace's object can have that one.
 pub(crate) fn is_borrowed<S, C>(request: &MachineRequest<S, C>) -> bool {
     let Mark { uid, .. } = &request.mark;
     request.object_uid != *uid

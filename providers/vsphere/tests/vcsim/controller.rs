@@ -58,11 +58,12 @@ pub(crate) struct Object {
 impl Object {
     pub(crate) fn new(vcsim: &Vcsim, number: usize, more: &Value) -> Self {
         let uid = format!("4d3c2b1a-0000-4000-8000-{number:012x}");
-        let mark = Mark::machine(uid, "default", "prod", format!("worker-{number}"));
+        let mark = Mark::machine(uid.clone(), "default", "prod", format!("worker-{number}"));
         let spec = merged(machine_spec(), more);
         let data = BootstrapData::new(BootstrapFormat::CloudConfig, "#cloud-config\n# hunter2hunter2\n");
-        let request =
-            MachineRequest::new(mark, spec, ClusterContext::new(cluster_spec(vcsim))).with_bootstrap(data);
+        let request = MachineRequest::new(mark, spec, ClusterContext::new(cluster_spec(vcsim)))
+            .with_object_uid(uid)
+            .with_bootstrap(data);
         Self { request, record: Record::default() }
     }
 

@@ -13,7 +13,8 @@ pub(super) async fn cluster(run: &Run<'_>) -> Checked {
     let driver = Driver::start(run).await?;
     let before = driver.things().await?;
     let mark = Mark { machine: None, ..driver.mark() };
-    let mut request = ClusterRequest::new(mark, driver.cases.cluster.clone());
+    let uid = mark.uid.clone();
+    let mut request = ClusterRequest::new(mark, driver.cases.cluster.clone()).with_object_uid(uid);
     let mut record = Record::default();
     driver.remove_cluster(&request, &mut record).await?;
     driver.has_only(&before, "with a cluster gone that never was").await?;

@@ -98,7 +98,9 @@ impl<'a> Driver<'a> {
         let cluster = ClusterContext::new(self.cases.cluster.clone());
         // Cluster API calls the two alike, and somebody who makes them by hand may not.
         let machine_name = format!("{}-m", mark.name());
+        let uid = mark.uid.clone();
         let request = MachineRequest::new(mark, self.cases.machine.clone(), cluster)
+            .with_object_uid(uid)
             .with_machine_name(machine_name)
             .with_bootstrap(self.cases.bootstrap.clone());
         Object { request, record: Record::default(), kept: None }

@@ -87,7 +87,8 @@ pub(super) async fn failure_domain(run: &Run<'_>) -> Checked {
     let driver = Driver::start(run).await?;
     let before = driver.things().await?;
     let mark = Mark { machine: None, ..driver.mark() };
-    let mut cluster = ClusterRequest::new(mark, driver.cases.cluster.clone());
+    let uid = mark.uid.clone();
+    let mut cluster = ClusterRequest::new(mark, driver.cases.cluster.clone()).with_object_uid(uid);
     let mut record = Record::default();
     let report = driver.finish_cluster(&mut cluster, &mut record).await?;
     let with_cluster = driver.things().await?;

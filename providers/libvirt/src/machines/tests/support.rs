@@ -167,7 +167,8 @@ impl Object {
         let mark = Mark::machine(Uuid::new_v4().to_string(), "default", "prod", "node-1");
         let cluster = ClusterContext::new(serde_json::from_value(json!({})).expect("valid"));
         let data = BootstrapData::new(BootstrapFormat::CloudConfig, USER_DATA);
-        let request = MachineRequest::new(mark, spec, cluster).with_bootstrap(data);
+        let uid = mark.uid.clone();
+        let request = MachineRequest::new(mark, spec, cluster).with_object_uid(uid).with_bootstrap(data);
         Self { request, record: Record::default() }
     }
 

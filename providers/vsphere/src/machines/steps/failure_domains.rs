@@ -333,7 +333,8 @@ mod tests {
             mark,
             VSphereMachineSpec::default(),
             ClusterContext::new(VSphereClusterSpec::default()),
-        );
+        )
+        .with_object_uid("u-1");
         assert_eq!(network_of(&request), None);
         let spec = json!({"template": "t", "biosUUID": "b", "network": {"devices": [{"networkName": "n"}]}});
         let vm = FurtherObject::new("worker-1").in_namespace("default").with_owners(["u-1".to_owned()]);
@@ -362,7 +363,7 @@ mod tests {
         }))
         .expect("a spec");
         let mark = Mark::machine("u-1", "default", "prod", "worker-1");
-        let request = DeletionRequest::new(mark, spec, ClusterContext::new(None));
+        let request = DeletionRequest::new(mark, spec, ClusterContext::new(None)).with_object_uid("u-1");
         assert_eq!(Fleet::placed_for_deletion(&request).spec.clone.server.as_deref(), Some("other"));
         let request = request.with_failure_domain(Some("a".to_owned()));
         assert_eq!(Fleet::placed_for_deletion(&request).spec.clone.server, None);

@@ -29,6 +29,7 @@ async fn a_machine_on_a_vcenter_that_is_not_configured_keeps_its_finalizer() {
         }
         let spec = request.spec.clone();
         let request = MachineRequest::new(mark(), spec, ClusterContext::new(on(gone)))
+            .with_object_uid(mark().uid)
             .with_provider_id(request.provider_id);
         let error = rig.fleet.ensure_machine(&request, &mut record).await.expect_err("it may run there");
         if is_made {

@@ -176,6 +176,7 @@ impl Rig {
 
     pub(crate) async fn ensure(&mut self, provider_id: Option<String>) -> Result<MachineReport> {
         let request = MachineRequest::new(mark(), machine_spec(), ClusterContext::new(cluster_spec()))
+            .with_object_uid(mark().uid)
             .with_provider_id(provider_id);
         self.fleet.ensure_machine(&request, &mut self.record).await
     }
@@ -194,6 +195,7 @@ impl Rig {
 /// A request for the deletion of the machine.
 pub(crate) fn deletion() -> DeletionRequest {
     MachineRequest::new(mark(), machine_spec(), ClusterContext::new(Some(cluster_spec())))
+        .with_object_uid(mark().uid)
 }
 
 fn cluster_spec() -> VSphereClusterSpec {

@@ -20,7 +20,7 @@ fn request(objects: Objects) -> Request {
     }));
     let mark = Mark::machine("u-1", "default", "prod", "worker-1");
     let cluster = ClusterContext::new(VSphereClusterSpec::default());
-    Request::new(mark, spec.expect("a spec"), cluster).with_objects(objects)
+    Request::new(mark, spec.expect("a spec"), cluster).with_object_uid("u-1").with_objects(objects)
 }
 
 /// A claim of the machine, and one more of its `VSphereVM`.

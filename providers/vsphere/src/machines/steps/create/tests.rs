@@ -44,7 +44,9 @@ fn a_name_is_not_free_before_it_is_known_who_has_it() {
     let request = |objects: Objects| -> Request {
         let spec = serde_json::from_value(json!({"template": "t", "network": {"devices": []}}));
         let cluster = ClusterContext::new(VSphereClusterSpec::default());
-        MachineRequest::new(mark(), spec.expect("a spec"), cluster).with_objects(objects)
+        MachineRequest::new(mark(), spec.expect("a spec"), cluster)
+            .with_object_uid(mark().uid)
+            .with_objects(objects)
     };
     let vm = |owner: &str| {
         let vm = FurtherObject::new("given").in_namespace("default").with_owners([owner.to_owned()]);

@@ -34,7 +34,8 @@ fn request(of: &Json, vm: Option<Json>) -> Request {
         ..VSphereMachineSpec::default()
     };
     let mark = Mark::machine("u-1", "default", "prod", "worker-1");
-    let request = Request::new(mark, spec, ClusterContext::new(VSphereClusterSpec::default()));
+    let request =
+        Request::new(mark, spec, ClusterContext::new(VSphereClusterSpec::default())).with_object_uid("u-1");
     let vm = vm.map(|spec| {
         let vm = FurtherObject::new("worker-1").in_namespace("default").with_owners(["u-1".to_owned()]);
         (VM_KIND, vm.with_spec(spec))
