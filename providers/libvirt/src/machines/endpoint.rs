@@ -24,11 +24,13 @@ mod choice;
 mod claim;
 mod spec;
 mod steps;
+mod unproven;
 
 pub(crate) use self::{
     claim::Claim,
     spec::EndpointPoolSpec,
     steps::{Endpoint, ensure_endpoint, has_claim, is_claimed, release_endpoint},
+    unproven::UnprovenClaims,
 };
 
 #[cfg(test)]

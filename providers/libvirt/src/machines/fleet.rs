@@ -17,6 +17,7 @@ use super::{
     chosen_macs::ChosenMacs,
     console::Looks,
     domains::Domains,
+    endpoint::UnprovenClaims,
     identity::Identity,
     placement::Placer,
     reservation::{LibvirtNetworks, NetworkCalls},
@@ -102,6 +103,8 @@ pub(crate) struct Fleet {
     pub(crate) looks: Looks,
     /// The MAC addresses of machines whose domain is not there yet.
     pub(crate) chosen_macs: ChosenMacs,
+    /// What the log has said of claims of clusters.
+    pub(crate) unproven_claims: UnprovenClaims,
     /// The hypervisors that this process has chosen for machines whose domain is not there yet.
     chosen: Mutex<HashMap<Identity, String>>,
     /// One lock for each object, held by each of its calls.
@@ -141,6 +144,7 @@ impl Fleet {
             placer: Placer::default(),
             looks: Looks::default(),
             chosen_macs: ChosenMacs::default(),
+            unproven_claims: UnprovenClaims::default(),
             chosen: Mutex::default(),
             calls: Mutex::default(),
         }

@@ -28,8 +28,8 @@ pub(crate) struct Claim {
     pub(super) mac: Mac,
     /// The name of the entry.
     pub(super) name: String,
-    /// The entry of a claim that was made from the UID and the cluster's name alone. It counts until the next step has put the
-    /// other one in its place.
+    /// The entry of a claim that was made from the UID and the cluster's name alone. With `owns_older` it counts until the next step has
+    /// put the other one in its place. Without, it may be another cluster's and stays as it is.
     older: Entry,
     /// Whether the API server has given the object its UID. One that an annotation has may be another cluster's.
     owns_older: bool,

@@ -28,6 +28,8 @@ const LOOK_AGAIN: Duration = Duration::from_secs(60);
 pub(crate) enum Endpoint {
     /// It is this one.
     At(ControlPlaneEndpoint),
+    /// It is this one, and an entry that is [not proven](Claim::may_have) to be the cluster's keeps its address.
+    Unproven(ControlPlaneEndpoint, HostEntry),
     /// All addresses of the pool are taken.
     Wait(Wait),
 }
@@ -49,7 +51,9 @@ pub(crate) async fn ensure_endpoint(
     let pool = Pool::read(spec)?;
     if let Some(known) = known {
         if let Some(address) = known.host.parse().ok().filter(|address| pool.contains(*address)) {
-            renew(calls, claim, spec, address).await?;
+            if let Some(entry) = renew(calls, claim, spec, address).await? {
+                return Ok(Endpoint::Unproven(known.clone(), entry));
+            }
         }
         return Ok(Endpoint::At(known.clone()));
     }
@@ -91,19 +95,19 @@ pub(crate) async fn ensure_endpoint(
     Err(in_field(last.unwrap_or_else(|| Error::new(ErrorKind::Internal, "no address was tried"))))
 }
 
-/// Claims the address that the cluster is known to have. An entry for it that may be the cluster's serves as it is.
+/// Claims the address that the cluster is known to have. An entry for it that may be the cluster's serves as it is, and is given.
 async fn renew(
     calls: &dyn NetworkCalls,
     claim: &Claim,
     spec: &EndpointPoolSpec,
     address: IpAddr,
-) -> Result<()> {
+) -> Result<Option<HostEntry>> {
     match reservation::ensure(calls, &claim.at(&spec.network, address), claim.older(), ALL_LEASES).await {
         Err(error) if error.kind() == ErrorKind::Conflict => match unproven(calls, claim, spec).await? {
-            Some(entry) if entry.address == Some(address) => Ok(()),
+            Some(entry) if entry.address == Some(address) => Ok(Some(entry)),
             _ => Err(error.wrap(ENDPOINT)),
         },
-        claimed => claimed.map_err(|error| error.wrap(ENDPOINT)),
+        claimed => claimed.map(|()| None).map_err(|error| error.wrap(ENDPOINT)),
     }
 }
 
@@ -116,15 +120,8 @@ async fn unproven(
     for scope in Scope::ALL {
         let dhcp = reservation::read(calls, &spec.network, scope).await?;
         let found = dhcp.and_then(|dhcp| dhcp.hosts().find(|entry| claim.may_have(entry)).cloned());
-        if let Some(entry) = found {
-            let (network, host) = (&spec.network, entry.to_xml());
-            tracing::warn!(
-                network,
-                host,
-                "a claim of an earlier version is left as it is: the object does not have that UID from the API server; \
-                 remove the host entry by hand if no cluster uses its address"
-            );
-            return Ok(Some(entry));
+        if found.is_some() {
+            return Ok(found);
         }
     }
     Ok(None)
@@ -136,7 +133,7 @@ pub(crate) fn is_claimed(spec: &EndpointPoolSpec, endpoint: Option<&ControlPlane
     address.is_some_and(|address| Pool::read(spec).is_ok_and(|pool| pool.contains(address)))
 }
 
-/// Gives the cluster's address back. Nothing to do if it has none.
+/// Gives the cluster's address back. Nothing to do if it has none. Gives the entry that stays because nothing proves it to be the cluster's.
 ///
 /// # Errors
 /// libvirt's.
@@ -144,12 +141,9 @@ pub(crate) async fn release_endpoint(
     calls: &dyn NetworkCalls,
     claim: &Claim,
     spec: &EndpointPoolSpec,
-) -> Result<()> {
+) -> Result<Option<HostEntry>> {
     reservation::remove_all(calls, &spec.network, &claim.entries()).await?;
-    if claim.older().is_empty() {
-        unproven(calls, claim, spec).await?;
-    }
-    Ok(())
+    if claim.older().is_empty() { unproven(calls, claim, spec).await } else { Ok(None) }
 }
 
 /// Whether the network has the cluster's claim.

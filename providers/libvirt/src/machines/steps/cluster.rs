@@ -16,6 +16,7 @@ use crate::{
         },
         fleet::{Fleet, Host},
         placement::failure_domains,
+        reservation::HostEntry,
         spec::LibvirtClusterSpec,
     },
 };
@@ -66,6 +67,10 @@ impl Fleet {
         };
         Ok(match ensure_endpoint(&*host.networks, &claim, pool, known).await? {
             Endpoint::At(endpoint) => report.with_control_plane_endpoint(endpoint),
+            Endpoint::Unproven(endpoint, entry) => {
+                self.say_unproven(host, request, pool, &entry);
+                report.with_control_plane_endpoint(endpoint)
+            }
             Endpoint::Wait(wait) => report.with_wait(wait),
         })
     }
@@ -88,13 +93,30 @@ impl Fleet {
         for host in hosts {
             host.check_live()?;
             is_found |= left.is_some() && has_claim(&*host.networks, &claim, pool).await?;
-            release_endpoint(&*host.networks, &claim, pool).await?;
+            if let Some(entry) = release_endpoint(&*host.networks, &claim, pool).await? {
+                self.say_unproven(host, request, pool, &entry);
+                // It may be the claim, so the hypervisor may be the one that had the other name.
+                is_found = true;
+            }
         }
         match left {
             Some(name) if !is_found => {
                 Err(Self::elsewhere(&request.mark, "the claim of spec.controlPlaneEndpoint.host", name))
             }
             _ => Ok(Deletion::Gone),
+        }
+    }
+
+    /// Says once in the log that an entry stays as it is.
+    fn say_unproven(
+        &self,
+        host: &Host,
+        request: &ClusterRequest<LibvirtClusterSpec>,
+        pool: &EndpointPoolSpec,
+        entry: &HostEntry,
+    ) {
+        if let Some(line) = self.unproven_claims.line(&request.mark, (host.name(), &pool.network), entry) {
+            tracing::warn!("{line}");
         }
     }
 

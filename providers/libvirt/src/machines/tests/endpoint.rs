@@ -10,12 +10,18 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::support::{Daemon, Object, hypervisor, storage};
-use crate::machines::{
-    reservation::{Scope, testing::FakeNetwork},
-    spec::LibvirtClusterSpec,
-    storage::{
-        StorageCalls,
-        testing::{FakeCalls, FakeHypervisor, POOL},
+use crate::{
+    mac::Mac,
+    machines::{
+        reservation::{
+            Scope,
+            testing::{FakeNetwork, HostEntry},
+        },
+        spec::LibvirtClusterSpec,
+        storage::{
+            StorageCalls,
+            testing::{FakeCalls, FakeHypervisor, POOL},
+        },
     },
 };
 
@@ -24,7 +30,8 @@ type Request = ClusterRequest<LibvirtClusterSpec>;
 fn cluster(number: u128, pool: &Value) -> Request {
     let mark = Mark::cluster(Uuid::from_u128(number << 96 | number).to_string(), "default", "prod");
     let spec = json!({ "controlPlaneEndpointPool": pool });
-    ClusterRequest::new(mark, serde_json::from_value(spec).expect("valid"))
+    let uid = mark.uid.clone();
+    ClusterRequest::new(mark, serde_json::from_value(spec).expect("valid")).with_object_uid(uid)
 }
 
 fn pool() -> Value {
@@ -132,6 +139,32 @@ async fn a_claim_on_a_hypervisor_that_is_not_configured_is_not_gone() {
     let claimed = ensure(&daemon, &cluster(2, &pool())).await.expect("a step").control_plane_endpoint;
     let request = cluster(2, &elsewhere).with_control_plane_endpoint(claimed);
     assert_eq!(delete(&daemon, &request).await.expect("a step"), Deletion::Gone);
+    assert_eq!(network.entries(), [""; 0]);
+}
+
+/// Nothing proves that the claim of an earlier version is its own. That it is there is enough: the hypervisor has another name now.
+#[tokio::test]
+async fn a_moved_cluster_whose_hypervisor_was_renamed_is_deleted_and_its_older_claim_stays() {
+    let (storage, network) = (storage(), FakeNetwork::new(&Scope::ALL));
+    let daemon = daemon(&storage, &network).await;
+    let entry = HostEntry {
+        mac: Some(Mac::from_bytes([6, 0, 0, 0, 0, 3])),
+        name: Some("api-00000003-prod".to_owned()),
+        address: Some([192, 168, 122, 200].into()),
+    };
+    network.add(&Scope::ALL, &entry);
+    let mut elsewhere = pool();
+    elsewhere["hypervisor"] = json!("kvm9");
+    let endpoint = ControlPlaneEndpoint { host: "192.168.122.200".to_owned(), port: 6443 };
+    let own = cluster(3, &elsewhere).with_control_plane_endpoint(endpoint);
+    let moved = own.clone().with_object_uid(Uuid::max().to_string());
+    let unknown = Request::new(own.mark.clone(), own.spec.clone())
+        .with_control_plane_endpoint(own.control_plane_endpoint.clone());
+    for request in [&moved, &moved, &unknown] {
+        assert_eq!(delete(&daemon, request).await.expect("a step"), Deletion::Gone);
+        assert_eq!(network.entries(), [entry.to_xml()]);
+    }
+    assert_eq!(delete(&daemon, &own).await.expect("a step"), Deletion::Gone);
     assert_eq!(network.entries(), [""; 0]);
 }
 
