@@ -277,7 +277,12 @@ impl CloudProvider for LibvirtProvider {
             return Err(Error::new(ErrorKind::Conflict, "the provider was started already"));
         };
         let _ = self.started.set(Instant::now());
-        self.fleet.inside.add_ranges(&context.cluster_cidr);
+        for part in self.fleet.inside.add_ranges(&context.cluster_cidr) {
+            tracing::warn!(
+                part,
+                "a part of --cluster-cidr is left out: it is no range such as 10.244.0.0/16; image.url reaches public addresses in it"
+            );
+        }
         for (hypervisor, commands) in self.hypervisors.iter().zip(receivers) {
             let actor = connection::run(Arc::clone(hypervisor), commands, context.stop.clone());
             self.actors.spawn(actor);

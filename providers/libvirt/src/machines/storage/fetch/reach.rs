@@ -76,9 +76,17 @@ impl Inside {
         self.0.write().extend(addresses.into_iter().map(|address| IpNet::from(address.to_canonical())));
     }
 
-    /// Adds ranges that are separated by commas. What is no range is left out.
-    pub(crate) fn add_ranges(&self, ranges: &str) {
-        self.0.write().extend(ranges.split(',').filter_map(|range| range.trim().parse::<IpNet>().ok()));
+    /// Adds ranges that are separated by commas. Gives the parts that are no range, which are left out.
+    #[must_use]
+    pub(crate) fn add_ranges<'a>(&self, ranges: &'a str) -> Vec<&'a str> {
+        let mut left_out = Vec::new();
+        for part in ranges.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+            match part.parse() {
+                Ok(range) => self.0.write().push(range),
+                Err(_) => left_out.push(part),
+            }
+        }
+        left_out
     }
 
     /// All of them.

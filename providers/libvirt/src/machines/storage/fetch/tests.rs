@@ -276,7 +276,7 @@ async fn a_name_is_looked_up_once() {
 async fn what_is_known_to_be_inside_is_not_reached_whatever_its_address() {
     let inside = Inside::default();
     inside.add(["9.9.9.9", "::ffff:8.8.8.8", "2a00::7"].map(|text| text.parse().expect("an address")));
-    inside.add_ranges(" 11.0.0.0/8, nonsense,2a01:1::/32,");
+    assert_eq!(inside.add_ranges(" 11.0.0.0/8, nonsense,2a01:1::/32,12.0.0.1,"), ["nonsense", "12.0.0.1"]);
     let network = Network::new(Box::new(Names::default()), no_proxy(), inside);
     for (host, is_inside) in [
         ("9.9.9.9", true),
