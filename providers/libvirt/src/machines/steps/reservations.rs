@@ -86,12 +86,17 @@ enum Identities<'a> {
 }
 
 impl<'a> Identities<'a> {
-    /// Those of a domain's interfaces.
+    /// Those of a domain's interfaces. A tenant may choose both the UID and a MAC address. The name of a new domain it never chooses.
     fn of_domain(domain: &Domain, mark: &'a Mark) -> Self {
         let is_older = |nic: &Nic| {
             (0..names::MAX_INTERFACES).any(|number| nic.mac == names::older_mac(domain.uuid, number))
         };
-        if domain.nics.iter().any(is_older) { Self::Older(domain.uuid, mark) } else { Self::Mark(mark) }
+        let is_named_as_now = domain.name == names::domain(mark);
+        if !is_named_as_now && domain.nics.iter().any(is_older) {
+            Self::Older(domain.uuid, mark)
+        } else {
+            Self::Mark(mark)
+        }
     }
 
     /// The entry of an interface, with a number in the name if it is not the first one in its network.
@@ -199,4 +204,26 @@ pub(super) async fn release(
         reservation::remove_all(&*host.networks, network, &ours).await?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::NicSource;
+
+    #[test]
+    fn a_chosen_mac_address_gives_no_machine_the_names_of_an_older_domain() {
+        let uid = Uuid::from_u128(7);
+        let mark = Mark::machine(uid.to_string(), "team-a", "prod", "registry");
+        let nics = vec![Nic { mac: names::older_mac(uid, 3), source: NicSource::Other }];
+        let host_of = |name: &str| {
+            let domain =
+                Domain { nics: nics.clone(), ..Domain::unreadable(uid, name.to_owned(), String::new()) };
+            Identities::of_domain(&domain, &mark).entry(0, false).1
+        };
+        let now = names::domain(&mark);
+        assert_eq!(host_of(&now), now);
+        assert_eq!(host_of("registry"), "registry");
+        assert_eq!(host_of("renamed-by-hand"), "registry");
+    }
 }
