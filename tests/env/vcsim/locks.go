@@ -28,6 +28,8 @@ func makePatient(model *simulator.Model) {
 // The simulator does so while it holds all objects of the session, and waits for each container view. But a wait for changes that is
 // under way holds the session's view, and then waits for the session's objects. So both would wait for ever, and with them all that
 // changes the inventory.
+//
+// The session of in-process clients is shared by all of them, and none of them logs out.
 func releaseAtLogout(model *simulator.Model) {
 	registry, shared := model.Map(), model.ServiceContent.PropertyCollector
 	registry.Handler = func(ctx *simulator.Context, method *simulator.Method) (mo.Reference, types.BaseMethodFault) {

@@ -36,7 +36,7 @@ const NEW: &str = "v1beta2";
 /// How long the API server may take until a definition is in force.
 const TIMEOUT: Duration = test_env::PATIENCE;
 
-/// How often a definition that is being removed is looked at before it is changed.
+/// How often a definition that is being removed is looked at before it is changed. Before each further change it is looked at twice as often.
 const LOOKS_UNTIL_A_NUDGE: u32 = 40;
 
 /// Where ours are different, and why. A path ends with `*` if it stands for all that is below.
@@ -220,7 +220,8 @@ pub(crate) async fn uninstall(api: &Api, crds: &[CustomResourceDefinition]) -> R
         let looks = Cell::new(0);
         let gone = eventually(TIMEOUT, "a definition is gone", || async {
             looks.set(looks.get() + 1);
-            if looks.get() % LOOKS_UNTIL_A_NUDGE == 0 {
+            let (whole, rest) = (looks.get() / LOOKS_UNTIL_A_NUDGE, looks.get() % LOOKS_UNTIL_A_NUDGE);
+            if rest == 0 && whole.is_power_of_two() {
                 nudge(&all, &name, looks.get()).await?;
             }
             Ok(all.get_opt(&name).await?.is_none().then_some(()))
