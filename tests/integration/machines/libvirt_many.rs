@@ -40,10 +40,10 @@ const MAX_GROWTH: u64 = 220;
 const MAX_WRITES: usize = 4;
 
 /// The calls that a machine may cost the hypervisor that it is on, those that follow events included.
-const MAX_CALLS: u64 = 28;
+const MAX_CALLS: u64 = 29;
 
 /// The calls that a machine may cost each hypervisor that could have parts of it.
-const MAX_SEARCH_CALLS: u64 = 2;
+const MAX_SEARCH_CALLS: u64 = 3;
 
 /// The calls that the deletion of a machine may cost.
 const MAX_DELETION_CALLS: u64 = 22;
