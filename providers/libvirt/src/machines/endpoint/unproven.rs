@@ -7,8 +7,10 @@ use parking_lot::Mutex;
 
 use crate::machines::reservation::HostEntry;
 
-/// What was said, so that it is said once. It grows with the entries of earlier versions alone, and with the
-/// namespaces that name one.
+/// How many lines there are at most: a tenant who knows the UID of an older claim can name it in many clusters.
+const MOST: usize = 1_000;
+
+/// What was said, so that it is said once.
 #[derive(Debug, Default)]
 pub(crate) struct UnprovenClaims(Mutex<HashSet<String>>);
 
@@ -29,7 +31,8 @@ impl UnprovenClaims {
              any namespace and management cluster has its address",
             entry.to_xml()
         );
-        self.0.lock().insert(line.clone()).then_some(line)
+        let mut said = self.0.lock();
+        (said.len() < MOST && said.insert(line.clone())).then_some(line)
     }
 }
 
@@ -59,5 +62,7 @@ mod tests {
         assert!(other.contains("cluster team-b/prod"), "{other}");
         assert!(claims.line(&mark("team-a"), place, &entry(201)).is_some(), "another entry");
         assert!(claims.line(&mark("team-a"), ("kvm2", "default"), &entry(200)).is_some(), "another place");
+        let said = (0..2 * MOST).filter_map(|n| claims.line(&mark(&format!("n{n}")), place, &entry(200)));
+        assert_eq!(said.count(), MOST - 4);
     }
 }
