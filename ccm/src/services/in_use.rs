@@ -40,6 +40,9 @@ struct Known {
     used: Arc<UsedAddresses>,
 }
 
+/// The addresses that an object uses.
+type Uses = Vec<(IpAddr, AddressUser)>;
+
 /// Objects of one kind that use addresses, as a watch shows them.
 struct Objects {
     /// `None` until the addresses in use are asked for. Where no provider has pools of addresses, nobody would take the keys, and each
@@ -47,15 +50,12 @@ struct Objects {
     changes: Option<Changes>,
     subscribe: Box<dyn Fn() -> Changes + Send + Sync>,
     /// What the object with this key uses now.
-    uses: Box<dyn Fn(&str) -> Vec<(IpAddr, AddressUser)> + Send + Sync>,
-    by_key: HashMap<String, Vec<(IpAddr, AddressUser)>>,
+    uses: Box<dyn Fn(&str) -> Uses + Send + Sync>,
+    by_key: HashMap<String, Uses>,
 }
 
 impl Objects {
-    fn of<T: CachedObject>(
-        cache: Cache<T>,
-        uses: impl Fn(&T) -> Vec<(IpAddr, AddressUser)> + Send + Sync + 'static,
-    ) -> Self {
+    fn of<T: CachedObject>(cache: Cache<T>, uses: impl Fn(&T) -> Uses + Send + Sync + 'static) -> Self {
         let shown = cache.clone();
         Self {
             changes: None,

@@ -50,10 +50,10 @@ pub(crate) async fn ensure_endpoint(
 ) -> Result<Endpoint> {
     let pool = Pool::read(spec)?;
     if let Some(known) = known {
-        if let Some(address) = known.host.parse().ok().filter(|address| pool.contains(*address)) {
-            if let Some(entry) = renew(calls, claim, spec, address).await? {
-                return Ok(Endpoint::Unproven(known.clone(), entry));
-            }
+        if let Some(address) = known.host.parse().ok().filter(|address| pool.contains(*address))
+            && let Some(entry) = renew(calls, claim, spec, address).await?
+        {
+            return Ok(Endpoint::Unproven(known.clone(), entry));
         }
         return Ok(Endpoint::At(known.clone()));
     }
