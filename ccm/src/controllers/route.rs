@@ -16,7 +16,7 @@ mod row;
 mod step;
 mod told;
 
-pub use cidr::{ClusterCidrs, InvalidClusterCidr};
+pub use cidr::{ClusterCidrs, InvalidClusterCidr, MaskSizes};
 pub use controller::{RouteController, RouteControllerOptions};
 pub use metrics::RouteMetrics;
 pub(crate) use row::DESCRIPTOR;

@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use clap::{ArgAction, Args};
 use component::command_line::{
     FeatureGates,
-    notes::{Note, differs, no_effect, no_effect_either},
+    notes::{Note, differs, no_effect, no_effect_either, ours},
     values::{boolean, duration, duration_or_none, float, int32, list, path},
 };
 
@@ -89,6 +89,15 @@ pub struct GenericFlags {
     #[arg(long, default_value = "", hide_default_value = true, value_name = "CIDR")]
     pub cluster_cidr: String,
 
+    /// A Node whose IPv4 pod CIDR has a shorter prefix gets no route for it: the value of kube-controller-manager's flag of this name.
+    /// With 0 any length will do.
+    #[arg(long, default_value_t = 0, value_name = "BITS", value_parser = prefix_length::<32>)]
+    pub node_cidr_mask_size_ipv4: u8,
+
+    /// The same for IPv6.
+    #[arg(long, default_value_t = 0, value_name = "BITS", value_parser = prefix_length::<128>)]
+    pub node_cidr_mask_size_ipv6: u8,
+
     /// Run the route controller, which makes a route in the cloud for the pod addresses of each Node.
     #[arg(long, default_value = "true", value_name = "BOOL", action = ArgAction::Set, value_parser = boolean)]
     pub configure_cloud_routes: bool,
@@ -111,6 +120,11 @@ pub struct GenericFlags {
     pub node_sync_period: Duration,
 }
 
+fn prefix_length<const MOST: u8>(text: &str) -> Result<u8, String> {
+    let length = text.parse().ok().filter(|length| *length <= MOST);
+    length.ok_or_else(|| format!("must be a whole number from 0 to {MOST}"))
+}
+
 const JSON: &str = "application/json";
 
 pub(super) const NOTES: &[Note] = &[
@@ -126,6 +140,8 @@ pub(super) const NOTES: &[Note] = &[
     no_effect_either("allow-untagged-cloud", "Deprecated. No provider here needs a cluster ID"),
     no_effect_either("node-sync-period", "Deprecated. Upstream does nothing with it either"),
     no_effect_either("allocate-node-cidrs", "For providers that allocate the ranges; none here does"),
+    ours("node-cidr-mask-size-ipv4", "Upstream makes a route for a pod CIDR of any size"),
+    ours("node-cidr-mask-size-ipv6", "Upstream makes a route for a pod CIDR of any size"),
     differs(
         "route-reconciliation-period",
         "Changes of Nodes are followed at once, so without this flag all routes are compared every 5m; upstream: 10s. The gate `CloudControllerManagerWatchBasedRoutesReconciliation` makes 5m of any value",

@@ -150,6 +150,14 @@ fn what_is_no_flag_is_refused_in_pflags_words() {
             "invalid argument \"half\" for \"--node-deletion-breaker-percent\" flag: must be a whole number from 0 to 100",
         ),
         (
+            &["--node-cidr-mask-size-ipv4=33"],
+            "invalid argument \"33\" for \"--node-cidr-mask-size-ipv4\" flag: must be a whole number from 0 to 32",
+        ),
+        (
+            &["--node-cidr-mask-size-ipv6=129"],
+            "invalid argument \"129\" for \"--node-cidr-mask-size-ipv6\" flag: must be a whole number from 0 to 128",
+        ),
+        (
             &["--node-deletion-breaker-count=-1"],
             "invalid argument \"-1\" for \"--node-deletion-breaker-count\" flag: must be a whole number of 0 or more",
         ),

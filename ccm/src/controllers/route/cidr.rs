@@ -4,9 +4,22 @@ use std::{collections::BTreeMap, iter::successors};
 
 use ipnet::{IpNet, Ipv4Net};
 
-/// The ranges of `--cluster-cidr`. Only networks inside of them get routes.
+/// The ranges of `--cluster-cidr`, and how large the network of a Node may be. Only networks inside of them get routes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClusterCidrs(Vec<IpNet>);
+pub struct ClusterCidrs {
+    ranges: Vec<IpNet>,
+    /// The least lengths of the prefixes of a Node's networks.
+    least: MaskSizes,
+}
+
+/// The lengths of the prefixes of Nodes' networks, by family.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MaskSizes {
+    /// `--node-cidr-mask-size-ipv4`. 0: any.
+    pub ipv4: u8,
+    /// `--node-cidr-mask-size-ipv6`. 0: any.
+    pub ipv6: u8,
+}
 
 /// Why `--cluster-cidr` cannot be used. The text names the flag and says what would be right.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -33,20 +46,38 @@ impl ClusterCidrs {
             ranges.push(parse_cidr(part).ok_or_else(|| fault(format!("has {part:?}, which is no CIDR")))?);
         }
         match ranges[..] {
-            [_] | [IpNet::V4(_), IpNet::V6(_)] | [IpNet::V6(_), IpNet::V4(_)] => Ok(Self(ranges)),
+            [_] | [IpNet::V4(_), IpNet::V6(_)] | [IpNet::V6(_), IpNet::V4(_)] => {
+                Ok(Self { ranges, least: MaskSizes::default() })
+            }
             [_, _] => Err(fault("has two ranges of the same family".to_owned())),
             _ => Err(fault(format!("has {} ranges, and may have two at most", ranges.len()))),
         }
     }
 
+    /// Lets no Node have a network with a shorter prefix.
+    #[must_use]
+    pub fn with_mask_sizes(mut self, least: MaskSizes) -> Self {
+        self.least = least;
+        self
+    }
+
+    /// The flag that does not allow a Node so large a network, and its value.
+    pub(super) fn too_large(&self, cidr: &IpNet) -> Option<(&'static str, u8)> {
+        let (flag, least) = match cidr {
+            IpNet::V4(_) => ("--node-cidr-mask-size-ipv4", self.least.ipv4),
+            IpNet::V6(_) => ("--node-cidr-mask-size-ipv6", self.least.ipv6),
+        };
+        (cidr.prefix_len() < least).then_some((flag, least))
+    }
+
     /// Whether all addresses of `cidr` are in one of the ranges.
     pub(super) fn contain(&self, cidr: &IpNet) -> bool {
-        self.0.iter().any(|range| range.contains(cidr))
+        self.ranges.iter().any(|range| range.contains(cidr))
     }
 
     /// Whether `cidr` is one of the ranges as a whole.
     pub(super) fn have_whole(&self, cidr: &IpNet) -> bool {
-        self.0.contains(cidr)
+        self.ranges.contains(cidr)
     }
 }
 

@@ -20,6 +20,8 @@ pub(super) enum Refusal<'a> {
     Mapped(IpNet),
     /// It is not inside of `--cluster-cidr`.
     Outside,
+    /// It is larger than this flag with this value allows.
+    TooLarge(&'static str, u8),
     /// It is all of a range, and other Nodes have networks in there.
     WholeRange,
     /// A Node with a better claim has addresses of it. It is the Node itself if that has two CIDRs that overlap.
@@ -40,6 +42,9 @@ impl Refusal<'_> {
                 format!("the pod CIDR {cidr} is an IPv4 network in IPv6 notation; {network} would be right")
             }
             Self::Outside => format!("the pod CIDR {cidr} is not in --cluster-cidr"),
+            Self::TooLarge(flag, least) => {
+                format!("the pod CIDR {cidr} is larger than {flag}={least} allows")
+            }
             Self::WholeRange => format!(
                 "the pod CIDR {cidr} is a whole range of --cluster-cidr, in which other nodes have their pods"
             ),
@@ -124,7 +129,10 @@ fn read<'a>(cidr: &str, ranges: &ClusterCidrs) -> Result<IpNet, Refusal<'a>> {
     if matches!(network, IpNet::V4(_)) && cidr.contains(':') {
         return Err(Refusal::Mapped(network));
     }
-    if ranges.contain(&network) { Ok(network) } else { Err(Refusal::Outside) }
+    if !ranges.contain(&network) {
+        return Err(Refusal::Outside);
+    }
+    ranges.too_large(&network).map_or(Ok(network), |(flag, least)| Err(Refusal::TooLarge(flag, least)))
 }
 
 #[cfg(test)]
@@ -132,6 +140,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::controllers::route::cidr::MaskSizes;
 
     const RANGES: &str = "10.120.0.0/16,fd00:120::/48";
 
@@ -248,6 +257,31 @@ mod tests {
         // The other family is another range.
         let v6 = node("v6", 1, &["fd00:120:0:1::/64"]);
         assert_eq!(granted(&[evil, v6]), ["evil 10.120.0.0/16", "v6 fd00:120:0:1::/64"]);
+    }
+
+    #[test]
+    fn no_node_has_a_larger_network_than_the_flags_allow() {
+        let least = MaskSizes { ipv4: 24, ipv6: 64 };
+        let ranges = ClusterCidrs::parse(RANGES).expect("ranges").with_mask_sizes(least);
+        let nodes = [
+            node("evil", 0, &["10.120.128.0/17", "fd00:120:0:8000::/49"]),
+            node("whole", 0, &["10.120.0.0/16"]),
+            node("a", 1, &["10.120.200.0/24", "fd00:120:0:9000::/64"]),
+            node("small", 1, &["10.120.1.0/26", "fd00:120:0:1::/80"]),
+        ];
+        let claims = Claims::of(&nodes, &ranges);
+        let why = |node: usize, cidr: usize| {
+            let (node, cidr) = (&nodes[node], &nodes[node].pod_cidrs[cidr]);
+            claims.refusal(node, cidr).map(|refusal| refusal.log_message(cidr))
+        };
+        let words =
+            |cidr: &str, flag: &str| Some(format!("the pod CIDR {cidr} is larger than {flag} allows"));
+        assert_eq!(why(0, 0), words("10.120.128.0/17", "--node-cidr-mask-size-ipv4=24"));
+        assert_eq!(why(0, 1), words("fd00:120:0:8000::/49", "--node-cidr-mask-size-ipv6=64"));
+        assert_eq!(why(1, 0), words("10.120.0.0/16", "--node-cidr-mask-size-ipv4=24"));
+        for (node, cidr) in [(2, 0), (2, 1), (3, 0), (3, 1)] {
+            assert_eq!(why(node, cidr), None);
+        }
     }
 
     #[test]

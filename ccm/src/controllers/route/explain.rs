@@ -3,15 +3,19 @@
 use cloudprovider::Route;
 
 use super::{
-    cidr::ClusterCidrs,
+    cidr::{ClusterCidrs, InvalidClusterCidr},
     condition::RouteCondition,
     plan::{Plan, plan},
 };
 use crate::{conditions::NETWORK_UNAVAILABLE, controllers::ClusterRoutes, nodes::Node};
 
 /// The next actions: empty if there is nothing to do.
-pub(super) fn explain(node: &Node, routes: &ClusterRoutes, cluster_cidr: &str) -> Vec<String> {
-    let ranges = match ClusterCidrs::parse(cluster_cidr) {
+pub(super) fn explain(
+    node: &Node,
+    routes: &ClusterRoutes,
+    ranges: Result<ClusterCidrs, InvalidClusterCidr>,
+) -> Vec<String> {
+    let ranges = match ranges {
         Ok(ranges) => ranges,
         Err(fault) => return vec![format!("not start at all: {fault}")],
     };
@@ -73,7 +77,7 @@ mod tests {
     /// What is explained of the first of these Nodes.
     fn explained(nodes: &[Node], listed: Result<Vec<Route>, Error>, range: &str) -> Vec<String> {
         let routes = ClusterRoutes { listed, nodes: nodes.iter().cloned().map(Arc::new).collect() };
-        explain(&nodes[0], &routes, range)
+        explain(&nodes[0], &routes, ClusterCidrs::parse(range))
     }
 
     #[test]

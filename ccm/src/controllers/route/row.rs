@@ -2,13 +2,16 @@
 
 use futures::FutureExt as _;
 
-use super::{COMPONENT, ClusterCidrs, RouteController, RouteControllerOptions, RouteMetrics, explain};
+use super::{
+    COMPONENT, ClusterCidrs, InvalidClusterCidr, MaskSizes, RouteController, RouteControllerOptions,
+    RouteMetrics, explain,
+};
 use crate::{
     controllers::{
         Capability, ControllerContext, ControllerDescriptor, ControllerPermissions, NodeQuestion, Run,
         node_status_patch,
     },
-    flags::ROUTE,
+    flags::{Flags, ROUTE},
     nodes::NodeWriter,
 };
 
@@ -28,14 +31,22 @@ pub(crate) const DESCRIPTOR: ControllerDescriptor = ControllerDescriptor {
 
 fn explain(asked: &NodeQuestion<'_>) -> Vec<String> {
     let Some(routes) = asked.routes else { return Vec::new() };
-    explain::explain(asked.node, routes, &asked.flags.generic.cluster_cidr)
+    explain::explain(asked.node, routes, cluster_cidrs(asked.flags))
+}
+
+fn cluster_cidrs(flags: &Flags) -> Result<ClusterCidrs, InvalidClusterCidr> {
+    let least = MaskSizes {
+        ipv4: flags.generic.node_cidr_mask_size_ipv4,
+        ipv6: flags.generic.node_cidr_mask_size_ipv6,
+    };
+    Ok(ClusterCidrs::parse(&flags.generic.cluster_cidr)?.with_mask_sizes(least))
 }
 
 fn build(context: ControllerContext<'_>) -> anyhow::Result<Run> {
     let ControllerContext { flags, nodes, cloud, fence, metrics, clients, events, .. } = context;
     let options = RouteControllerOptions {
         cluster_name: flags.generic.cluster_name.clone(),
-        cluster_cidrs: ClusterCidrs::parse(&flags.generic.cluster_cidr)?,
+        cluster_cidrs: cluster_cidrs(flags)?,
         period: flags.generic.route_period(),
         dry_run: flags.misc.dry_run,
     };
