@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// How long an expired lease still counts, in seconds: enough time to check whether it was renewed.
-const LEASE_GRACE: i64 = 30;
+pub(crate) const LEASE_GRACE: i64 = 30;
 
 /// The result of a listing.
 #[derive(Debug, Default)]

@@ -12,11 +12,6 @@ impl Mac {
         Self(bytes)
     }
 
-    /// Its bytes.
-    pub(crate) fn bytes(self) -> [u8; 6] {
-        self.0
-    }
-
     /// Reads `52:54:00:ab:cd:ef`, in either case and with one or two digits each.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut bytes = [0; 6];

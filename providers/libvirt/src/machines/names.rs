@@ -154,11 +154,6 @@ pub(crate) fn older_mac(uid: Uuid, interface: usize) -> Mac {
     mac_with(&uid.as_bytes()[11..], interface)
 }
 
-/// Whether the MAC address is one that an interface of a machine may have that names none.
-pub(crate) fn is_made(mac: Mac) -> bool {
-    mac.bytes()[0] == LOCALLY_ADMINISTERED
-}
-
 fn mac_with(random: &[u8], interface: usize) -> Mac {
     let mut bytes = [0; 6];
     bytes[1..].copy_from_slice(random);

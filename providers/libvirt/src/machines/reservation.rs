@@ -25,7 +25,7 @@ pub(crate) use self::{
     address::Reservation,
     calls::{LibvirtNetworks, NetworkCalls, Scope},
     network::{HostEntry, NetworkDhcp, Subnet},
-    steps::{ALL_LEASES, Entry, ensure, leased_to_others, missing, read, remove, remove_all},
+    steps::{ALL_LEASES, Entry, ensure, leases_of_others, missing, read, remove, remove_all},
 };
 
 #[cfg(test)]

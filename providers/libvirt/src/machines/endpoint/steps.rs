@@ -61,9 +61,9 @@ pub(crate) async fn ensure_endpoint(
     let mut last = None;
     for _ in 0..MAX_TRIES {
         let definitions = definitions(calls, &spec.network).await.map_err(in_field)?;
-        let leased = reservation::leased_to_others(calls, &spec.network, claim.mac, ALL_LEASES)
-            .await
-            .map_err(in_field)?;
+        let leased =
+            reservation::leases_of_others(calls, &spec.network, claim.mac).await.map_err(in_field)?;
+        let leased = leased.into_iter().map(|(_, address)| address).collect();
         let address = match choose(&definitions, &leased, &pool, claim) {
             Choice::Held(address) | Choice::Free(address) => address,
             Choice::Full => {

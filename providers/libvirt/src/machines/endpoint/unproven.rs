@@ -1,18 +1,18 @@
 //! What the log says of entries that nothing proves to be a cluster's claim.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use cloudprovider::machines::Mark;
 use parking_lot::Mutex;
 
 use crate::machines::reservation::HostEntry;
 
-/// How many lines there are at most: a tenant who knows the UID of an older claim can name it in many clusters.
-const MOST: usize = 1_000;
+/// How many lines there are of a namespace at most: a tenant who knows the UID of an older claim can name it in many clusters.
+const MOST: usize = 20;
 
-/// What was said, so that it is said once.
+/// What was said of the clusters of each namespace, so that it is said once.
 #[derive(Debug, Default)]
-pub(crate) struct UnprovenClaims(Mutex<HashSet<String>>);
+pub(crate) struct UnprovenClaims(Mutex<HashMap<String, HashSet<String>>>);
 
 impl UnprovenClaims {
     /// The line for an entry that the object with this mark may have made, on this hypervisor and in this network. `None` if it was
@@ -32,6 +32,7 @@ impl UnprovenClaims {
             entry.to_xml()
         );
         let mut said = self.0.lock();
+        let said = said.entry(namespace.clone()).or_default();
         (said.len() < MOST && said.insert(line.clone())).then_some(line)
     }
 }
@@ -62,7 +63,9 @@ mod tests {
         assert!(other.contains("cluster team-b/prod"), "{other}");
         assert!(claims.line(&mark("team-a"), place, &entry(201)).is_some(), "another entry");
         assert!(claims.line(&mark("team-a"), ("kvm2", "default"), &entry(200)).is_some(), "another place");
-        let said = (0..2 * MOST).filter_map(|n| claims.line(&mark(&format!("n{n}")), place, &entry(200)));
-        assert_eq!(said.count(), MOST - 4);
+        let many =
+            |n: usize| claims.line(&Mark::cluster("u", "evil", format!("prod-{n}")), place, &entry(200));
+        assert_eq!((0..2 * MOST).filter_map(many).count(), MOST);
+        assert!(claims.line(&mark("team-c"), place, &entry(200)).is_some(), "another namespace");
     }
 }

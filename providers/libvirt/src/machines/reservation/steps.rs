@@ -1,6 +1,6 @@
 //! Making and removing entries.
 
-use std::{collections::HashSet, net::IpAddr};
+use std::net::IpAddr;
 
 use cloudprovider::{Error, ErrorKind, Result};
 use jiff::Timestamp;
@@ -11,7 +11,7 @@ use super::{
     network::{HostEntry, NetworkDhcp},
     plan::{to_add, to_remove},
 };
-use crate::{addresses::Lease, calls::Failure, mac::Mac};
+use crate::{addresses::Lease, calls::Failure, inventory::LEASE_GRACE, mac::Mac};
 
 /// What an entry is known by: its MAC address and its name.
 pub(crate) type Entry = (Mac, String);
@@ -79,36 +79,32 @@ async fn check_leases(
     may_be_there: MayBeThere<'_>,
 ) -> Result<()> {
     let Reservation { network, address, mac, .. } = wanted;
-    if !leased_to_others(calls, network, *mac, may_be_there).await?.contains(address) {
+    let leases = leases_of_others(calls, network, *mac).await?;
+    if !leases.iter().any(|(other, leased)| leased == address && may_be_there(*other)) {
         return Ok(());
     }
     let words = format!(
-        "network {network:?} has the address {address} in a DHCP lease, which is not ours; it is free when the lease has ended, or \
-         name an address outside of the network's DHCP range"
+        "network {network:?} has the address {address} in a guest's DHCP lease, which is not ours; it is free when that has ended, and a \
+         guest may go on renewing it, so name an address outside of the network's DHCP range"
     );
     Err(Error::new(ErrorKind::Conflict, words))
 }
 
-/// The addresses of the network that other interfaces than the one with this MAC address have by lease.
+/// The addresses of the network that other interfaces than the one with this MAC address have by lease, and theirs.
 ///
 /// # Errors
 /// libvirt's.
-pub(crate) async fn leased_to_others(
+pub(crate) async fn leases_of_others(
     calls: &dyn NetworkCalls,
     network: &str,
     mac: Mac,
-    may_be_there: MayBeThere<'_>,
-) -> Result<HashSet<IpAddr>> {
+) -> Result<Vec<(Mac, IpAddr)>> {
     let leases = calls.leases(network).await.map_err(|failure| failed(calls, network, &failure))?;
     let now = Timestamp::now().as_second();
-    let is_meant = |other: Mac, lease: &Lease| {
-        other != mac && lease.expires.is_none_or(|end| end > now) && may_be_there(other)
-    };
-    Ok(leases
-        .into_iter()
-        .filter(|(other, lease)| is_meant(*other, lease))
-        .map(|(_, lease)| lease.ip)
-        .collect())
+    let is_meant =
+        |other: Mac, lease: &Lease| other != mac && lease.expires.is_none_or(|end| end + LEASE_GRACE > now);
+    let others = leases.into_iter().filter(|(other, lease)| is_meant(*other, lease));
+    Ok(others.map(|(other, lease)| (other, lease.ip)).collect())
 }
 
 /// Removes the entries with this MAC address and this name.

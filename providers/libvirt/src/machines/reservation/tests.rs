@@ -121,9 +121,9 @@ async fn an_address_that_another_interface_has_by_lease_is_refused_until_the_lea
     let network = FakeNetwork::new(&Scope::ALL);
     let lease = |n: u8, expires| (mac(n), Lease { ip: address(50), expires });
     let now = Timestamp::now().as_second();
-    let words = "network \"default\" has the address 192.168.122.50 in a DHCP lease, which is not ours; it is free when the \
-                 lease has ended, or name an address outside of the network's DHCP range";
-    for taken in [lease(7, None), lease(7, Some(now + 100_000))] {
+    let words = "network \"default\" has the address 192.168.122.50 in a guest's DHCP lease, which is not ours; it is free when \
+                 that has ended, and a guest may go on renewing it, so name an address outside of the network's DHCP range";
+    for taken in [lease(7, None), lease(7, Some(now + 100_000)), lease(7, Some(now))] {
         network.set_leases(vec![lease(50, None), taken]);
         assert_eq!(refused(&network, &wanted(50)).await, (ErrorKind::Conflict, words.to_owned()));
         assert_eq!(network.entries(), [""; 0]);
@@ -133,7 +133,7 @@ async fn an_address_that_another_interface_has_by_lease_is_refused_until_the_lea
     let moved = Reservation { address: address(50), ..wanted(100) };
     assert_eq!(refused(&network, &moved).await.0, ErrorKind::Conflict);
     assert_eq!(network.entries(), before, "the entry keeps its address");
-    for free in [Vec::new(), vec![lease(7, Some(now))], vec![lease(50, None)]] {
+    for free in [Vec::new(), vec![lease(7, Some(now - 100))], vec![lease(50, None)]] {
         network.set_leases(free);
         ensure(&network, &wanted(50), &[], ALL_LEASES).await.expect("free, or its own");
         network.set_leases(vec![lease(7, None)]);

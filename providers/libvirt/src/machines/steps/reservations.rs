@@ -68,8 +68,8 @@ impl<'a> Kept<'a> {
     async fn reserve(&self, host: &Host, entry: Entry, older: &[Entry], address: IpAddr) -> Result<()> {
         let (mac, name) = entry;
         let wanted = Reservation { network: self.network.to_owned(), mac, name, address };
-        // One that no machine made itself may be of something that is no domain.
-        let may_be_there = |mac: Mac| !names::is_made(mac) || has_domain_with(host, mac);
+        // A guest may ask the server for any address with any number of MAC addresses. It has those of its domain.
+        let may_be_there = |mac: Mac| has_domain_with(host, mac);
         let reserved = reservation::ensure(&*host.networks, &wanted, older, &may_be_there).await;
         reserved.map_err(|error| error.wrap(format!("spec.interfaces[{}].reservation", self.number)))
     }
