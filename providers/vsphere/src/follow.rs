@@ -205,11 +205,12 @@ impl<'a> Follower<'a> {
             state.instance_uuid.clone_from(&content.instance_uuid);
             Changes::default()
         });
+        // Before the inventory is live: steps of machines then begin, and some ask for tags.
+        let tags = connection.tag_client(self.vcenter, &content);
         let mut watched = match self.list(connection, &content).await {
             Ok(watched) => watched,
             Err(error) => return error,
         };
-        let tags = connection.tag_client(self.vcenter, &content);
         let began = Instant::now();
         let tasks = self.follow_tasks(connection, &content, watched.collector.clone());
         let watching = self.watch_machines(connection, &content, &mut watched);
