@@ -13,12 +13,27 @@ const PASSED_OVER_NAMED: usize = 3;
 impl Planner<'_> {
     /// How the cluster shows the address in use, beside claims. A Service that asks for it is refused.
     pub(super) fn used(&self, pool: Option<&Pool>, address: IpAddr) -> Option<String> {
-        self.first_user(address, |user| self.matters(pool, user))
+        self.first_user(address, self.keeps_off(pool, address))
     }
 
     /// The same, without what its writer lists beyond the limit.
     pub(super) fn used_within_limit(&self, pool: Option<&Pool>, address: IpAddr) -> Option<String> {
-        self.first_user(address, |user| self.matters(pool, user) && self.is_within_limit(pool, address, user))
+        let keeps_off = self.keeps_off(pool, address);
+        self.first_user(address, |user| keeps_off(user) && self.is_within_limit(pool, address, user))
+    }
+
+    /// Whether a use of this address keeps the Service from it.
+    fn keeps_off(&self, pool: Option<&Pool>, address: IpAddr) -> impl Fn(&AddressUser) -> bool {
+        // A Cluster of another namespace that names the same endpoint does not keep it from its Service.
+        let is_own_endpoint = self.request.users(address).any(|user| self.is_own_control_plane(user));
+        move |user| {
+            self.matters(pool, user) && !(is_own_endpoint && matches!(user, AddressUser::ControlPlane { .. }))
+        }
+    }
+
+    /// Whether it is the control plane of a Cluster of the Service's namespace. That may be the Service.
+    fn is_own_control_plane(&self, user: &AddressUser) -> bool {
+        matches!(user, AddressUser::ControlPlane { namespace, .. } if *namespace == self.request.service.namespace)
     }
 
     fn first_user(&self, address: IpAddr, is_one: impl Fn(&AddressUser) -> bool) -> Option<String> {
@@ -34,9 +49,8 @@ impl Planner<'_> {
         match user {
             AddressUser::ExternalIp(other) => other.uid != service.uid && reaches(&other.namespace),
             AddressUser::OtherLoadBalancer(other) => other.uid != service.uid,
-            // The control plane may be a Service of the Cluster's namespace.
             AddressUser::ControlPlane { namespace, .. } => {
-                *namespace != service.namespace && reaches(namespace)
+                !self.is_own_control_plane(user) && reaches(namespace)
             }
             _ => true,
         }
@@ -62,7 +76,7 @@ impl Planner<'_> {
                 format!("{} has it from a load balancer of another class", self.other(service))
             }
             AddressUser::Cloud => "the cloud itself answers there".to_owned(),
-            AddressUser::ControlPlane { namespace, .. } if *namespace == self.request.service.namespace => {
+            AddressUser::ControlPlane { .. } if self.is_own_control_plane(user) => {
                 "it is the address of a cluster's control plane".to_owned()
             }
             _ => "something else uses it".to_owned(),

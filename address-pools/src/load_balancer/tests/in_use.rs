@@ -394,7 +394,12 @@ async fn the_endpoint_of_a_cluster_is_picked_for_nobody_and_given_to_its_namespa
     assert_eq!(told, [passed_over(of_others), passed_over(own)]);
     let why = refusal(&daemon, &asking("b", "10.0.0.1")).await;
     assert_eq!(why, format!("10.0.0.1 is asked for, and {of_others}"));
-    // A control plane that is a Service asks for its address, and keeps it.
+    // A control plane that is a Service asks for its address, and keeps it. Another namespace's Cluster with the same endpoint changes
+    // nothing.
+    uses(
+        &cluster,
+        &[("10.0.0.1", endpoint("clusters", "secret-cluster")), ("10.0.0.1", endpoint("evil", "copy"))],
+    );
     let control_plane = in_namespace("clusters", asking("d", "10.0.0.1"));
     assert_eq!(daemon.addresses(&control_plane).await, ips(&["10.0.0.1"]));
     assert_eq!(cluster.warnings().len(), 2, "{:?}", cluster.warnings());
