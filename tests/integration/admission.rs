@@ -9,7 +9,7 @@ use std::{
 use parking_lot::{Condvar, Mutex};
 
 /// Trials mostly wait, so there are more tokens than cores.
-const TOKENS_PER_CORE: usize = 4;
+const TOKENS_PER_CORE: usize = 3;
 
 /// What a trial weighs, with or without a control plane of its own: those that have one wait for it most of the time.
 const WITHOUT_GUEST: usize = 1;
