@@ -1,5 +1,5 @@
 use cloudprovider::{
-    AddressUse, ExternalTrafficPolicy, IpFamilyPolicy, LoadBalancerIngress, LoadBalancerService,
+    AddressUse, Error, ExternalTrafficPolicy, IpFamilyPolicy, LoadBalancerIngress, LoadBalancerService,
 };
 
 use super::*;
