@@ -102,7 +102,7 @@ pub(crate) async fn leases_of_others(
     let leases = calls.leases(network).await.map_err(|failure| failed(calls, network, &failure))?;
     let now = Timestamp::now().as_second();
     let is_meant =
-        |other: Mac, lease: &Lease| other != mac && lease.expires.is_none_or(|end| end + LEASE_GRACE > now);
+        |other: Mac, lease: &Lease| other != mac && lease.expires.is_none_or(|end| end > now - LEASE_GRACE);
     let others = leases.into_iter().filter(|(other, lease)| is_meant(*other, lease));
     Ok(others.map(|(other, lease)| (other, lease.ip)).collect())
 }
