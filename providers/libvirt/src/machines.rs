@@ -8,13 +8,13 @@
 //! ```
 
 mod capabilities;
-mod chosen_macs;
 mod console;
 mod domain_xml;
 mod domains;
 mod endpoint;
 mod fleet;
 mod identity;
+mod kept_macs;
 mod kinds;
 mod metadata;
 mod names;

@@ -14,11 +14,11 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use uuid::Uuid;
 
 use super::{
-    chosen_macs::ChosenMacs,
     console::Looks,
     domains::Domains,
     endpoint::UnprovenClaims,
     identity::Identity,
+    kept_macs::KeptMacs,
     placement::Placer,
     reservation::{LibvirtNetworks, NetworkCalls},
     storage::{Inside, LibvirtStorage, MachineStorage, StorageCalls},
@@ -102,7 +102,7 @@ pub(crate) struct Fleet {
     /// When the logs of guests without an address were looked at.
     pub(crate) looks: Looks,
     /// The MAC addresses of machines whose domain is not there yet.
-    pub(crate) chosen_macs: ChosenMacs,
+    pub(crate) kept_macs: KeptMacs,
     /// What the log has said of claims of clusters.
     pub(crate) unproven_claims: UnprovenClaims,
     /// The hypervisors that this process has chosen for machines whose domain is not there yet.
@@ -143,7 +143,7 @@ impl Fleet {
             inside,
             placer: Placer::default(),
             looks: Looks::default(),
-            chosen_macs: ChosenMacs::default(),
+            kept_macs: KeptMacs::default(),
             unproven_claims: UnprovenClaims::default(),
             chosen: Mutex::default(),
             calls: Mutex::default(),
@@ -175,7 +175,7 @@ impl Fleet {
     /// Forgets what was chosen: the domain is there, or nothing of the machine is left.
     pub(crate) fn forget(&self, machine: &Identity) {
         self.chosen.lock().remove(machine);
-        self.chosen_macs.release(machine);
+        self.kept_macs.release(machine);
         self.placer.release(machine);
     }
 

@@ -73,7 +73,7 @@ impl Fleet {
         let checked = self.take_macs(host, request, &machine).await;
         if checked.is_err() {
             // A machine that is refused keeps no address from others, and looks again before its domain is made.
-            self.chosen_macs.release(&machine);
+            self.kept_macs.release(&machine);
         }
         checked
     }
@@ -116,7 +116,7 @@ impl Fleet {
     /// Whether neither a domain nor another machine has it. Keeps it for this machine.
     fn is_free(&self, mac: Mac, machine: &Identity, request: &Request) -> bool {
         // A machine that has just released it has a domain by now, so the domains are looked at after that.
-        self.chosen_macs.take(mac, machine, Instant::now()) && !self.has_domain_with(mac, &request.mark)
+        self.kept_macs.take(mac, machine, Instant::now()) && !self.has_domain_with(mac, &request.mark)
     }
 
     fn has_domain_with(&self, mac: Mac, mark: &cloudprovider::machines::Mark) -> bool {

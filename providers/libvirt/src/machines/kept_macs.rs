@@ -18,9 +18,9 @@ const TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Who has which address.
 #[derive(Debug, Default)]
-pub(crate) struct ChosenMacs(Mutex<HashMap<Mac, (Identity, Instant)>>);
+pub(crate) struct KeptMacs(Mutex<HashMap<Mac, (Identity, Instant)>>);
 
-impl ChosenMacs {
+impl KeptMacs {
     /// Keeps an address for a machine, or keeps it for longer. Gives whether no other machine has it.
     pub(crate) fn take(&self, mac: Mac, machine: &Identity, now: Instant) -> bool {
         let mut all = self.0.lock();
@@ -46,7 +46,7 @@ mod tests {
 
     #[test]
     fn an_address_is_kept_for_one_machine_until_it_is_released_or_not_asked_for() {
-        let (macs, mac) = (ChosenMacs::default(), Mac::from_bytes([2; 6]));
+        let (macs, mac) = (KeptMacs::default(), Mac::from_bytes([2; 6]));
         let machine = |namespace: &str| Identity { namespace: namespace.to_owned(), uid: Uuid::nil() };
         let (ours, theirs) = (machine("team-a"), machine("team-b"));
         let start = Instant::now();
