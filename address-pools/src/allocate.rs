@@ -267,7 +267,7 @@ impl Planner<'_> {
         let address =
             pool.first(family, |range| self.index.shared_in(range, pool.order, &key, &self.request.ports))?;
         let is_used = self.used_within_limit(Some(pool), address).is_some();
-        // Others refuse it only where somebody changed a claim by hand.
+        // Others refuse it only where a claim was changed by hand.
         let may_hold = !is_used && self.others_let_it_hold(Some(pool), address).is_ok();
         may_hold.then(|| self.held(Some(pool), address))
     }

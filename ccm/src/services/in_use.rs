@@ -259,7 +259,7 @@ mod tests {
             }))
             .expect("a Node")
         };
-        // Until somebody asks, no keys are collected.
+        // No keys are collected until the addresses are asked for.
         assert_eq!((nodes.subscribers(), services.subscribers()), (0, 0));
         nodes.apply(node("a", "192.0.2.2"));
         assert_eq!(shown().await, ["192.0.2.100", "192.0.2.2"]);

@@ -292,8 +292,8 @@ async fn a_node_that_lists_a_whole_pool_blocks_a_few_addresses_of_it() {
     assert_eq!(daemon.addresses(&service("a")).await, ips(&["10.2.0.10"]));
     assert_eq!(daemon.addresses(&service("b")).await, ips(&["10.2.0.12"]));
     // Nothing says that one of these is kept although the Node has it.
-    let told: Vec<_> = cluster.warnings().into_iter().map(|(_, _, message)| message).collect();
-    assert!(told.iter().all(|message| message.contains("were passed over")), "{told:?}");
+    let messages: Vec<_> = cluster.warnings().into_iter().map(|(_, _, message)| message).collect();
+    assert!(messages.iter().all(|message| message.contains("were passed over")), "{messages:?}");
     // Who asks for an address of them by name is refused it, whatever the limit.
     for address in ["10.2.0.8", "10.2.0.200"] {
         let why = refusal(&daemon, &asking("c", address)).await;
@@ -390,8 +390,8 @@ async fn the_endpoint_of_a_cluster_is_picked_for_nobody_and_given_to_its_namespa
         )
     };
     let (of_others, own) = ("something else uses it", "it is the address of a cluster's control plane");
-    let told: Vec<_> = cluster.warnings().into_iter().map(|(_, _, message)| message).collect();
-    assert_eq!(told, [passed_over(of_others), passed_over(own)]);
+    let messages: Vec<_> = cluster.warnings().into_iter().map(|(_, _, message)| message).collect();
+    assert_eq!(messages, [passed_over(of_others), passed_over(own)]);
     let why = refusal(&daemon, &asking("b", "10.0.0.1")).await;
     assert_eq!(why, format!("10.0.0.1 is asked for, and {of_others}"));
     // A control plane that is a Service asks for its address, and keeps it. Another namespace's Cluster with the same endpoint changes

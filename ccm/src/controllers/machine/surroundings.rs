@@ -127,7 +127,7 @@ impl Bootstrap {
     }
 }
 
-/// What is wrong with a Secret of another format. It may be any Secret of the namespace, so what it has there is not told.
+/// What is wrong with a Secret of another format. It may be any Secret of the namespace, so the message does not quote it.
 fn unknown_format() -> String {
     let known = BootstrapFormat::ALL.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     format!("the content under the key \"format\" is none of: {known}")
