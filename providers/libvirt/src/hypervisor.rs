@@ -19,8 +19,8 @@ use crate::{
     calls::{Counts, Failure},
     config::{Config, HypervisorConfig},
     inventory::Inventory,
-    key::Key,
     lane::LaneCount,
+    provider_id::DomainId,
     session::Probed,
     size::Size,
 };
@@ -69,7 +69,7 @@ pub(crate) enum Command {
     /// Compare the inventory with libvirt's list, unless that was done after this time.
     Confirm(Instant, oneshot::Sender<Result<(), Failure>>),
     /// Ask libvirt for the domains of these nodes, even if its list lacks them.
-    Probe(Vec<Vec<Key>>, oneshot::Sender<Result<Probed, Failure>>),
+    Probe(Vec<Vec<DomainId>>, oneshot::Sender<Result<Probed, Failure>>),
     /// Read this domain again, as after an event about it.
     Reread(Uuid),
     /// Read the leases of this domain, also if it has an address.
@@ -222,7 +222,7 @@ impl Hypervisor {
     }
 
     /// Asks libvirt for the domains of these nodes, even if its list lacks them. One job for all nodes.
-    pub(crate) async fn probe(&self, nodes: Vec<Vec<Key>>) -> Result<Probed, Failure> {
+    pub(crate) async fn probe(&self, nodes: Vec<Vec<DomainId>>) -> Result<Probed, Failure> {
         let calls = u32::try_from(nodes.iter().map(Vec::len).sum::<usize>()).unwrap_or(u32::MAX);
         let timeout = CONFIRM_TIMEOUT.saturating_add(PROBE_TIMEOUT.saturating_mul(calls));
         self.ask(timeout, |answer| Command::Probe(nodes, answer)).await

@@ -17,7 +17,6 @@ use crate::{
     config::is_label_value,
     domain::{AgentChannel, Domain, Nic},
     hypervisor::{Hypervisor, State, Status},
-    key::Key,
     provider_id::{DomainId, format_provider_id, is_domain_name, parse_provider_id},
 };
 
@@ -48,12 +47,11 @@ struct Candidate<'a> {
     domain: &'a Domain,
 }
 
-/// All keys by which the domain of a node could be found; empty if the node has no usable one.
-pub(crate) fn keys(node: &NodeIdentity) -> Vec<Key> {
+/// Every UUID and name by which the domain of a node could be found; empty if the node has no usable one.
+pub(crate) fn domain_ids(node: &NodeIdentity) -> Vec<DomainId> {
     if let Some(id) = node.provider_id.as_deref().filter(|id| !id.is_empty()) {
         return match parse_provider_id(id) {
-            Ok(DomainId::Uuid(uuid)) => vec![Key::Uuid(uuid)],
-            Ok(DomainId::Name(name)) => vec![Key::Name(name)],
+            Ok(id) => vec![id],
             Err(_) => Vec::new(),
         };
     }
@@ -64,7 +62,7 @@ pub(crate) fn keys(node: &NodeIdentity) -> Vec<Key> {
         None => machine_id.into_iter().collect(),
     };
     let name = Some(&node.name).filter(|name| is_domain_name(name));
-    uuids.into_iter().map(Key::Uuid).chain(name.cloned().map(Key::Name)).collect()
+    uuids.into_iter().map(DomainId::Uuid).chain(name.cloned().map(DomainId::Name)).collect()
 }
 
 /// The result of a look-up in memory.

@@ -42,7 +42,6 @@ mod hypervisor;
 mod instances;
 mod inventory;
 mod kernel_routes;
-mod key;
 mod lane;
 mod mac;
 mod machines;

@@ -26,7 +26,7 @@ use crate::{
     config::Config,
     connection,
     hypervisor::{Command, Hypervisor, HypervisorHandle, Shared},
-    instances::{Answer, Seen, View, keys},
+    instances::{Answer, Seen, View, domain_ids},
     kernel_routes::KernelRoutes,
     lane::LaneCount,
     machines::{CallsOf, Fleet, HostCalls},
@@ -190,7 +190,7 @@ impl LibvirtProvider {
         if nowhere.is_empty() {
             return;
         }
-        let wanted: Vec<_> = nowhere.iter().map(|i| keys(nodes[*i])).collect();
+        let wanted: Vec<_> = nowhere.iter().map(|i| domain_ids(nodes[*i])).collect();
         let probed = join_all(self.hypervisors.iter().map(|one| one.probe(wanted.clone()))).await;
         // meanwhile a hypervisor may have been lost, or may have reported the domain
         let left = self.still_nowhere(nodes, answers);

@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use crate::NAME;
 
-/// The domain that a provider ID refers to.
+/// What identifies a domain, in a provider ID or in a call to libvirt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DomainId {
     /// `libvirt:///<uuid>`, the form that this provider writes, or `libvirt://<hypervisor>/<uuid>`. The host

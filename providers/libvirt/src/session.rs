@@ -16,7 +16,7 @@ use crate::{
     config::{Auth, Credential, HypervisorConfig, Keepalive, PKI_FILES, credential_of},
     domain::{Domain, DomainState},
     inventory::{NetworkLeases, Snapshot},
-    key::Key,
+    provider_id::DomainId,
     size::Size,
     sys::{self, AddressSource, Credentials, EventSink, Registration},
     uri,
@@ -213,14 +213,14 @@ impl Session {
 
     /// Asks for each node by all of its keys, with one call for each key. Only libvirt's "no such domain"
     /// proves that there is none.
-    pub(crate) fn probe(&mut self, nodes: &[Vec<Key>]) -> Result<Probed, Failure> {
+    pub(crate) fn probe(&mut self, nodes: &[Vec<DomainId>]) -> Result<Probed, Failure> {
         let mut probed = Probed::default();
         for keys in nodes {
             let mut doubt = None;
             for key in keys {
                 let found = self.call(Operation::LookupDomain, || match key {
-                    Key::Uuid(uuid) => self.connect.lookup_domain_by_uuid(*uuid),
-                    Key::Name(name) => self.connect.lookup_domain_by_name(name),
+                    DomainId::Uuid(uuid) => self.connect.lookup_domain_by_uuid(*uuid),
+                    DomainId::Name(name) => self.connect.lookup_domain_by_name(name),
                 });
                 match found {
                     Ok(handle) => {

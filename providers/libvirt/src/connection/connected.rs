@@ -12,14 +12,14 @@ use tokio::{
 };
 use uuid::Uuid;
 
-use super::{agents::Agents, polls::Polls};
+use super::agents::Agents;
 use crate::{
     calls::{Calls, Failure},
     domain::{AgentChannel, Domain},
     hypervisor::Command,
     inventory::Inventory,
-    key::Key,
     lane::Lane,
+    provider_id::DomainId,
     session::{Probed, Read, Session},
     sys::Event,
 };
@@ -34,7 +34,7 @@ pub(super) const PATIENT: Duration = Duration::from_secs(60);
 pub(super) const LEASE_CHECK: Duration = Duration::from_secs(10);
 
 /// What to ask for each node, and who waits for it.
-type Probe = (Vec<Vec<Key>>, oneshot::Sender<Result<Probed, Failure>>);
+type Probe = (Vec<Vec<DomainId>>, oneshot::Sender<Result<Probed, Failure>>);
 
 /// A connection that is followed.
 pub(super) struct Connected {
@@ -216,6 +216,59 @@ impl Connected {
     }
 }
 
+/// Domains that are polled, each at its own pace: the others do not make it more frequent.
+#[derive(Debug, Default)]
+pub(super) struct Polls(HashMap<Uuid, Poll>);
+
+#[derive(Clone, Copy, Debug)]
+struct Poll {
+    since: Instant,
+    due: Instant,
+}
+
+impl Polls {
+    /// Polls a domain from now on, at once for the first time. Does nothing if it is polled already.
+    pub(super) fn begin(&mut self, uuid: Uuid, now: Instant) {
+        self.0.entry(uuid).or_insert(Poll { since: now, due: now });
+    }
+
+    /// The same, also for a domain that is polled already.
+    pub(super) fn begin_anew(&mut self, uuid: Uuid, now: Instant) {
+        self.0.insert(uuid, Poll { since: now, due: now });
+    }
+
+    /// Polls a domain no more.
+    pub(super) fn end(&mut self, uuid: Uuid) {
+        self.0.remove(&uuid);
+    }
+
+    /// Polls only those domains on that `is_wanted` accepts, which is given the time that each has been polled for.
+    pub(super) fn keep(&mut self, now: Instant, is_wanted: impl Fn(Uuid, Duration) -> bool) {
+        self.0.retain(|uuid, poll| is_wanted(*uuid, now.duration_since(poll.since)));
+    }
+
+    /// Takes those that are due. Each is due again after a pause that `pause` makes of the time since its beginning.
+    pub(super) fn take_due(&mut self, now: Instant, pause: impl Fn(Duration) -> Duration) -> Vec<Uuid> {
+        let mut due = Vec::new();
+        for (uuid, poll) in self.0.iter_mut().filter(|(_, poll)| poll.due <= now) {
+            poll.due = now + pause(now.duration_since(poll.since));
+            due.push(*uuid);
+        }
+        due
+    }
+
+    /// When the next one is due.
+    pub(super) fn next(&self) -> Option<Instant> {
+        self.0.values().map(|poll| poll.due).min()
+    }
+
+    /// The domains that are polled.
+    #[cfg(test)]
+    pub(super) fn all(&self) -> Vec<Uuid> {
+        self.0.keys().copied().collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use cloudprovider::PowerState;
@@ -267,5 +320,34 @@ mod tests {
         connected.settling = Polls::default();
         connected.note_listed(&inventory, &none, &HashSet::new());
         assert!(connected.settling.all().is_empty(), "nothing is wanted");
+    }
+
+    #[test]
+    fn each_domain_has_its_own_pace() {
+        let (mut polls, start) = (Polls::default(), Instant::now());
+        let [old, new] = [1, 2].map(Uuid::from_u128);
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let pause = |age: Duration| age.max(Duration::from_secs(1));
+        let due = |polls: &mut Polls, seconds| {
+            let mut due = polls.take_due(at(seconds), pause);
+            due.sort_unstable();
+            due
+        };
+        polls.begin(old, at(0));
+        assert_eq!(due(&mut polls, 0), [old]);
+        assert!(due(&mut polls, 0).is_empty(), "once");
+        assert_eq!(due(&mut polls, 10), [old], "and again at 20 s");
+        polls.begin(new, at(12));
+        polls.begin(old, at(12));
+        for second in 12..20 {
+            assert!(!due(&mut polls, second).contains(&old), "not because of others");
+        }
+        assert_eq!(polls.next(), Some(at(20)));
+        assert_eq!(due(&mut polls, 20), [old, new]);
+        polls.begin_anew(old, at(21));
+        polls.keep(at(21), |_, age| age < Duration::from_secs(9));
+        assert_eq!(due(&mut polls, 21), [old]);
+        polls.end(old);
+        assert_eq!(polls.next(), None);
     }
 }

@@ -319,13 +319,16 @@ fn while_the_guest_agent_is_asked_nothing_is_said_about_leases() {
 #[test]
 fn everything_that_a_node_could_be_known_by() {
     let (one, nine) = (uuid(1), uuid(9));
-    let name = || Key::Name("n".to_owned());
-    assert_eq!(keys(&by_id(1)), [Key::Uuid(one)]);
-    assert_eq!(keys(&by_name("n", Some(one))), [Key::Uuid(one), Key::Uuid(swapped(one)), name()]);
-    assert_eq!(keys(&without_firmware("n", nine)), [Key::Uuid(nine), name()]);
-    assert_eq!(keys(&by_name("a/b", None)), []);
+    let name = || DomainId::Name("n".to_owned());
+    assert_eq!(domain_ids(&by_id(1)), [DomainId::Uuid(one)]);
+    assert_eq!(
+        domain_ids(&by_name("n", Some(one))),
+        [DomainId::Uuid(one), DomainId::Uuid(swapped(one)), name()]
+    );
+    assert_eq!(domain_ids(&without_firmware("n", nine)), [DomainId::Uuid(nine), name()]);
+    assert_eq!(domain_ids(&by_name("a/b", None)), []);
     let by_name_in_id = NodeIdentity { provider_id: Some("libvirt:///n".to_owned()), ..by_id(1) };
-    assert_eq!(keys(&by_name_in_id), [name()]);
+    assert_eq!(domain_ids(&by_name_in_id), [name()]);
 }
 
 #[tokio::test]

@@ -28,8 +28,7 @@ use crate::{
     domain::Domain,
     hypervisor::Hypervisor,
     instances::{evidence, instance_on},
-    key::Key,
-    provider_id::format_provider_id,
+    provider_id::{DomainId, format_provider_id},
     uri,
     workers::{HELD, Turn, Workers, in_turn_of},
 };
@@ -254,7 +253,7 @@ impl Fleet {
                 Error::new(failure.kind, words)
             };
             host.hypervisor.confirm().await.map_err(failed)?;
-            let probed = host.hypervisor.probe(vec![vec![Key::Uuid(uuid)]]).await.map_err(failed)?;
+            let probed = host.hypervisor.probe(vec![vec![DomainId::Uuid(uuid)]]).await.map_err(failed)?;
             probed.doubts.into_iter().flatten().next().map_or(Ok(()), |doubt| Err(failed(doubt)))
         }));
         let doubts = answers.await.into_iter().filter_map(Result::err).map(|doubt| not_known(uuid, &doubt));

@@ -20,11 +20,11 @@ fn only_no_such_domain_is_an_absence() {
     let unknown = Uuid::from_u128(1);
     let probed = session
         .probe(&[
-            vec![Key::Uuid(unknown), Key::Name("nowhere".to_owned())],
-            vec![Key::Uuid(unknown), Key::Name(name.clone())],
-            vec![Key::Uuid(uuid)],
+            vec![DomainId::Uuid(unknown), DomainId::Name("nowhere".to_owned())],
+            vec![DomainId::Uuid(unknown), DomainId::Name(name.clone())],
+            vec![DomainId::Uuid(uuid)],
             // an error of another kind: the binding rejects the text
-            vec![Key::Name("\0".to_owned()), Key::Uuid(unknown)],
+            vec![DomainId::Name("\0".to_owned()), DomainId::Uuid(unknown)],
         ])
         .expect("connected");
     let [None, Some(by_name), Some(by_uuid), Some(_)] = &probed.doubts[..] else { panic!("{probed:?}") };

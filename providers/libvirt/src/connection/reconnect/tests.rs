@@ -17,7 +17,7 @@ fn actor(socket: &std::path::Path) -> (Actor, Arc<Hypervisor>) {
         hypervisor: Arc::clone(&hypervisor),
         commands,
         abandoned: ThreadCount::default(),
-        rare: Rare::default(),
+        reconnect_limit: ReconnectLimit::default(),
     };
     (actor, hypervisor)
 }

@@ -11,7 +11,10 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{actor::Actor, connected::Connected, rare::Rare};
+use super::{
+    actor::{Actor, ReconnectLimit},
+    connected::Connected,
+};
 use crate::{
     calls::{Calls, Failure},
     hypervisor::{Command, Hypervisor, Status},
@@ -32,7 +35,12 @@ pub(crate) async fn run(
     commands: mpsc::UnboundedReceiver<Command>,
     stop: CancellationToken,
 ) {
-    let mut actor = Actor { hypervisor, commands, abandoned: ThreadCount::default(), rare: Rare::default() };
+    let mut actor = Actor {
+        hypervisor,
+        commands,
+        abandoned: ThreadCount::default(),
+        reconnect_limit: ReconnectLimit::default(),
+    };
     tokio::select! {
         () = stop.cancelled() => {}
         () = restarting(&mut actor) => {}
@@ -134,7 +142,7 @@ impl Actor {
 
     /// Connects and lists.
     async fn connect(&mut self) -> Result<Connected, Failure> {
-        if !self.rare.may_try(self.abandoned.get(), Instant::now()) {
+        if !self.reconnect_limit.may_try(self.abandoned.get(), Instant::now()) {
             return Err(self.no_answer());
         }
         let config = self.hypervisor.config.clone();
