@@ -19,10 +19,10 @@ use crate::{
     calls::{Counts, Failure},
     config::{Config, HypervisorConfig},
     inventory::Inventory,
-    lane::LaneCount,
     provider_id::DomainId,
     session::Probed,
     size::Size,
+    worker::WorkerCount,
 };
 use cloudprovider::InstanceChange;
 
@@ -87,7 +87,7 @@ pub(crate) struct Shared {
     pub(crate) instance_changes: broadcast::Sender<InstanceChange>,
     last_removal: Arc<Mutex<Option<Instant>>>,
     /// The provider's thread count.
-    pub(crate) lanes: LaneCount,
+    pub(crate) workers: WorkerCount,
 }
 
 impl Shared {
@@ -96,8 +96,8 @@ impl Shared {
         status_changes: watch::Sender<u64>,
         instance_changes: broadcast::Sender<InstanceChange>,
     ) -> Self {
-        let (last_removal, lanes) = (Arc::default(), LaneCount::default());
-        Self { settings, status_changes, instance_changes, last_removal, lanes }
+        let (last_removal, workers) = (Arc::default(), WorkerCount::default());
+        Self { settings, status_changes, instance_changes, last_removal, workers }
     }
 
     /// When a domain was last dropped from any inventory, or a hypervisor became live. During a migration, a
@@ -154,8 +154,8 @@ impl Hypervisor {
     }
 
     /// The provider's thread count.
-    pub(crate) fn lanes(&self) -> &LaneCount {
-        &self.shared.lanes
+    pub(crate) fn workers(&self) -> &WorkerCount {
+        &self.shared.workers
     }
 
     pub(crate) fn state(&self) -> RwLockReadGuard<'_, State> {

@@ -4,7 +4,7 @@
 //! domains once, and follows libvirt's events from then on. So look-ups are answered from memory:
 //!
 //! ```text
-//!   look-ups ──> inventory (memory) <── actor (task) ──> lane (thread) ──> libvirtd
+//!   look-ups ──> inventory (memory) <── actor (task) ──> worker (thread) ──> libvirtd
 //!                                          ^────────── events ──────────────┘
 //! ```
 //!
@@ -42,7 +42,6 @@ mod hypervisor;
 mod instances;
 mod inventory;
 mod kernel_routes;
-mod lane;
 mod mac;
 mod machines;
 #[doc(hidden)]
@@ -54,7 +53,8 @@ mod session;
 mod size;
 mod sys;
 mod uri;
-mod workers;
+mod worker;
+mod worker_pool;
 
 pub use addresses::{AddressRules, Family};
 pub use allow::Allow;

@@ -28,10 +28,10 @@ use crate::{
     hypervisor::{Command, Hypervisor, HypervisorHandle, Shared},
     instances::{Answer, Seen, View, domain_ids},
     kernel_routes::KernelRoutes,
-    lane::LaneCount,
     machines::{CallsOf, Fleet, HostCalls},
     provider_id::{DomainId, FORM, parse_provider_id},
     uri,
+    worker::WorkerCount,
 };
 
 /// How long after the start look-ups wait for the first listing.
@@ -52,7 +52,7 @@ pub struct LibvirtProvider {
     /// One task for each hypervisor, and one that waits for the stop.
     actors: TaskTracker,
     /// The threads of all hypervisors.
-    lanes: LaneCount,
+    workers: WorkerCount,
     status_changes: watch::Sender<u64>,
     instance_changes: broadcast::Sender<InstanceChange>,
     started: OnceLock<Instant>,
@@ -84,7 +84,7 @@ impl LibvirtProvider {
         let (status_changes, _) = watch::channel(0);
         let (instance_changes, _) = broadcast::channel(CHANGES_KEPT);
         let shared = Shared::new(Arc::clone(&config), status_changes.clone(), instance_changes.clone());
-        let lanes = shared.lanes.clone();
+        let workers = shared.workers.clone();
         let (hypervisors, receivers): (Vec<_>, _) = config
             .hypervisors
             .iter()
@@ -108,7 +108,7 @@ impl LibvirtProvider {
             load_balancer,
             receivers: Mutex::new(Some(receivers)),
             actors,
-            lanes,
+            workers,
             status_changes,
             instance_changes,
             started: OnceLock::new(),
@@ -287,7 +287,7 @@ impl CloudProvider for LibvirtProvider {
             let actor = connection::run(Arc::clone(hypervisor), commands, context.stop.clone());
             self.actors.spawn(actor);
         }
-        self.lanes.started(&context.stop, &self.actors);
+        self.workers.started(&context.stop, &self.actors);
         if let Some(load_balancer) = &self.load_balancer {
             load_balancer.start(&context, &self.actors)?;
         }
@@ -304,7 +304,7 @@ impl CloudProvider for LibvirtProvider {
         // actors first: one that has just begun may be about to start a thread
         self.actors.close();
         self.actors.wait().await;
-        self.lanes.all_ended().await;
+        self.workers.all_ended().await;
     }
 
     fn service_access_needs(&self) -> ServiceAccessNeeds {

@@ -1,4 +1,4 @@
-//! All requests to libvirt over one connection. They block, so they run on a [`Lane`](crate::lane).
+//! All requests to libvirt over one connection. They block, so they run on a [`Worker`](crate::worker).
 
 use std::{
     collections::{HashMap, HashSet},

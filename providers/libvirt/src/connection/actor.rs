@@ -12,8 +12,8 @@ use super::connected::Connected;
 use crate::{
     calls::{Failure, Progress},
     hypervisor::{Command, Hypervisor},
-    lane::ThreadCount,
     session::Session,
+    worker::AbandonedThreads,
 };
 
 /// How often the actor checks whether a call is past its deadline.
@@ -24,7 +24,7 @@ pub(super) struct Actor {
     pub(super) hypervisor: Arc<Hypervisor>,
     pub(super) commands: mpsc::UnboundedReceiver<Command>,
     /// Threads of earlier connections that were not answered in time.
-    pub(super) abandoned: ThreadCount,
+    pub(super) abandoned: AbandonedThreads,
     pub(super) reconnect_limit: ReconnectLimit,
 }
 
@@ -33,19 +33,19 @@ impl Actor {
         self.hypervisor.name()
     }
 
-    pub(super) async fn on_lane<T: Send + 'static>(
+    pub(super) async fn on_worker<T: Send + 'static>(
         &self,
         connected: &Connected,
         job: impl FnOnce(&mut Session) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
-        let answer = connected.lane.run(move |slot: &mut Option<Session>| match slot {
+        let answer = connected.worker.run(move |slot: &mut Option<Session>| match slot {
             Some(session) => job(session),
             None => Err(Failure::lost(ErrorKind::Internal, "not connected")),
         });
         self.in_time(answer, &connected.calls.progress).await
     }
 
-    /// The answer of a lane, or a failure if one call of it takes longer than allowed.
+    /// The answer of a worker, or a failure if one call of it takes longer than allowed.
     pub(super) async fn in_time<T>(
         &self,
         mut answer: oneshot::Receiver<Result<T, Failure>>,

@@ -15,12 +15,12 @@ use crate::{
     addresses::AgentInterface,
     calls::{Calls, Failure},
     config::{HypervisorConfig, Keepalive},
-    lane::{Lane, ThreadCount},
     session::{ask_agent, open_connection},
+    worker::{AbandonedThreads, Worker},
 };
 
 /// Threads that ask at the same time.
-const LANES: usize = 2;
+const WORKERS: usize = 2;
 /// Agents that hang until the others are asked one at a time. Each holds a thread here and a worker of libvirtd, which
 /// gives up neither: an agent that once answered is waited for without a limit, also when its guest is frozen.
 const MANY_HANGING: usize = 8;
@@ -52,16 +52,16 @@ impl AgentSession {
     }
 }
 
-struct AgentLane {
+struct AgentWorker {
     number: u64,
-    lane: Lane<AgentSession>,
+    worker: Worker<AgentSession>,
     /// Who is being asked, and since when.
     asked: Option<(Uuid, Instant)>,
 }
 
 /// What one agent said.
 pub(super) struct AgentAnswer {
-    lane: u64,
+    worker: u64,
     uuid: Uuid,
     answer: Result<Vec<AgentInterface>, Failure>,
 }
@@ -72,10 +72,10 @@ pub(super) struct Agents {
     pub(super) queue: VecDeque<Uuid>,
     pub(super) answers: mpsc::UnboundedReceiver<AgentAnswer>,
     sender: mpsc::UnboundedSender<AgentAnswer>,
-    lanes: Vec<AgentLane>,
+    workers: Vec<AgentWorker>,
     next_number: u64,
     /// Threads that wait for an agent which hangs.
-    abandoned: ThreadCount,
+    abandoned: AbandonedThreads,
     /// Domains whose agent did not answer in time, and whose call has not come back yet: another one would hold a second
     /// thread. Whether the agent has come anew since, and is to be asked when the call is back.
     hanging: HashMap<Uuid, bool>,
@@ -90,9 +90,9 @@ impl Agents {
             queue,
             answers,
             sender,
-            lanes: Vec::new(),
+            workers: Vec::new(),
             next_number: 0,
-            abandoned: ThreadCount::default(),
+            abandoned: AbandonedThreads::default(),
             hanging: HashMap::new(),
             is_full: false,
         }
@@ -115,18 +115,19 @@ impl Agents {
     }
 
     pub(super) fn is_asking(&self) -> bool {
-        self.lanes.iter().any(|lane| lane.asked.is_some())
+        self.workers.iter().any(|worker| worker.asked.is_some())
     }
 
     /// Gives up the threads that wait for an answer longer than `limit`, and says whose.
     fn give_up_hanging(&mut self, limit: Duration) -> Vec<Uuid> {
         let now = Instant::now();
         let mut given_up = Vec::new();
-        let is_hanging =
-            |lane: &mut AgentLane| lane.asked.is_some_and(|(_, since)| now.duration_since(since) > limit);
-        for lane in self.lanes.extract_if(.., is_hanging) {
-            given_up.extend(lane.asked.map(|(uuid, _)| uuid));
-            lane.lane.abandon(&self.abandoned);
+        let is_hanging = |worker: &mut AgentWorker| {
+            worker.asked.is_some_and(|(_, since)| now.duration_since(since) > limit)
+        };
+        for worker in self.workers.extract_if(.., is_hanging) {
+            given_up.extend(worker.asked.map(|(uuid, _)| uuid));
+            worker.worker.abandon(&self.abandoned);
         }
         self.hanging.extend(given_up.iter().map(|uuid| (*uuid, false)));
         given_up
@@ -134,18 +135,18 @@ impl Agents {
 
     fn is_left_alone(&self, uuid: Uuid) -> bool {
         self.hanging.contains_key(&uuid)
-            || self.lanes.iter().any(|lane| lane.asked.is_some_and(|(asked, _)| asked == uuid))
+            || self.workers.iter().any(|worker| worker.asked.is_some_and(|(asked, _)| asked == uuid))
     }
 
-    fn may_add_lane(&self) -> bool {
+    fn may_add_worker(&self) -> bool {
         let hanging = self.abandoned.get();
-        let lanes = if hanging < MANY_HANGING { LANES } else { 1 };
-        self.lanes.len() < lanes && self.lanes.len() + hanging < MOST_THREADS
+        let workers = if hanging < MANY_HANGING { WORKERS } else { 1 };
+        self.workers.len() < workers && self.workers.len() + hanging < MOST_THREADS
     }
 
     /// Whether it is to be said that nobody more can be asked: when that begins.
     fn is_newly_full(&mut self) -> bool {
-        let is_full = self.lanes.is_empty() && !self.may_add_lane();
+        let is_full = self.workers.is_empty() && !self.may_add_worker();
         let was_full = std::mem::replace(&mut self.is_full, is_full);
         is_full && !was_full
     }
@@ -156,17 +157,17 @@ mod tests {
     use std::sync::mpsc as blocking;
 
     use super::*;
-    use crate::lane::LaneCount;
+    use crate::worker::WorkerCount;
 
     fn hang(agents: &mut Agents, uuid: Uuid, wait: blocking::Receiver<()>) {
         let config = crate::Config::parse("hypervisors: [{name: a, uri: 'test:///default'}]", None);
         let config = config.expect("valid");
         let (keepalive, config) = (config.keepalive, config.hypervisors[0].clone());
         let state = move || AgentSession { connect: None, config, keepalive, calls: Calls::default() };
-        let lane = Lane::spawn("hanging".to_owned(), &LaneCount::default(), state).expect("a thread");
-        drop(lane.run(move |_| wait.recv()));
+        let worker = Worker::spawn("hanging".to_owned(), &WorkerCount::default(), state).expect("a thread");
+        drop(worker.run(move |_| wait.recv()));
         let asked = Some((uuid, Instant::now()));
-        agents.lanes.push(AgentLane { number: agents.next_number, lane, asked });
+        agents.workers.push(AgentWorker { number: agents.next_number, worker, asked });
         agents.next_number += 1;
     }
 
@@ -174,7 +175,7 @@ mod tests {
     async fn hang_many(agents: &mut Agents, count: usize) -> Vec<blocking::Sender<()>> {
         let mut releases = Vec::new();
         for n in 0..count as u128 {
-            assert!(agents.may_add_lane(), "{n}");
+            assert!(agents.may_add_worker(), "{n}");
             let (release, wait) = blocking::channel();
             releases.push(release);
             hang(agents, Uuid::from_u128(n), wait);
@@ -190,12 +191,12 @@ mod tests {
     async fn agents_that_hang_are_replaced_up_to_a_limit() {
         let mut agents = Agents::new(VecDeque::new());
         let releases = hang_many(&mut agents, MOST_THREADS).await;
-        assert!(!agents.may_add_lane());
+        assert!(!agents.may_add_worker());
         assert!(agents.is_newly_full() && !agents.is_newly_full(), "it is said once");
         drop(releases);
         for _ in 0..500 {
             if agents.abandoned.get() == 0 {
-                assert!(agents.may_add_lane() && !agents.is_newly_full());
+                assert!(agents.may_add_worker() && !agents.is_newly_full());
                 assert!(!agents.is_full, "the next time is said again");
                 return;
             }
@@ -210,13 +211,13 @@ mod tests {
         let few = hang_many(&mut agents, MANY_HANGING - 1).await;
         let (_kept, wait) = blocking::channel();
         hang(&mut agents, Uuid::max(), wait);
-        assert!(agents.may_add_lane(), "two at a time");
+        assert!(agents.may_add_worker(), "two at a time");
         tokio::time::sleep(Duration::from_millis(2)).await;
         agents.give_up_hanging(Duration::ZERO);
-        assert!(agents.may_add_lane(), "nine guests, and the ninth is asked");
+        assert!(agents.may_add_worker(), "nine guests, and the ninth is asked");
         let (_held, wait) = blocking::channel();
         hang(&mut agents, Uuid::nil(), wait);
-        assert!(!agents.may_add_lane(), "one at a time");
+        assert!(!agents.may_add_worker(), "one at a time");
         drop(few);
     }
 

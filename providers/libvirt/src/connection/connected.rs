@@ -18,10 +18,10 @@ use crate::{
     domain::{AgentChannel, Domain},
     hypervisor::Command,
     inventory::Inventory,
-    lane::Lane,
     provider_id::DomainId,
     session::{Probed, Read, Session},
     sys::Event,
+    worker::Worker,
 };
 
 /// How long events are collected before the domains are read: starting a domain alone brings several.
@@ -38,7 +38,7 @@ type Probe = (Vec<Vec<DomainId>>, oneshot::Sender<Result<Probed, Failure>>);
 
 /// A connection that is followed.
 pub(super) struct Connected {
-    pub(super) lane: Lane<Option<Session>>,
+    pub(super) worker: Worker<Option<Session>>,
     pub(super) calls: Calls,
     pub(super) events: mpsc::UnboundedReceiver<Event>,
     pub(super) agents: Agents,
@@ -71,7 +71,7 @@ pub(super) struct Connected {
 impl Connected {
     /// A connection that has just been listed; `agents` are the domains whose guest agent is to be asked.
     pub(super) fn new(
-        lane: Lane<Option<Session>>,
+        worker: Worker<Option<Session>>,
         calls: Calls,
         events: mpsc::UnboundedReceiver<Event>,
         agents: VecDeque<Uuid>,
@@ -79,7 +79,7 @@ impl Connected {
     ) -> Self {
         let now = Instant::now();
         Self {
-            lane,
+            worker,
             calls,
             events,
             agents: Agents::new(agents),
@@ -129,10 +129,10 @@ impl Connected {
                 self.look_soon();
             }
             Command::Borrow(work) => {
-                drop(self.lane.run(move |slot: &mut Option<Session>| {
+                drop(self.worker.run(move |slot: &mut Option<Session>| {
                     let Some(session) = slot else { return };
                     let connect = session.connection_for_another();
-                    // not on the lane: the work may take as long as it likes
+                    // not on the worker: the work may take as long as it likes
                     let thread = std::thread::Builder::new().name("libvirt-borrowed".to_owned());
                     let lend = move || match connect() {
                         Ok(connect) => work(&connect),
@@ -274,12 +274,12 @@ mod tests {
     use cloudprovider::PowerState;
 
     use super::*;
-    use crate::{addresses::AddressRules, domain::DomainState, inventory::Snapshot, lane::LaneCount};
+    use crate::{addresses::AddressRules, domain::DomainState, inventory::Snapshot, worker::WorkerCount};
 
     fn connected() -> Connected {
-        let lane = Lane::spawn("test".to_owned(), &LaneCount::default(), || None).expect("a thread");
+        let worker = Worker::spawn("test".to_owned(), &WorkerCount::default(), || None).expect("a thread");
         let (_, events) = mpsc::unbounded_channel();
-        Connected::new(lane, Calls::default(), events, VecDeque::new(), Duration::from_secs(300))
+        Connected::new(worker, Calls::default(), events, VecDeque::new(), Duration::from_secs(300))
     }
 
     #[test]

@@ -58,7 +58,7 @@ impl Actor {
             let _ = answer.send(Err(failure.clone()));
         }
         if failure.kind == ErrorKind::Timeout {
-            connected.lane.abandon(&self.abandoned);
+            connected.worker.abandon(&self.abandoned);
         }
         failure
     }
@@ -82,7 +82,7 @@ impl Actor {
             self.confirm(connected).await?;
         }
         while let Some((nodes, answer)) = connected.probes.pop() {
-            let result = self.on_lane(connected, move |session| session.probe(&nodes)).await;
+            let result = self.on_worker(connected, move |session| session.probe(&nodes)).await;
             for uuid in result.iter().flat_map(|probed| &probed.found) {
                 connected.dirty.insert(*uuid);
                 connected.dirty_since.get_or_insert(now);
@@ -110,7 +110,7 @@ impl Actor {
         uuids: Vec<Uuid>,
         names: &HashMap<Uuid, String>,
     ) -> Result<(), Failure> {
-        let read = self.on_lane(connected, move |session| session.reread(&uuids)).await?;
+        let read = self.on_worker(connected, move |session| session.reread(&uuids)).await?;
         connected.note_read(&read, &self.hypervisor.state().inventory);
         self.hypervisor.update(|state| {
             let inventory = &mut state.inventory;
@@ -139,7 +139,7 @@ impl Actor {
         let is_served = |asked: &std::time::Instant| confirmed.is_some_and(|at| at >= *asked);
         if !connected.waiting.iter().all(|(asked, _)| is_served(asked)) {
             let began = std::time::Instant::now();
-            let names = self.on_lane(connected, Session::names).await?;
+            let names = self.on_worker(connected, Session::names).await?;
             let differences = self.hypervisor.state().inventory.differences(&names);
             if !differences.is_empty() {
                 let names = names.into_iter().collect();
@@ -160,7 +160,7 @@ impl Actor {
         let began = std::time::Instant::now();
         let known: Vec<Uuid> =
             self.hypervisor.state().inventory.domains().map(|domain| domain.uuid).collect();
-        let snapshot = self.on_lane(connected, move |session| session.list(&known)).await?;
+        let snapshot = self.on_worker(connected, move |session| session.list(&known)).await?;
         let ran = self.hypervisor.running();
         self.hypervisor.update(|state| {
             state.confirmed = Some(began);

@@ -97,7 +97,7 @@ impl Actor {
             return Ok(());
         }
         let leases: NetworkLeases =
-            self.on_lane(connected, move |session| session.leases(&networks, &domains)).await?;
+            self.on_worker(connected, move |session| session.leases(&networks, &domains)).await?;
         self.hypervisor.update(|state| state.inventory.set_leases(leases));
         Ok(())
     }

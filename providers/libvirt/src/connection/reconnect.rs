@@ -18,10 +18,10 @@ use super::{
 use crate::{
     calls::{Calls, Failure},
     hypervisor::{Command, Hypervisor, Status},
-    lane::{Lane, ThreadCount},
     session::Session,
     sys::EventSink,
     uri,
+    worker::{AbandonedThreads, Worker},
 };
 
 /// The pauses between tries to connect.
@@ -38,7 +38,7 @@ pub(crate) async fn run(
     let mut actor = Actor {
         hypervisor,
         commands,
-        abandoned: ThreadCount::default(),
+        abandoned: AbandonedThreads::default(),
         reconnect_limit: ReconnectLimit::default(),
     };
     tokio::select! {
@@ -156,12 +156,12 @@ impl Actor {
         let cannot = |error: std::io::Error| {
             Failure::lost(ErrorKind::Internal, format!("cannot start a thread: {error}"))
         };
-        let lane = Lane::spawn(format!("libvirt-{}", self.name()), self.hypervisor.lanes(), || None)
+        let worker = Worker::spawn(format!("libvirt-{}", self.name()), self.hypervisor.workers(), || None)
             .map_err(cannot)?;
         let began = std::time::Instant::now();
         let of_session = calls.clone();
         let known: Vec<_> = self.hypervisor.state().inventory.domains().map(|domain| domain.uuid).collect();
-        let answer = lane.run(move |slot: &mut Option<Session>| {
+        let answer = worker.run(move |slot: &mut Option<Session>| {
             let session = slot.insert(Session::open(&config, keepalive, of_session, &sink)?);
             // once for a connection: it changes when the host gets other memory, with a restart
             let size = session.size()?;
@@ -171,7 +171,7 @@ impl Actor {
             Ok(answer) => answer,
             Err(failure) => {
                 if failure.kind == ErrorKind::Timeout {
-                    lane.abandon(&self.abandoned);
+                    worker.abandon(&self.abandoned);
                 }
                 return Err(failure);
             }
@@ -195,7 +195,7 @@ impl Actor {
         );
         let agents = self.hypervisor.state().inventory.with_agent().collect();
         let refresh = self.hypervisor.settings.refresh_interval;
-        let mut connected = Connected::new(lane, calls, events, agents, refresh);
+        let mut connected = Connected::new(worker, calls, events, agents, refresh);
         connected.note_unreadable(self.hypervisor.state().inventory.domains());
         let rules = &self.hypervisor.settings.addresses;
         connected.note_listed(&self.hypervisor.state().inventory, rules, &ran);

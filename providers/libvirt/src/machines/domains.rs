@@ -15,7 +15,7 @@ use crate::{
     calls::{Failure, Operation},
     domain::{AgentChannel, Domain, DomainState},
     sys,
-    workers::{Link, Work, Workers},
+    worker_pool::{Link, Work, WorkerPool},
 };
 
 /// Starting a domain takes seconds where the hypervisor is busy.
@@ -24,7 +24,7 @@ const MIN_TIMEOUT: Duration = Duration::from_secs(30);
 /// The domains of machines at one hypervisor.
 #[derive(Debug)]
 pub(crate) struct Domains {
-    workers: Arc<Workers>,
+    workers: Arc<WorkerPool>,
     capabilities: OnceLock<Capabilities>,
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct Found {
 
 impl Domains {
     /// The domains of the hypervisor of these threads.
-    pub(crate) fn new(workers: Arc<Workers>) -> Self {
+    pub(crate) fn new(workers: Arc<WorkerPool>) -> Self {
         Self { workers, capabilities: OnceLock::new() }
     }
 

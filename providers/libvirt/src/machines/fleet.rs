@@ -30,7 +30,7 @@ use crate::{
     instances::{evidence, instance_on},
     provider_id::{DomainId, format_provider_id},
     uri,
-    workers::{HELD, Turn, Workers, in_turn_of},
+    worker_pool::{HELD, Turn, WorkerPool, in_turn_of},
 };
 
 /// How long a step waits for the end of a call that an earlier step of the same machine has left behind.
@@ -44,11 +44,11 @@ pub(crate) struct HostCalls {
 }
 
 /// Makes the calls of the hypervisor of these threads.
-pub(crate) type CallsOf = dyn Fn(&Arc<Workers>) -> HostCalls;
+pub(crate) type CallsOf = dyn Fn(&Arc<WorkerPool>) -> HostCalls;
 
 impl HostCalls {
     /// The calls, as libvirt takes them.
-    pub(crate) fn of_libvirt(workers: &Arc<Workers>) -> Self {
+    pub(crate) fn of_libvirt(workers: &Arc<WorkerPool>) -> Self {
         Self {
             storage: Arc::new(LibvirtStorage::new(Arc::clone(workers))),
             networks: Arc::new(LibvirtNetworks::new(Arc::clone(workers))),
@@ -69,7 +69,7 @@ pub(crate) struct Host {
     pub(crate) networks: Arc<dyn NetworkCalls>,
     /// Whoever makes a seed holds a place until it is uploaded. Namespaces take turns.
     pub(crate) seeds: FairPermits<Turn>,
-    workers: Arc<Workers>,
+    workers: Arc<WorkerPool>,
 }
 
 impl Host {
@@ -121,7 +121,7 @@ impl Fleet {
         calls_of: &CallsOf,
     ) -> Self {
         let host = |hypervisor: &Arc<Hypervisor>| {
-            let workers = Arc::new(Workers::new(Arc::clone(hypervisor)));
+            let workers = Arc::new(WorkerPool::new(Arc::clone(hypervisor)));
             let HostCalls { storage, networks } = calls_of(&workers);
             let domains = Domains::new(Arc::clone(&workers));
             let seeds = FairPermits::new(MAX_SEEDS);

@@ -1,7 +1,7 @@
 //! The volumes of machines: images, disks, and small files such as seeds.
 //!
 //! ```text
-//!   steps ──> MachineStorage ──> StorageCalls ──> Workers (threads with connections) ──> libvirtd
+//!   steps ──> MachineStorage ──> StorageCalls ──> WorkerPool (threads with connections) ──> libvirtd
 //!                  │    └─ long work is a task; it wakes the machines that wait for it
 //!                  └─ Fetch: http servers, files
 //! ```

@@ -7,11 +7,11 @@ use tokio::time::Instant;
 
 use super::{
     super::{actor::Actor, connected::Connected},
-    AgentAnswer, AgentLane, AgentSession,
+    AgentAnswer, AgentSession, AgentWorker,
 };
 use crate::{
     calls::{Calls, Failure},
-    lane::Lane,
+    worker::Worker,
 };
 
 impl Actor {
@@ -27,20 +27,20 @@ impl Actor {
                 continue;
             }
             let agents = &connected.agents;
-            let i = match agents.lanes.iter().position(|lane| lane.asked.is_none()) {
+            let i = match agents.workers.iter().position(|worker| worker.asked.is_none()) {
                 Some(i) => i,
-                None if agents.may_add_lane() => self.add_agent_lane(connected).await?,
+                None if agents.may_add_worker() => self.add_agent_worker(connected).await?,
                 None => break,
             };
             let agents = &mut connected.agents;
             agents.queue.pop_front();
             let sender = agents.sender.clone();
-            let lane = &mut agents.lanes[i];
-            let number = lane.number;
-            lane.asked = Some((uuid, Instant::now()));
-            drop(lane.lane.run(move |session: &mut AgentSession| {
+            let worker = &mut agents.workers[i];
+            let number = worker.number;
+            worker.asked = Some((uuid, Instant::now()));
+            drop(worker.worker.run(move |session: &mut AgentSession| {
                 let answer = session.ask(uuid);
-                let _ = sender.send(AgentAnswer { lane: number, uuid, answer });
+                let _ = sender.send(AgentAnswer { worker: number, uuid, answer });
             }));
         }
         if connected.agents.is_newly_full() {
@@ -50,7 +50,7 @@ impl Actor {
                 "too many guest agents hang: no other one is asked until some of them answer, or their guests end"
             );
         }
-        if connected.agents.lanes.is_empty() {
+        if connected.agents.workers.is_empty() {
             // nobody is left to ask the others; the next refresh tries again
             unheard.extend(connected.agents.queue.drain(..));
         }
@@ -64,30 +64,30 @@ impl Actor {
 
     /// Each thread has a connection of its own (see [`Session`](crate::session::Session)), which it opens when it first
     /// asks; libvirtd takes few requests of one client at a time, too, and those that hang are among them.
-    async fn add_agent_lane(&mut self, connected: &mut Connected) -> Result<usize, Failure> {
+    async fn add_agent_worker(&mut self, connected: &mut Connected) -> Result<usize, Failure> {
         let name = format!("libvirt-{}-agent", self.name());
         let config = self.hypervisor.config.clone();
         let keepalive = self.hypervisor.settings.keepalive;
         let calls = Calls { counts: Arc::clone(&self.hypervisor.counts), ..Calls::default() };
-        let (number, lanes) = (connected.agents.next_number, self.hypervisor.lanes().clone());
-        let lane = self
-            .on_lane(connected, move |session| {
+        let (number, workers) = (connected.agents.next_number, self.hypervisor.workers().clone());
+        let worker = self
+            .on_worker(connected, move |session| {
                 let connect = session.share();
                 let state = move || AgentSession { connect, config, keepalive, calls };
-                Lane::spawn(name, &lanes, state).map_err(|error| {
+                Worker::spawn(name, &workers, state).map_err(|error| {
                     Failure::lost(ErrorKind::Internal, format!("cannot start a thread: {error}"))
                 })
             })
             .await?;
         connected.agents.next_number += 1;
-        connected.agents.lanes.push(AgentLane { number, lane, asked: None });
-        Ok(connected.agents.lanes.len() - 1)
+        connected.agents.workers.push(AgentWorker { number, worker, asked: None });
+        Ok(connected.agents.workers.len() - 1)
     }
 
     pub(in super::super) fn take_agent_answer(&self, connected: &mut Connected, answer: AgentAnswer) {
         let agents = &mut connected.agents;
-        match agents.lanes.iter_mut().find(|lane| lane.number == answer.lane) {
-            Some(lane) => lane.asked = None,
+        match agents.workers.iter_mut().find(|worker| worker.number == answer.worker) {
+            Some(worker) => worker.asked = None,
             // late, but it has come
             None => agents.came_back(answer.uuid),
         }

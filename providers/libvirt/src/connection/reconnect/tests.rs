@@ -16,7 +16,7 @@ fn actor(socket: &std::path::Path) -> (Actor, Arc<Hypervisor>) {
     let actor = Actor {
         hypervisor: Arc::clone(&hypervisor),
         commands,
-        abandoned: ThreadCount::default(),
+        abandoned: AbandonedThreads::default(),
         reconnect_limit: ReconnectLimit::default(),
     };
     (actor, hypervisor)

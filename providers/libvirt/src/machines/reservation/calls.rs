@@ -10,7 +10,7 @@ use crate::{
     calls::{Failure, Operation},
     mac::Mac,
     sys,
-    workers::{Link, Work, Workers},
+    worker_pool::{Link, Work, WorkerPool},
 };
 
 /// Changing a network takes seconds where the hypervisor is busy.
@@ -77,12 +77,12 @@ pub(crate) trait NetworkCalls: fmt::Debug + Send + Sync {
 /// The calls, as libvirt takes them.
 #[derive(Debug)]
 pub(crate) struct LibvirtNetworks {
-    workers: Arc<Workers>,
+    workers: Arc<WorkerPool>,
 }
 
 impl LibvirtNetworks {
     /// The networks of the hypervisor of these threads.
-    pub(crate) fn new(workers: Arc<Workers>) -> Self {
+    pub(crate) fn new(workers: Arc<WorkerPool>) -> Self {
         Self { workers }
     }
 

@@ -18,7 +18,7 @@ use crate::{
         seed::{Seed, check_ignition},
         storage::{StorageCalls, ensure_small},
     },
-    workers::Turn,
+    worker_pool::Turn,
 };
 
 /// What takes the place of user data that have served. cloud-init runs once for each instance ID, which stays.

@@ -25,7 +25,7 @@ use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{turns::Turns, volume::size_text};
-use crate::workers::{MAX_COPIES, MAX_UPLOADS};
+use crate::worker_pool::{MAX_COPIES, MAX_UPLOADS};
 
 /// Is told the identities (UIDs) of the machines whose steps can do more now.
 pub(crate) type Wake = Arc<dyn Fn(Vec<String>) + Send + Sync>;

@@ -17,7 +17,7 @@ use super::{CallError, CallResult, Names, Part, StorageCalls, listings::Listings
 use crate::{
     calls::{Failure, Operation},
     machines::storage::volume::{NewVolume, Pool, Volume},
-    workers::{Link, Work, Workers},
+    worker_pool::{Link, Work, WorkerPool},
 };
 
 /// The least time limit of a call: a hypervisor whose disks are busy takes long to make or to delete a file.
@@ -31,14 +31,14 @@ const MAX_WRITE: usize = 1 << 20;
 
 /// Storage of a hypervisor.
 pub(crate) struct LibvirtStorage {
-    workers: Arc<Workers>,
+    workers: Arc<WorkerPool>,
     listings: Listings<Names>,
     refreshes: Listings<()>,
 }
 
 impl LibvirtStorage {
     /// The storage of the hypervisor of these threads.
-    pub(crate) fn new(workers: Arc<Workers>) -> Self {
+    pub(crate) fn new(workers: Arc<WorkerPool>) -> Self {
         Self { workers, listings: Listings::default(), refreshes: Listings::default() }
     }
 

@@ -14,7 +14,7 @@ use crate::{
         header,
         volume::{Format, NewVolume, Pool, Volume},
     },
-    workers::Workers,
+    worker_pool::WorkerPool,
 };
 
 /// What is sent to the driver in place of what is uploaded.
@@ -37,7 +37,7 @@ pub(crate) struct TestDriverStorage {
 
 impl TestDriverStorage {
     /// The storage of the hypervisor of these threads.
-    pub(crate) fn new(workers: Arc<Workers>) -> Self {
+    pub(crate) fn new(workers: Arc<WorkerPool>) -> Self {
         Self { driver: LibvirtStorage::new(workers), seen: Mutex::default(), lengths: Mutex::default() }
     }
 

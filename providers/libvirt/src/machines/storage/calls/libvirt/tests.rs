@@ -43,7 +43,7 @@ impl Cloud {
     /// The calls of a new daemon.
     fn storage(&self) -> LibvirtStorage {
         let handle = self.provider.hypervisor("kvm1").expect("configured");
-        LibvirtStorage::new(Arc::new(Workers::new(handle.0)))
+        LibvirtStorage::new(Arc::new(WorkerPool::new(handle.0)))
     }
 }
 

@@ -125,7 +125,7 @@ async fn without_a_connection_nothing_counts_as_missing() {
     let config = "hypervisors:\n- {name: kvm1, uri: 'qemu+unix:///system?socket=/nowhere/at/all'}\n";
     let provider = LibvirtProvider::new(Config::parse(config, None).expect("valid"));
     let handle = provider.hypervisor("kvm1").expect("configured");
-    let storage = LibvirtStorage::new(Arc::new(Workers::new(handle.0)));
+    let storage = LibvirtStorage::new(Arc::new(WorkerPool::new(handle.0)));
     let Err(CallError::Failed(failure)) = storage.list("default").await else { panic!("an answer") };
     assert_eq!(failure.kind, ErrorKind::Unavailable);
 }

@@ -29,14 +29,14 @@ async fn cloud(uri: &str) -> Cloud {
     Cloud { provider, stop }
 }
 
-async fn live(cloud: &Cloud) -> Workers {
+async fn live(cloud: &Cloud) -> WorkerPool {
     let handle = cloud.provider.hypervisor("kvm1").expect("configured");
     let began = Instant::now();
     while !handle.is_live() {
         assert!(began.elapsed() < PATIENCE, "not live");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    Workers::new(handle.0)
+    WorkerPool::new(handle.0)
 }
 
 fn pools(link: &mut Link) -> Result<usize, Failure> {
@@ -144,7 +144,7 @@ async fn a_call_that_takes_too_long_is_given_up() {
 async fn without_a_connection_the_reason_is_told() {
     let cloud = cloud("qemu+unix:///system?socket=/nowhere/at/all").await;
     let handle = cloud.provider.hypervisor("kvm1").expect("configured");
-    let failure = Workers::new(handle.0).run(SHORT, pools).await.expect_err("nobody is there");
+    let failure = WorkerPool::new(handle.0).run(SHORT, pools).await.expect_err("nobody is there");
     assert_eq!(failure.kind, ErrorKind::Unavailable);
     assert!(failure.message.contains("kvm1"), "{}", failure.message);
 }

@@ -1,9 +1,9 @@
-//! Threads for the work that machines need at a hypervisor. Each has a connection of its own, which it opens when it
-//! first needs one.
+//! The pool of workers that make the calls of machines at a hypervisor. Each worker opens a connection of its own when it first
+//! needs one.
 //!
-//! The thread of the actor is for look-ups alone: what machines need, such as a copy of an image, takes longer.
-//! At most a few threads work at one hypervisor at the same time, so that libvirtd has workers left for others. Namespaces
-//! take turns at these places, so a namespace with thousands of machines does not hold up another one.
+//! The actor's worker serves look-ups alone: a call for a machine, such as a copy of an image, takes longer. At most a few
+//! workers of the pool are busy at one hypervisor, so that libvirtd has threads left for others. Namespaces take turns, so one
+//! with thousands of machines does not hold up another one.
 
 use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
@@ -16,9 +16,9 @@ use crate::{
     calls::{Calls, Failure, Operation},
     config::{HypervisorConfig, Keepalive},
     hypervisor::{Command, Hypervisor},
-    lane::{Lane, ThreadCount},
     session::open_connection,
     uri,
+    worker::{AbandonedThreads, Worker},
 };
 
 /// Threads that do short work at the same time.
@@ -27,9 +27,9 @@ const MAX_SHORT: usize = 3;
 pub(crate) const MAX_UPLOADS: usize = 2;
 /// Threads that wait for copies at the same time.
 pub(crate) const MAX_COPIES: usize = 2;
-/// Threads that still wait for an answer that nobody wants any more. With so many there is no further work.
+/// Abandoned threads that still wait for an answer. With so many the pool takes no more work.
 const MAX_ABANDONED: usize = 8;
-/// How often a time limit is looked at.
+/// How often a caller checks whether a call is past its time limit.
 const TICK: Duration = Duration::from_millis(20);
 
 tokio::task_local! {
@@ -61,7 +61,7 @@ pub(crate) enum Work {
     Copy,
 }
 
-/// The connection of a thread.
+/// The connection of a worker.
 pub(crate) struct Link {
     connect: Option<Connect>,
     /// The pools that were looked up on this connection.
@@ -116,23 +116,23 @@ impl Link {
     }
 }
 
-/// A thread with its connection.
-struct Worker {
-    lane: Lane<Link>,
+/// A worker, and how far its current call is.
+struct PooledWorker {
+    worker: Worker<Link>,
     calls: Calls,
 }
 
-/// The threads for one hypervisor.
-pub(crate) struct Workers {
+/// The workers for one hypervisor.
+pub(crate) struct WorkerPool {
     hypervisor: Arc<Hypervisor>,
-    idle: Mutex<Vec<Worker>>,
+    idle: Mutex<Vec<PooledWorker>>,
     short: FairPermits<Turn>,
     uploads: FairPermits<Turn>,
     copies: FairPermits<Turn>,
-    abandoned: ThreadCount,
+    abandoned: AbandonedThreads,
 }
 
-impl Workers {
+impl WorkerPool {
     /// No thread is started yet.
     pub(crate) fn new(hypervisor: Arc<Hypervisor>) -> Self {
         Self {
@@ -141,7 +141,7 @@ impl Workers {
             short: FairPermits::new(MAX_SHORT),
             uploads: FairPermits::new(MAX_UPLOADS),
             copies: FairPermits::new(MAX_COPIES),
-            abandoned: ThreadCount::default(),
+            abandoned: AbandonedThreads::default(),
         }
     }
 
@@ -177,11 +177,11 @@ impl Workers {
             let words = format!("{MAX_ABANDONED} earlier calls have not come back yet");
             return Err(Failure::lost(ErrorKind::Unavailable, words));
         }
-        let worker = match self.take_idle() {
-            Some(worker) => worker,
+        let pooled = match self.take_idle() {
+            Some(pooled) => pooled,
             None => self.start().await?,
         };
-        self.run_on(worker, place, limit, work).await
+        self.run_on(pooled, place, limit, work).await
     }
 
     /// Ends the threads, as soon as what they do has ended. There is no further work.
@@ -193,23 +193,23 @@ impl Workers {
     }
 
     /// Keeps a worker for the next work.
-    fn keep(&self, worker: Worker) {
+    fn keep(&self, pooled: PooledWorker) {
         let mut idle = self.idle.lock();
         // under the lock, since `close` comes once
         if !self.short.is_closed() {
-            idle.push(worker);
+            idle.push(pooled);
         }
     }
 
     async fn run_on<T: Send + 'static>(
         &self,
-        worker: Worker,
+        pooled: PooledWorker,
         place: FairPermit<Turn>,
         limit: Option<Duration>,
         work: impl FnOnce(&mut Link) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
         let held = HELD.try_with(Arc::clone).ok();
-        let mut answer = worker.lane.run(move |link: &mut Link| {
+        let mut answer = pooled.worker.run(move |link: &mut Link| {
             link.check();
             let result = work(link);
             drop((place, held));
@@ -219,7 +219,7 @@ impl Workers {
             match tokio::time::timeout(TICK, &mut answer).await {
                 Ok(Ok(result)) => {
                     if !result.as_ref().is_err_and(|failure| failure.lost) {
-                        self.keep(worker);
+                        self.keep(pooled);
                     }
                     return result;
                 }
@@ -227,9 +227,9 @@ impl Workers {
                     return Err(Failure::lost(ErrorKind::Internal, "a thread for machines has died"));
                 }
                 Err(_) => {
-                    let waiting = worker.calls.progress.waiting();
+                    let waiting = pooled.calls.progress.waiting();
                     if let Some(limit) = limit.filter(|limit| waiting > *limit) {
-                        worker.lane.abandon(&self.abandoned);
+                        pooled.worker.abandon(&self.abandoned);
                         let words = format!("libvirt has not answered within {} s", limit.as_secs());
                         return Err(Failure::lost(ErrorKind::Timeout, words));
                     }
@@ -238,11 +238,11 @@ impl Workers {
         }
     }
 
-    fn take_idle(&self) -> Option<Worker> {
+    fn take_idle(&self) -> Option<PooledWorker> {
         self.idle.lock().pop()
     }
 
-    async fn start(&self) -> Result<Worker, Failure> {
+    async fn start(&self) -> Result<PooledWorker, Failure> {
         let hypervisor = &self.hypervisor;
         let connect = self.shared_connection().await?;
         let calls = Calls { counts: Arc::clone(&hypervisor.counts), ..Calls::default() };
@@ -254,9 +254,9 @@ impl Workers {
             calls: calls.clone(),
         };
         let name = format!("libvirt-{}-machines", hypervisor.name());
-        let lane = Lane::spawn(name, hypervisor.lanes(), move || link)
+        let worker = Worker::spawn(name, hypervisor.workers(), move || link)
             .map_err(|error| Failure::lost(ErrorKind::Internal, format!("cannot start a thread: {error}")))?;
-        Ok(Worker { lane, calls })
+        Ok(PooledWorker { worker, calls })
     }
 
     /// The actor's own connection if the driver is in this process, where each connection has a world of its own.
@@ -275,9 +275,9 @@ impl Workers {
     }
 }
 
-impl fmt::Debug for Workers {
+impl fmt::Debug for WorkerPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Workers").field("hypervisor", &self.hypervisor.name()).finish_non_exhaustive()
+        f.debug_struct("WorkerPool").field("hypervisor", &self.hypervisor.name()).finish_non_exhaustive()
     }
 }
 
