@@ -17,8 +17,8 @@ const API_SERVER_PORT: u16 = 6443;
 impl Clusters for LibvirtProvider {
     async fn list(&self) -> Result<Vec<String>> {
         let view = self.view();
-        if let Some(trouble) = view.all_trouble() {
-            return Err(trouble.with_operation("list clusters"));
+        if let Some(staleness) = view.staleness() {
+            return Err(staleness.with_operation("list clusters"));
         }
         let names: BTreeSet<&str> = view
             .hosts()
@@ -52,9 +52,9 @@ impl Clusters for LibvirtProvider {
             let address = internal.or(addresses.first())?;
             Some(ControlPlaneEndpoint { host: address.address.clone(), port: API_SERVER_PORT })
         });
-        match (endpoint, view.all_trouble()) {
+        match (endpoint, view.staleness()) {
             (Some(endpoint), _) => Ok(Some(endpoint)),
-            (None, Some(trouble)) => Err(trouble.with_operation("find the control plane")),
+            (None, Some(staleness)) => Err(staleness.with_operation("find the control plane")),
             (None, None) if members.is_empty() => {
                 Err(Error::new(ErrorKind::NotFound, format!("no domain belongs to a cluster {cluster:?}")))
             }

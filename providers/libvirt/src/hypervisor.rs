@@ -43,7 +43,7 @@ pub(crate) enum Status {
     /// Connected, listed since the connection was made, and following events.
     Live,
     /// Not connected.
-    Down { since: Timestamp, failure: Failure },
+    Disconnected { since: Timestamp, failure: Failure },
 }
 
 /// What is known about a hypervisor, protected by one lock.
@@ -73,14 +73,14 @@ pub(crate) enum Command {
     /// Read this domain again, as after an event about it.
     Reread(Uuid),
     /// Read the leases of this domain, also if it has an address.
-    Look(Uuid),
+    ReadLeases(Uuid),
     /// Run a function on its own thread, with the connection or another one to the same daemon.
     Borrow(Box<dyn FnOnce(&Connect) + Send>),
 }
 
-/// State that all hypervisors of a provider share.
+/// What all hypervisors of a provider share.
 #[derive(Clone, Debug)]
-pub(crate) struct Shared {
+pub(crate) struct ProviderState {
     pub(crate) settings: Arc<Config>,
     /// Changes whenever the status of any hypervisor changes.
     pub(crate) status_changes: watch::Sender<u64>,
@@ -90,7 +90,7 @@ pub(crate) struct Shared {
     pub(crate) workers: WorkerCount,
 }
 
-impl Shared {
+impl ProviderState {
     pub(crate) fn new(
         settings: Arc<Config>,
         status_changes: watch::Sender<u64>,
@@ -116,7 +116,7 @@ impl Shared {
 pub(crate) struct Hypervisor {
     pub(crate) config: HypervisorConfig,
     pub(crate) settings: Arc<Config>,
-    shared: Shared,
+    provider: ProviderState,
     state: RwLock<State>,
     /// When a request last timed out, unless libvirt answered since. Meanwhile other requests fail at once.
     silent: Mutex<Option<Instant>>,
@@ -127,7 +127,7 @@ pub(crate) struct Hypervisor {
 impl Hypervisor {
     pub(crate) fn new(
         config: HypervisorConfig,
-        shared: Shared,
+        provider: ProviderState,
     ) -> (Arc<Self>, mpsc::UnboundedReceiver<Command>) {
         let (commands, receiver) = mpsc::unbounded_channel();
         let state = State {
@@ -139,8 +139,8 @@ impl Hypervisor {
         };
         let hypervisor = Self {
             config,
-            settings: Arc::clone(&shared.settings),
-            shared,
+            settings: Arc::clone(&provider.settings),
+            provider,
             state: RwLock::new(state),
             silent: Mutex::default(),
             counts: Arc::default(),
@@ -155,7 +155,7 @@ impl Hypervisor {
 
     /// The provider's thread count.
     pub(crate) fn workers(&self) -> &WorkerCount {
-        &self.shared.workers
+        &self.provider.workers
     }
 
     pub(crate) fn state(&self) -> RwLockReadGuard<'_, State> {
@@ -170,13 +170,13 @@ impl Hypervisor {
             let changed = change(&mut state);
             if state.inventory.removals() != removals {
                 // Still under the lock, so that a reader that sees the removal also sees its time.
-                self.shared.note_removal();
+                self.provider.note_removal();
             }
             changed
         };
         if !changed.is_empty() {
             // an error means that there are no listeners
-            let _ = self.shared.instance_changes.send(InstanceChange::Changed(changed));
+            let _ = self.provider.instance_changes.send(InstanceChange::Changed(changed));
         }
     }
 
@@ -186,10 +186,10 @@ impl Hypervisor {
             let mut state = self.state.write();
             change(&mut state);
             state.status = status;
-            self.shared.note_removal();
+            self.provider.note_removal();
         }
-        self.shared.status_changes.send_modify(|generation| *generation += 1);
-        let _ = self.shared.instance_changes.send(InstanceChange::Resync);
+        self.provider.status_changes.send_modify(|generation| *generation += 1);
+        let _ = self.provider.instance_changes.send(InstanceChange::Resync);
     }
 
     /// The domains that are known to be running.
@@ -199,9 +199,9 @@ impl Hypervisor {
     }
 
     /// Stores the latest reason why the hypervisor is still down.
-    pub(crate) fn still_down(&self, newer: &Failure) {
+    pub(crate) fn still_disconnected(&self, newer: &Failure) {
         let mut state = self.state.write();
-        if let Status::Down { failure, .. } = &mut state.status {
+        if let Status::Disconnected { failure, .. } = &mut state.status {
             failure.clone_from(newer);
         }
     }
@@ -211,7 +211,7 @@ impl Hypervisor {
     /// An earlier confirmation is enough if it is young, and newer than the last removal at any hypervisor.
     pub(crate) async fn confirm(&self) -> Result<(), Failure> {
         let now = Instant::now();
-        let last_removal = self.shared.last_removal();
+        let last_removal = self.provider.last_removal();
         let is_fresh = |at: Instant| {
             now.duration_since(at) < CONFIRMED_FOR && last_removal.is_none_or(|removal| at > removal)
         };
@@ -228,18 +228,18 @@ impl Hypervisor {
         self.ask(timeout, |answer| Command::Probe(nodes, answer)).await
     }
 
-    /// Has a domain read again of which libvirt says something else than the inventory: an event may have been lost. Does not
-    /// wait for it.
+    /// Asks the actor to read a domain again, since a call showed another state of it than the inventory: an event may have been
+    /// lost. Does not wait for it.
     pub(crate) fn reread_soon(&self, uuid: Uuid) {
         // Without a connection there is a listing before anything else.
         drop(self.commands.send(Command::Reread(uuid)));
     }
 
-    /// Has the leases of a domain read again, whether or not it has an address: a further one brings no event. Does not wait
+    /// Asks the actor to read the leases of a domain, also if it has an address: a second lease brings no event. Does not wait
     /// for it.
-    pub(crate) fn look_soon(&self, uuid: Uuid) {
+    pub(crate) fn read_leases_soon(&self, uuid: Uuid) {
         // Without a connection there is a listing before anything else.
-        drop(self.commands.send(Command::Look(uuid)));
+        drop(self.commands.send(Command::ReadLeases(uuid)));
     }
 
     async fn ask<T>(
@@ -276,21 +276,21 @@ impl Hypervisor {
         *self.silent.lock() = None;
     }
 
-    /// Its trouble while it has not finished its first listing.
+    /// Why its inventory is not known while it has not finished its first listing.
     pub(crate) fn starting(&self) -> Option<Error> {
         let status = self.state().status.clone();
-        matches!(status, Status::Starting).then(|| self.trouble(&status)).flatten()
+        matches!(status, Status::Starting).then(|| self.staleness(&status)).flatten()
     }
 
-    /// Why the hypervisor's domains are not known; `None` while it is live.
-    pub(crate) fn trouble(&self, status: &Status) -> Option<Error> {
+    /// Why the inventory is stale with this status; `None` while the hypervisor is live.
+    pub(crate) fn staleness(&self, status: &Status) -> Option<Error> {
         match status {
             Status::Live => None,
             Status::Starting => Some(Error::new(
                 ErrorKind::Unavailable,
                 format!("hypervisor {:?} has not answered yet", self.name()),
             )),
-            Status::Down { since, failure } => {
+            Status::Disconnected { since, failure } => {
                 let message = format!(
                     "hypervisor {:?} has been unreachable since {since:.0}: {}",
                     self.name(),
@@ -387,7 +387,7 @@ impl HypervisorHandle {
         // if it cannot be sent, the work is dropped, and the answer's sender with it
         let _ = self.0.commands.send(Command::Borrow(work));
         receiver.await.map_err(|_| {
-            self.0.trouble(&self.0.state().status).unwrap_or_else(|| {
+            self.0.staleness(&self.0.state().status).unwrap_or_else(|| {
                 Error::new(
                     ErrorKind::Unavailable,
                     format!("the connection to hypervisor {:?} has ended", self.name()),

@@ -18,9 +18,9 @@ use crate::{
 /// How long an expired lease still counts, in seconds: enough time to check whether it was renewed.
 pub(crate) const LEASE_GRACE: i64 = 30;
 
-/// The result of a listing.
+/// A full listing of a hypervisor.
 #[derive(Debug, Default)]
-pub(crate) struct Snapshot {
+pub(crate) struct Listing {
     pub(crate) domains: Vec<Domain>,
     /// Known domains that are missing in the list, although libvirt does not confirm that they do not exist,
     /// and why.
@@ -74,25 +74,25 @@ impl Inventory {
     }
 
     /// Applies a listing, and returns the changes.
-    pub(crate) fn replace(&mut self, snapshot: Snapshot) -> Vec<InstanceRef> {
+    pub(crate) fn replace(&mut self, listing: Listing) -> Vec<InstanceRef> {
         let mut changed = Vec::new();
         self.removals += 1;
-        let unreadable = snapshot.unreadable.iter().map(|(uuid, _)| *uuid);
+        let unreadable = listing.unreadable.iter().map(|(uuid, _)| *uuid);
         let listed: HashSet<Uuid> =
-            snapshot.domains.iter().map(|domain| domain.uuid).chain(unreadable).collect();
+            listing.domains.iter().map(|domain| domain.uuid).chain(unreadable).collect();
         let gone: Vec<Uuid> = self.domains.keys().filter(|uuid| !listed.contains(uuid)).copied().collect();
         for uuid in gone {
             changed.extend(self.update(uuid, None));
         }
-        for domain in snapshot.domains {
+        for domain in listing.domains {
             changed.extend(self.update(domain.uuid, Some(domain)));
         }
-        for (uuid, why) in snapshot.unreadable {
+        for (uuid, why) in listing.unreadable {
             changed.extend(self.set_unreadable(uuid, why));
         }
         // networks that are no longer listed are gone, and so are their leases
         self.network_leases.clear();
-        merge(&mut changed, self.set_leases(snapshot.leases));
+        merge(&mut changed, self.set_leases(listing.leases));
         changed
     }
 

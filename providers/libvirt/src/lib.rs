@@ -48,6 +48,7 @@ mod machines;
 pub mod measured;
 mod provider;
 mod provider_id;
+mod resolve;
 mod routes;
 mod session;
 mod size;

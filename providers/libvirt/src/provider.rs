@@ -1,16 +1,15 @@
 //! The libvirt provider.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     sync::{Arc, OnceLock},
     time::Duration,
 };
 
 use address_pools::PooledLoadBalancer;
 use cloudprovider::{
-    CloudProvider, Clusters, DynMachines, Error, ErrorKind, FactoryInput, InstanceChange, InstanceLookup,
-    InstanceStream, Instances, LoadBalancer, NodeIdentity, Result, Routes, ServiceAccessNeeds, StartContext,
-    Zones, async_trait, instance_stream, look_once_listed,
+    CloudProvider, Clusters, DynMachines, Error, ErrorKind, FactoryInput, InstanceChange, Instances,
+    LoadBalancer, Result, Routes, ServiceAccessNeeds, StartContext, Zones, async_trait, ties::LastSeen,
 };
 use futures::future::join_all;
 use parking_lot::Mutex;
@@ -22,20 +21,15 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     NAME,
-    calls::Failure,
     config::Config,
     connection,
-    hypervisor::{Command, Hypervisor, HypervisorHandle, Shared},
-    instances::{Answer, Seen, View, domain_ids},
+    hypervisor::{Command, Hypervisor, HypervisorHandle, ProviderState},
     kernel_routes::KernelRoutes,
     machines::{CallsOf, Fleet, HostCalls},
-    provider_id::{DomainId, FORM, parse_provider_id},
+    resolve::View,
     uri,
     worker::WorkerCount,
 };
-
-/// How long after the start look-ups wait for the first listing.
-const START_GRACE: Duration = Duration::from_secs(5);
 
 /// How many changes a slow listener may lag behind before it has to read everything again.
 const CHANGES_KEPT: usize = 256;
@@ -44,7 +38,7 @@ const CHANGES_KEPT: usize = 256;
 #[derive(Debug)]
 pub struct LibvirtProvider {
     config: Arc<Config>,
-    hypervisors: Vec<Arc<Hypervisor>>,
+    pub(crate) hypervisors: Vec<Arc<Hypervisor>>,
     /// Set if the configuration has address pools.
     load_balancer: Option<PooledLoadBalancer>,
     /// The receivers for the actors' commands, until the start.
@@ -53,14 +47,14 @@ pub struct LibvirtProvider {
     actors: TaskTracker,
     /// The threads of all hypervisors.
     workers: WorkerCount,
-    status_changes: watch::Sender<u64>,
-    instance_changes: broadcast::Sender<InstanceChange>,
-    started: OnceLock<Instant>,
-    stopped: CancellationToken,
+    pub(crate) status_changes: watch::Sender<u64>,
+    pub(crate) instance_changes: broadcast::Sender<InstanceChange>,
+    pub(crate) started: OnceLock<Instant>,
+    pub(crate) stopped: CancellationToken,
     kernel_routes: KernelRoutes,
     fleet: Arc<Fleet>,
     /// Where the domains of Nodes were found last.
-    seen: Seen,
+    last_seen: LastSeen<Box<str>>,
 }
 
 /// Makes a provider from a configuration text and the files that it names. Checks everything and opens no
@@ -83,12 +77,13 @@ impl LibvirtProvider {
         let config = Arc::new(config);
         let (status_changes, _) = watch::channel(0);
         let (instance_changes, _) = broadcast::channel(CHANGES_KEPT);
-        let shared = Shared::new(Arc::clone(&config), status_changes.clone(), instance_changes.clone());
-        let workers = shared.workers.clone();
+        let shared =
+            ProviderState::new(Arc::clone(&config), status_changes.clone(), instance_changes.clone());
+        let workers = state.workers.clone();
         let (hypervisors, receivers): (Vec<_>, _) = config
             .hypervisors
             .iter()
-            .map(|hypervisor| Hypervisor::new(hypervisor.clone(), shared.clone()))
+            .map(|hypervisor| Hypervisor::new(hypervisor.clone(), state.clone()))
             .unzip();
         let (actors, stopped) = (TaskTracker::new(), CancellationToken::new());
         let fleet = Fleet::new(
@@ -115,7 +110,7 @@ impl LibvirtProvider {
             stopped,
             kernel_routes: KernelRoutes::default(),
             fleet: Arc::new(fleet),
-            seen: Seen::default(),
+            last_seen: LastSeen::default(),
         }
     }
 
@@ -159,94 +154,7 @@ impl LibvirtProvider {
     }
 
     pub(crate) fn view(&self) -> View<'_> {
-        View::new(&self.hypervisors, &self.config.addresses, &self.seen)
-    }
-
-    /// Looks up these nodes. Waits for the first listings if that may change an answer, up to [`START_GRACE`]
-    /// after the start.
-    async fn answers(&self, nodes: &[&NodeIdentity]) -> Vec<Answer> {
-        let look = || {
-            let view = self.view();
-            nodes.iter().map(|node| view.look_up(node)).collect()
-        };
-        let waits = |answer: &Answer| matches!(answer, Answer::Starting(_));
-        let deadline = self.started.get().map(|started| *started + START_GRACE.min(self.config.call_timeout));
-        look_once_listed(look, waits, self.status_changes.subscribe(), deadline).await
-    }
-
-    /// Settles nodes that are in no inventory. They are absent only if every hypervisor confirms its list and
-    /// then, asked for the domain itself, denies having it. The list alone is not enough: it omits domains
-    /// that the user may not see.
-    async fn settle_nowhere(&self, nodes: &[&NodeIdentity], answers: &mut [Answer]) {
-        let confirmed = join_all(self.hypervisors.iter().map(|one| one.confirm())).await;
-        let nowhere = self.still_nowhere(nodes, answers);
-        let doubts = confirmed.into_iter().map(Result::err);
-        if let Some(error) = self.doubt(doubts) {
-            for i in nowhere {
-                answers[i] = Answer::Settled(Error::new(error.kind(), error.to_string()).into());
-            }
-            return;
-        }
-        if nowhere.is_empty() {
-            return;
-        }
-        let wanted: Vec<_> = nowhere.iter().map(|i| domain_ids(nodes[*i])).collect();
-        let probed = join_all(self.hypervisors.iter().map(|one| one.probe(wanted.clone()))).await;
-        // meanwhile a hypervisor may have been lost, or may have reported the domain
-        let left = self.still_nowhere(nodes, answers);
-        for (k, i) in nowhere.into_iter().enumerate().filter(|(_, i)| left.contains(i)) {
-            let doubts = probed.iter().map(|result| match result {
-                Ok(probed) => probed.doubts.get(k).cloned().flatten(),
-                Err(failure) => Some(failure.clone()),
-            });
-            answers[i] = Answer::Settled(match self.doubt(doubts) {
-                Some(error) => error.into(),
-                None => InstanceLookup::Absent,
-            });
-        }
-    }
-
-    /// Remembers which domain is which Node, for the routes.
-    fn note_names(&self, nodes: &[&NodeIdentity], lookups: &[InstanceLookup]) {
-        for (node, lookup) in nodes.iter().zip(lookups) {
-            let InstanceLookup::Present(instance) = lookup else { continue };
-            let id = instance.provider_id.as_ref().map(|id| parse_provider_id(id.as_str()));
-            if let Some(Ok(DomainId::Uuid(domain))) = id {
-                self.kernel_routes.note_node(domain, node);
-            }
-        }
-    }
-
-    /// Looks up the nodes that were nowhere again, and returns those that still are.
-    fn still_nowhere(&self, nodes: &[&NodeIdentity], answers: &mut [Answer]) -> BTreeSet<usize> {
-        let view = self.view();
-        let mut nowhere = BTreeSet::new();
-        for (i, (node, answer)) in nodes.iter().zip(answers).enumerate() {
-            if matches!(answer, Answer::Nowhere) {
-                *answer = view.look_up(node);
-                if matches!(answer, Answer::Nowhere) {
-                    nowhere.insert(i);
-                }
-            }
-        }
-        nowhere
-    }
-
-    /// Why some hypervisors cannot confirm that a domain does not exist, each with libvirt's message.
-    fn doubt(&self, doubts: impl Iterator<Item = Option<Failure>>) -> Option<Error> {
-        let mut words = Vec::new();
-        let mut kind = ErrorKind::Unavailable;
-        for (hypervisor, failure) in self.hypervisors.iter().zip(doubts) {
-            if let Some(failure) = failure {
-                kind = failure.kind;
-                words.push(format!("hypervisor {:?}: {}", hypervisor.name(), failure.message));
-            }
-        }
-        (!words.is_empty()).then(|| {
-            let message =
-                format!("cannot confirm that there is no domain for this node: {}", words.join("; "));
-            Error::new(kind, message)
-        })
+        View::new(&self.hypervisors, &self.config.addresses, &self.last_seen)
     }
 }
 
@@ -338,38 +246,5 @@ impl CloudProvider for LibvirtProvider {
 
     fn machines(&self) -> Option<&dyn DynMachines> {
         Some(&*self.fleet)
-    }
-}
-
-#[async_trait]
-impl Instances for LibvirtProvider {
-    fn owns(&self, provider_id: &str) -> bool {
-        parse_provider_id(provider_id).is_ok()
-    }
-    fn provider_id_form(&self) -> Option<&str> {
-        Some(FORM)
-    }
-
-    async fn lookup(&self, nodes: &[&NodeIdentity]) -> Vec<InstanceLookup> {
-        let mut answers = self.answers(nodes).await;
-        if answers.iter().any(|answer| matches!(answer, Answer::Nowhere)) {
-            self.settle_nowhere(nodes, &mut answers).await;
-        }
-        let lookups: Vec<InstanceLookup> = answers
-            .into_iter()
-            .map(|answer| match answer {
-                Answer::Settled(lookup) => lookup,
-                Answer::Starting(error) => error.into(),
-                Answer::Nowhere => Error::new(ErrorKind::Internal, "a look-up was left unsettled").into(),
-            })
-            .collect();
-        if self.config.has_routes {
-            self.note_names(nodes, &lookups);
-        }
-        lookups
-    }
-
-    fn changes(&self) -> Option<InstanceStream> {
-        Some(instance_stream(self.instance_changes.subscribe(), self.stopped.clone()))
     }
 }

@@ -53,7 +53,7 @@ impl LibvirtProvider {
     /// Forgets the Nodes whose domains are gone. Nothing is forgotten while not all domains are known.
     fn forget_nodes(&self) {
         let view = self.view();
-        if view.all_trouble().is_some() {
+        if view.staleness().is_some() {
             return;
         }
         let is_there =
@@ -65,8 +65,8 @@ impl LibvirtProvider {
     /// domain that no look-up was about yet counts as a Node of its own name. Of two with one address neither counts.
     fn nodes_by_address(&self) -> Result<HashMap<IpAddr, String>> {
         let view = self.view();
-        if let Some(trouble) = view.all_trouble() {
-            return Err(trouble.with_operation("list routes"));
+        if let Some(staleness) = view.staleness() {
+            return Err(staleness.with_operation("list routes"));
         }
         let now = Timestamp::now().as_second();
         let known = self.kernel_routes().nodes();

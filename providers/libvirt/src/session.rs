@@ -15,7 +15,7 @@ use crate::{
     calls::{Calls, Failure, Operation},
     config::{Auth, Credential, HypervisorConfig, Keepalive, PKI_FILES, credential_of},
     domain::{Domain, DomainState},
-    inventory::{NetworkLeases, Snapshot},
+    inventory::{Listing, NetworkLeases},
     provider_id::DomainId,
     size::Size,
     sys::{self, AddressSource, Credentials, EventSink, Registration},
@@ -24,18 +24,18 @@ use crate::{
 
 /// The result of reading domains again.
 #[derive(Debug, Default)]
-pub(crate) struct Read {
+pub(crate) struct Reread {
     /// Their current state; `None` if libvirt reports that there is no such domain.
     pub(crate) domains: Vec<(Uuid, Option<Domain>)>,
     /// Domains that could not be read, and why.
     pub(crate) failed: Vec<(Uuid, String)>,
 }
 
-/// The result of asking for domains that are in no list.
+/// The answer to a probe for domains that are in no list.
 #[derive(Debug, Default)]
 pub(crate) struct Probed {
-    /// For each node, why it may have a domain here; `None` if it has none.
-    pub(crate) doubts: Vec<Option<Failure>>,
+    /// For each node, why its absence is not confirmed; `None` if it has no domain here.
+    pub(crate) unconfirmed: Vec<Option<Failure>>,
     /// Domains that exist after all.
     pub(crate) found: Vec<Uuid>,
 }
@@ -116,7 +116,7 @@ impl Session {
     /// report all states at once it takes 2 + 2 N + M. If the driver cannot list the leases of a network it
     /// takes one more for each running domain. Each of the `known` domains that is missing in the list takes
     /// one more, or three if it exists: libvirt silently omits domains that the user may not see.
-    pub(crate) fn list(&mut self, known: &[Uuid]) -> Result<Snapshot, Failure> {
+    pub(crate) fn list(&mut self, known: &[Uuid]) -> Result<Listing, Failure> {
         let handles = self.call(Operation::ListDomains, || self.connect.list_all_domains(0))?;
         let mut states = self.all_states()?;
         let mut domains = Vec::with_capacity(handles.len());
@@ -131,7 +131,7 @@ impl Session {
         }
         let listed: HashSet<Uuid> = domains.iter().map(|domain| domain.uuid).collect();
         let missing: Vec<Uuid> = known.iter().filter(|uuid| !listed.contains(uuid)).copied().collect();
-        let Read { domains: found, failed: unreadable } = self.reread(&missing)?;
+        let Reread { domains: found, failed: unreadable } = self.reread(&missing)?;
         domains.extend(found.into_iter().filter_map(|(_, domain)| domain));
         let networks: HashSet<String> = domains
             .iter()
@@ -144,7 +144,7 @@ impl Session {
         if !self.has_network_leases {
             leases.extend(self.leases_by_domain(&running)?);
         }
-        Ok(Snapshot { domains, unreadable, leases })
+        Ok(Listing { domains, unreadable, leases })
     }
 
     fn all_states(&mut self) -> Result<HashMap<Uuid, (i32, i32)>, Failure> {
@@ -192,8 +192,8 @@ impl Session {
     }
 
     /// Reads these domains again, with three calls for each.
-    pub(crate) fn reread(&mut self, uuids: &[Uuid]) -> Result<Read, Failure> {
-        let mut read = Read::default();
+    pub(crate) fn reread(&mut self, uuids: &[Uuid]) -> Result<Reread, Failure> {
+        let mut read = Reread::default();
         for uuid in uuids {
             let handle = self.call(Operation::LookupDomain, || self.connect.lookup_domain_by_uuid(*uuid));
             let domain = match handle {
@@ -216,7 +216,7 @@ impl Session {
     pub(crate) fn probe(&mut self, nodes: &[Vec<DomainId>]) -> Result<Probed, Failure> {
         let mut probed = Probed::default();
         for keys in nodes {
-            let mut doubt = None;
+            let mut unconfirmed = None;
             for key in keys {
                 let found = self.call(Operation::LookupDomain, || match key {
                     DomainId::Uuid(uuid) => self.connect.lookup_domain_by_uuid(*uuid),
@@ -225,14 +225,14 @@ impl Session {
                 match found {
                     Ok(handle) => {
                         probed.found.extend(handle.uuid());
-                        doubt = Some(Failure::unlisted(&handle.name().unwrap_or_default()));
+                        unconfirmed = Some(Failure::unlisted(&handle.name().unwrap_or_default()));
                     }
                     Err(failure) if failure.is_no_domain() => {}
                     Err(failure) if failure.lost => return Err(failure),
-                    Err(failure) => doubt = Some(failure),
+                    Err(failure) => unconfirmed = Some(failure),
                 }
             }
-            probed.doubts.push(doubt);
+            probed.unconfirmed.push(unconfirmed);
         }
         Ok(probed)
     }

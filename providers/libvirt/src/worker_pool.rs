@@ -169,9 +169,9 @@ impl WorkerPool {
         let place = places.acquire(turn()).await;
         let place = place
             .map_err(|PermitsClosed| Failure::lost(ErrorKind::Unavailable, "the provider has stopped"))?;
-        let trouble = self.hypervisor.trouble(&self.hypervisor.state().status);
-        if let Some(trouble) = trouble {
-            return Err(Failure::lost(trouble.kind(), trouble.to_string()));
+        let staleness = self.hypervisor.staleness(&self.hypervisor.state().status);
+        if let Some(staleness) = staleness {
+            return Err(Failure::lost(staleness.kind(), staleness.to_string()));
         }
         if self.abandoned.get() >= MAX_ABANDONED {
             let words = format!("{MAX_ABANDONED} earlier calls have not come back yet");

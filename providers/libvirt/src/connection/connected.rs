@@ -19,7 +19,7 @@ use crate::{
     hypervisor::Command,
     inventory::Inventory,
     provider_id::DomainId,
-    session::{Probed, Read, Session},
+    session::{Probed, Reread, Session},
     sys::Event,
     worker::Worker,
 };
@@ -44,7 +44,7 @@ pub(super) struct Connected {
     pub(super) agents: Agents,
     pub(super) dirty: HashSet<Uuid>,
     /// Of these, whose guest agent came or went.
-    pub(super) agent_news: HashSet<Uuid>,
+    pub(super) agent_changes: HashSet<Uuid>,
     pub(super) dirty_since: Option<Instant>,
     pub(super) waiting: Vec<(std::time::Instant, oneshot::Sender<Result<(), Failure>>)>,
     pub(super) probes: Vec<Probe>,
@@ -54,10 +54,10 @@ pub(super) struct Connected {
     /// Before this there is no listing because of many events: listings must not be all that libvirt does.
     pub(super) next_listing: Instant,
     /// More domains have changed than are read one by one; the next listing finds them all.
-    pub(super) is_stormy: bool,
-    pub(super) next_look: Instant,
+    pub(super) needs_listing: bool,
+    pub(super) next_poll: Instant,
     /// Before this there is no look because of domains that have changed.
-    pub(super) least_next_look: Instant,
+    pub(super) earliest_next_poll: Instant,
     pub(super) next_lease_check: Instant,
     /// Domains without any address.
     pub(super) without_address: Polls,
@@ -65,7 +65,7 @@ pub(super) struct Connected {
     /// first one.
     pub(super) settling: Polls,
     /// Domains whose leases somebody has asked for: the next look reads them, whatever is known.
-    pub(super) asked: HashSet<Uuid>,
+    pub(super) leases_wanted: HashSet<Uuid>,
 }
 
 impl Connected {
@@ -84,20 +84,20 @@ impl Connected {
             events,
             agents: Agents::new(agents),
             dirty: HashSet::new(),
-            agent_news: HashSet::new(),
+            agent_changes: HashSet::new(),
             dirty_since: None,
             waiting: Vec::new(),
             probes: Vec::new(),
             retries: HashMap::new(),
             next_refresh: now + refresh,
             next_listing: now,
-            is_stormy: false,
-            next_look: now,
-            least_next_look: now,
+            needs_listing: false,
+            next_poll: now,
+            earliest_next_poll: now,
             next_lease_check: now + LEASE_CHECK,
             without_address: Polls::default(),
             settling: Polls::default(),
-            asked: HashSet::new(),
+            leases_wanted: HashSet::new(),
         }
     }
 
@@ -106,7 +106,7 @@ impl Connected {
             Event::Domain(uuid) => self.note_changed(uuid),
             Event::Agent(uuid) => {
                 self.note_changed(uuid);
-                self.agent_news.insert(uuid);
+                self.agent_changes.insert(uuid);
             }
             Event::Closed(why) => return Err(Failure::lost(ErrorKind::Unavailable, why)),
         }
@@ -124,9 +124,9 @@ impl Connected {
             Command::Confirm(asked, answer) => self.waiting.push((asked, answer)),
             Command::Probe(nodes, answer) => self.probes.push((nodes, answer)),
             Command::Reread(uuid) => self.note_changed(uuid),
-            Command::Look(uuid) => {
-                self.asked.insert(uuid);
-                self.look_soon();
+            Command::ReadLeases(uuid) => {
+                self.leases_wanted.insert(uuid);
+                self.poll_soon();
             }
             Command::Borrow(work) => {
                 drop(self.worker.run(move |slot: &mut Option<Session>| {
@@ -148,7 +148,7 @@ impl Connected {
     }
 
     pub(super) fn next_wake(&self) -> Instant {
-        let mut wake = self.next_refresh.min(self.next_look).min(self.next_lease_check);
+        let mut wake = self.next_refresh.min(self.next_poll).min(self.next_lease_check);
         if let Some(at) = self.retries.values().map(|(at, _)| *at).min() {
             wake = wake.min(at);
         }
@@ -162,7 +162,7 @@ impl Connected {
     }
 
     /// Notes which domains have just started, and whose guest agent can be asked now.
-    pub(super) fn note_read(&mut self, read: &Read, before: &Inventory) {
+    pub(super) fn note_read(&mut self, read: &Reread, before: &Inventory) {
         let now = Instant::now();
         for (uuid, _) in &read.failed {
             self.try_later(*uuid, now);
@@ -172,12 +172,12 @@ impl Connected {
                 Some(Domain { state: Err(_), .. }) => self.try_later(*uuid, now),
                 _ => drop(self.retries.remove(uuid)),
             }
-            let has_agent_news = self.agent_news.remove(uuid);
+            let has_agent_change = self.agent_changes.remove(uuid);
             let Some(domain) = domain.as_ref().filter(|domain| domain.is_running()) else {
                 self.settling.end(*uuid);
                 continue;
             };
-            let is_agent_here = has_agent_news && domain.agent == AgentChannel::Connected;
+            let is_agent_here = has_agent_change && domain.agent == AgentChannel::Connected;
             if is_agent_here {
                 self.agents.ask_again(*uuid);
             }
@@ -274,7 +274,7 @@ mod tests {
     use cloudprovider::PowerState;
 
     use super::*;
-    use crate::{addresses::AddressRules, domain::DomainState, inventory::Snapshot, worker::WorkerCount};
+    use crate::{addresses::AddressRules, domain::DomainState, inventory::Listing, worker::WorkerCount};
 
     fn connected() -> Connected {
         let worker = Worker::spawn("test".to_owned(), &WorkerCount::default(), || None).expect("a thread");
@@ -297,7 +297,7 @@ mod tests {
             assert!(connected.dirty.remove(&uuid), "after {pause} s");
             connected.try_later(uuid, now);
         }
-        let read = Read { domains: vec![(uuid, None)], ..Read::default() };
+        let read = Reread { domains: vec![(uuid, None)], ..Reread::default() };
         connected.note_read(&read, &Inventory::default());
         assert!(connected.retries.is_empty(), "it is known now");
     }
@@ -311,7 +311,7 @@ mod tests {
         let domains =
             vec![domain(1, PowerState::Running), domain(2, PowerState::Running), domain(3, PowerState::Off)];
         let mut inventory = Inventory::default();
-        inventory.replace(Snapshot { domains, ..Snapshot::default() });
+        inventory.replace(Listing { domains, ..Listing::default() });
         let mut connected = connected();
         let ran = HashSet::from([Uuid::from_u128(2)]);
         connected.note_listed(&inventory, &AddressRules::default(), &ran);

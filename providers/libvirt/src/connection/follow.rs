@@ -67,8 +67,8 @@ impl Actor {
     async fn work(&mut self, connected: &mut Connected) -> Result<(), Failure> {
         let now = Instant::now();
         connected.retry_failed(now);
-        connected.is_stormy |= connected.dirty.len() > MANY;
-        if connected.is_stormy {
+        connected.needs_listing |= connected.dirty.len() > MANY;
+        if connected.needs_listing {
             connected.dirty.clear();
             connected.dirty_since = None;
             connected.next_refresh = connected.next_refresh.min(connected.next_listing);
@@ -96,8 +96,8 @@ impl Actor {
         if connected.next_refresh <= now {
             self.refresh(connected).await?;
         }
-        if connected.next_look <= now || connected.next_lease_check <= now {
-            self.look_for_addresses(connected).await?;
+        if connected.next_poll <= now || connected.next_lease_check <= now {
+            self.poll_addresses(connected).await?;
         }
         self.ask_agents(connected).await
     }
@@ -129,7 +129,7 @@ impl Actor {
             changed
         });
         // a domain that has just started wants an address
-        connected.look_soon();
+        connected.poll_soon();
         Ok(())
     }
 
@@ -160,13 +160,13 @@ impl Actor {
         let began = std::time::Instant::now();
         let known: Vec<Uuid> =
             self.hypervisor.state().inventory.domains().map(|domain| domain.uuid).collect();
-        let snapshot = self.on_worker(connected, move |session| session.list(&known)).await?;
+        let listing = self.on_worker(connected, move |session| session.list(&known)).await?;
         let ran = self.hypervisor.running();
         self.hypervisor.update(|state| {
             state.confirmed = Some(began);
-            state.inventory.replace(snapshot)
+            state.inventory.replace(listing)
         });
-        connected.is_stormy = false;
+        connected.needs_listing = false;
         connected.next_listing = Instant::now() + pause_after_listing(began.elapsed());
         let rules = &self.hypervisor.settings.addresses;
         connected.note_listed(&self.hypervisor.state().inventory, rules, &ran);
@@ -176,7 +176,7 @@ impl Actor {
             connected.note_unreadable(state.inventory.domains());
         }
         connected.next_refresh = Instant::now() + self.hypervisor.settings.refresh_interval;
-        connected.look_soon();
+        connected.poll_soon();
         Ok(())
     }
 }

@@ -37,7 +37,7 @@ fn pause_while_settling(age: Duration) -> Duration {
 impl Actor {
     /// Reads leases where a running domain has no address yet, or where a lease ends: neither brings an
     /// event.
-    pub(super) async fn look_for_addresses(&mut self, connected: &mut Connected) -> Result<(), Failure> {
+    pub(super) async fn poll_addresses(&mut self, connected: &mut Connected) -> Result<(), Failure> {
         let now = Instant::now();
         let mut networks = HashSet::new();
         let mut domains = Vec::new();
@@ -63,7 +63,7 @@ impl Actor {
                 .filter(|domain| domain.is_running() && domain.has_address_source())
                 .filter(|domain| !state.inventory.has_leases_by_domain(domain))
                 .filter(|domain| state.inventory.lacks_family(domain, rules, seconds));
-            let asked: Vec<Uuid> = connected.asked.drain().collect();
+            let asked: Vec<Uuid> = connected.leases_wanted.drain().collect();
             let asked = asked
                 .into_iter()
                 .filter_map(|uuid| state.inventory.by_uuid(uuid))
@@ -85,9 +85,9 @@ impl Actor {
             connected.next_lease_check = now + LEASE_CHECK;
         }
         if !networks.is_empty() || !domains.is_empty() {
-            connected.least_next_look = now + LEAST_PAUSE;
+            connected.earliest_next_poll = now + LEAST_PAUSE;
         }
-        connected.next_look = connected.after_look(now);
+        connected.next_poll = connected.next_poll_after(now);
         for uuid in agents {
             if !connected.agents.queue.contains(&uuid) {
                 connected.agents.queue.push_back(uuid);
@@ -120,13 +120,13 @@ impl Connected {
     }
 
     /// When the next look is: when the first domain is due, but not too soon.
-    fn after_look(&self, now: Instant) -> Instant {
+    fn next_poll_after(&self, now: Instant) -> Instant {
         let due = [self.without_address.next(), self.settling.next()].into_iter().flatten().min();
-        due.unwrap_or(now + PATIENT).min(now + PATIENT).max(self.least_next_look)
+        due.unwrap_or(now + PATIENT).min(now + PATIENT).max(self.earliest_next_poll)
     }
 
     /// Has addresses looked for as soon as may be: domains may have started.
-    pub(super) fn look_soon(&mut self) {
-        self.next_look = Instant::now().max(self.least_next_look);
+    pub(super) fn poll_soon(&mut self) {
+        self.next_poll = Instant::now().max(self.earliest_next_poll);
     }
 }

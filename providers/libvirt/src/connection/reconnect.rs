@@ -46,7 +46,7 @@ pub(crate) async fn run(
         () = restarting(&mut actor) => {}
     }
     let failure = Failure::lost(ErrorKind::Unavailable, "the provider has stopped");
-    actor.hypervisor.set_status(Status::Down { since: Timestamp::now(), failure }, |_| ());
+    actor.hypervisor.set_status(Status::Disconnected { since: Timestamp::now(), failure }, |_| ());
 }
 
 /// Keeps the connection, whatever happens: a panic must not leave an inventory behind that looks live.
@@ -61,7 +61,10 @@ impl Actor {
     async fn take_end(&mut self, ended: std::thread::Result<()>) {
         if ended.is_err() {
             tracing::error!(hypervisor = self.name(), "a panic of the actor; it starts again");
-            self.note_down(Failure::lost(ErrorKind::Internal, "a fault of the provider: its actor panicked"));
+            self.note_disconnected(Failure::lost(
+                ErrorKind::Internal,
+                "a fault of the provider: its actor panicked",
+            ));
         }
         self.pause(BACKOFF.first).await;
     }
@@ -81,26 +84,26 @@ impl Actor {
                 }
                 Err(failure) => failure,
             };
-            self.note_down(failure);
+            self.note_disconnected(failure);
             failures = failures.saturating_add(1);
             self.pause(BACKOFF.after(failures)).await;
         }
     }
 
-    fn note_down(&self, failure: Failure) {
+    fn note_disconnected(&self, failure: Failure) {
         let before = self.hypervisor.state().status.clone();
         match before {
-            Status::Down { failure: old, .. } => {
+            Status::Disconnected { failure: old, .. } => {
                 if old != failure {
                     tracing::warn!(hypervisor = self.name(), reason = failure.message, "cannot connect");
                 }
-                self.hypervisor.still_down(&failure);
+                self.hypervisor.still_disconnected(&failure);
             }
             Status::Starting | Status::Live => {
                 if matches!(before, Status::Starting) {
                     tracing::warn!(hypervisor = self.name(), reason = failure.message, "cannot connect");
                 }
-                let status = Status::Down { since: Timestamp::now(), failure };
+                let status = Status::Disconnected { since: Timestamp::now(), failure };
                 self.hypervisor.set_status(status, |state| state.confirmed = None);
             }
         }
@@ -126,16 +129,16 @@ impl Actor {
 
     fn refuse(&self, command: Command) {
         match command {
-            Command::Confirm(_, answer) => drop(answer.send(Err(self.down_because()))),
-            Command::Probe(_, answer) => drop(answer.send(Err(self.down_because()))),
+            Command::Confirm(_, answer) => drop(answer.send(Err(self.why_disconnected()))),
+            Command::Probe(_, answer) => drop(answer.send(Err(self.why_disconnected()))),
             // Dropped: who waits for borrowed work sees that, and the listing of the next connection has the others.
-            Command::Borrow(_) | Command::Reread(_) | Command::Look(_) => {}
+            Command::Borrow(_) | Command::Reread(_) | Command::ReadLeases(_) => {}
         }
     }
 
-    fn down_because(&self) -> Failure {
+    fn why_disconnected(&self) -> Failure {
         match &self.hypervisor.state().status {
-            Status::Down { failure, .. } => failure.clone(),
+            Status::Disconnected { failure, .. } => failure.clone(),
             _ => Failure::lost(ErrorKind::Unavailable, "not connected"),
         }
     }
@@ -167,7 +170,7 @@ impl Actor {
             let size = session.size()?;
             Ok((session.list(&known)?, size))
         });
-        let (snapshot, size) = match self.in_time(answer, &calls.progress).await {
+        let (listing, size) = match self.in_time(answer, &calls.progress).await {
             Ok(answer) => answer,
             Err(failure) => {
                 if failure.kind == ErrorKind::Timeout {
@@ -177,11 +180,11 @@ impl Actor {
             }
         };
 
-        let domains = snapshot.domains.len();
+        let domains = listing.domains.len();
         let ran = self.hypervisor.running();
         self.hypervisor.set_status(Status::Live, |state| {
             // the controllers look at everything again anyway, so what is different need not be told
-            state.inventory.replace(snapshot);
+            state.inventory.replace(listing);
             state.is_listed = true;
             state.size = size;
             state.confirmed = Some(began);

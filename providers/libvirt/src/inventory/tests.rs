@@ -36,7 +36,7 @@ fn names(changed: &[InstanceRef]) -> Vec<&str> {
 
 fn listed(domains: Vec<Domain>, leases: NetworkLeases) -> Inventory {
     let mut inventory = Inventory::default();
-    inventory.replace(Snapshot { domains, leases, ..Snapshot::default() });
+    inventory.replace(Listing { domains, leases, ..Listing::default() });
     inventory
 }
 
@@ -45,17 +45,17 @@ use PowerState::{Off, Running};
 #[test]
 fn a_listing_says_what_is_different() {
     let mut inventory = listed(vec![domain(1, "a", Running), domain(2, "b", Running)], leases(&[]));
-    let changed = inventory.replace(Snapshot {
+    let changed = inventory.replace(Listing {
         domains: vec![domain(1, "a", Running), domain(3, "c", Running)],
         leases: leases(&[(1, "10.0.0.1", None)]),
-        ..Snapshot::default()
+        ..Listing::default()
     });
     assert_eq!(names(&changed), ["a", "b", "c"]);
     assert!(inventory.by_name("b").is_none() && inventory.by_name("c").is_some());
-    let again = inventory.replace(Snapshot {
+    let again = inventory.replace(Listing {
         domains: vec![domain(1, "a", Running), domain(3, "c", Running)],
         leases: leases(&[(1, "10.0.0.1", Some(99))]),
-        ..Snapshot::default()
+        ..Listing::default()
     });
     assert_eq!(again, [], "a renewed lease is no change");
 }
@@ -106,10 +106,10 @@ fn nothing_is_told_before_the_agent_was_heard() {
     assert_eq!(inventory.set_agent(Uuid::from_u128(1), None), None);
     assert_eq!(texts(&inventory).len(), 2);
     // domains are listed again after a reconnect: the report is kept as well
-    inventory.replace(Snapshot {
+    inventory.replace(Listing {
         domains: vec![with_agent],
         leases: leases(&[(1, "10.0.0.1", None)]),
-        ..Snapshot::default()
+        ..Listing::default()
     });
     assert_eq!(texts(&inventory).len(), 2);
 }
@@ -149,10 +149,10 @@ fn differences_to_a_list_of_names() {
 fn a_known_domain_that_cannot_be_read_stays() {
     let mut inventory = listed(vec![domain(1, "a", Running), domain(2, "b", Running)], leases(&[]));
     let uuid = Uuid::from_u128(1);
-    let changed = inventory.replace(Snapshot {
+    let changed = inventory.replace(Listing {
         domains: vec![domain(2, "b", Running)],
         unreadable: vec![(uuid, "access denied".to_owned())],
-        ..Snapshot::default()
+        ..Listing::default()
     });
     assert_eq!(names(&changed), ["a"]);
     let known = inventory.by_name("a").expect("not gone");

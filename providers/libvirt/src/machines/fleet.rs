@@ -27,8 +27,8 @@ use crate::{
     config::Config,
     domain::Domain,
     hypervisor::Hypervisor,
-    instances::{evidence, instance_on},
     provider_id::{DomainId, format_provider_id},
+    resolve::{evidence, instance_on},
     uri,
     worker_pool::{HELD, Turn, WorkerPool, in_turn_of},
 };
@@ -84,7 +84,7 @@ impl Host {
 
     /// An error unless its inventory is complete and live.
     pub(crate) fn check_live(&self) -> Result<()> {
-        self.hypervisor.trouble(&self.hypervisor.state().status).map_or(Ok(()), Err)
+        self.hypervisor.staleness(&self.hypervisor.state().status).map_or(Ok(()), Err)
     }
 }
 
@@ -254,10 +254,11 @@ impl Fleet {
             };
             host.hypervisor.confirm().await.map_err(failed)?;
             let probed = host.hypervisor.probe(vec![vec![DomainId::Uuid(uuid)]]).await.map_err(failed)?;
-            probed.doubts.into_iter().flatten().next().map_or(Ok(()), |doubt| Err(failed(doubt)))
+            probed.unconfirmed.into_iter().flatten().next().map_or(Ok(()), |doubt| Err(failed(doubt)))
         }));
-        let doubts = answers.await.into_iter().filter_map(Result::err).map(|doubt| not_known(uuid, &doubt));
-        doubts.collect::<Vec<_>>().into_iter().next().map_or(Ok(()), Err)
+        let unconfirmed =
+            answers.await.into_iter().filter_map(Result::err).map(|doubt| not_known(uuid, &doubt));
+        unconfirmed.collect::<Vec<_>>().into_iter().next().map_or(Ok(()), Err)
     }
 }
 

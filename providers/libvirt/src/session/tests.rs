@@ -27,7 +27,7 @@ fn only_no_such_domain_is_an_absence() {
             vec![DomainId::Name("\0".to_owned()), DomainId::Uuid(unknown)],
         ])
         .expect("connected");
-    let [None, Some(by_name), Some(by_uuid), Some(_)] = &probed.doubts[..] else { panic!("{probed:?}") };
+    let [None, Some(by_name), Some(by_uuid), Some(_)] = &probed.unconfirmed[..] else { panic!("{probed:?}") };
     assert_eq!(by_name.message, "libvirt has a domain \"test\", but does not list it");
     assert_eq!(by_name, by_uuid);
     assert_eq!(probed.found, [uuid, uuid]);
@@ -44,9 +44,9 @@ fn a_listing_looks_for_known_domains_that_are_not_listed() {
     let listed: Vec<Uuid> = session.list(&[]).expect("listed").domains.iter().map(|one| one.uuid).collect();
     assert_eq!(lookups(&session), 0);
     let known: Vec<Uuid> = listed.iter().copied().chain([Uuid::from_u128(1)]).collect();
-    let snapshot = session.list(&known).expect("listed");
-    assert_eq!(snapshot.domains.len(), listed.len());
-    assert_eq!(snapshot.unreadable, []);
+    let listing = session.list(&known).expect("listed");
+    assert_eq!(listing.domains.len(), listed.len());
+    assert_eq!(listing.unreadable, []);
     assert_eq!(lookups(&session), 1);
 }
 

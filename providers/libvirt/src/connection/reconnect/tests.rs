@@ -5,13 +5,13 @@ use std::os::unix::net::UnixListener;
 use tokio::sync::{broadcast, watch};
 
 use super::*;
-use crate::{config::Config, hypervisor::Shared};
+use crate::{config::Config, hypervisor::ProviderState};
 
 /// An actor for a socket in `dir`, and the handle for look-ups.
 fn actor(socket: &std::path::Path) -> (Actor, Arc<Hypervisor>) {
     let text = format!("hypervisors: [{{name: h, uri: 'qemu+unix:///system?socket={}'}}]", socket.display());
     let config = Arc::new(Config::parse(&text, None).expect("valid"));
-    let shared = Shared::new(Arc::clone(&config), watch::channel(0).0, broadcast::channel(1).0);
+    let shared = ProviderState::new(Arc::clone(&config), watch::channel(0).0, broadcast::channel(1).0);
     let (hypervisor, commands) = Hypervisor::new(config.hypervisors[0].clone(), shared);
     let actor = Actor {
         hypervisor: Arc::clone(&hypervisor),
@@ -65,6 +65,6 @@ async fn a_panic_leaves_nothing_live() {
     let ended = AssertUnwindSafe(async { panic!("a fault") }).catch_unwind().await;
     actor.take_end(ended).await;
     let state = hypervisor.state();
-    let Status::Down { failure, .. } = &state.status else { panic!("live") };
+    let Status::Disconnected { failure, .. } = &state.status else { panic!("live") };
     assert_eq!(failure.message, "a fault of the provider: its actor panicked");
 }

@@ -23,8 +23,8 @@ fn host(hypervisor: &Hypervisor, state: &State, mark: &Mark) -> Host {
     // one that could be read once has the size that it had then
     let unreadable = domains().filter(|domain| domain.state.is_err() && domain.memory_mib == 0);
     let unreadable = unreadable.map(|domain| domain.name.as_str()).min();
-    let total = match (hypervisor.trouble(&state.status), unreadable, &state.size) {
-        (Some(trouble), ..) => Err(trouble.to_string()),
+    let total = match (hypervisor.staleness(&state.status), unreadable, &state.size) {
+        (Some(staleness), ..) => Err(staleness.to_string()),
         (None, Some(name), _) => {
             Err(format!("hypervisor {:?} has a domain {name:?} that cannot be read", hypervisor.name()))
         }

@@ -5,12 +5,12 @@ use cloudprovider::ties::{Activity, NameFound};
 use super::{MachineRecord, Request};
 use crate::{
     domain::Domain,
-    instances::evidence,
     machines::{
         fleet::{Fleet, Host},
         identity::Identity,
         names,
     },
+    resolve::evidence,
 };
 
 impl Fleet {

@@ -176,7 +176,7 @@ pub(super) async fn reserve_leased(host: &Host, domain: &Domain, request: &Reque
         let entry = kept.entry(identities);
         let Some(address) = host.hypervisor.state().inventory.leased_ipv4(domain, entry.0, now) else {
             // The machine has an address, so nobody else looks for this one.
-            host.hypervisor.look_soon(domain.uuid);
+            host.hypervisor.read_leases_soon(domain.uuid);
             let words = format!("no DHCP lease for {} in network {:?} yet", entry.0, kept.network);
             return Ok(Some(Wait::address(words).look_again_after(LEASE_RETRY)));
         };

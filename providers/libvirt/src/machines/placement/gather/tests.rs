@@ -9,8 +9,8 @@ use crate::{
     Config,
     calls::Failure,
     domain::{DomainMetadata, DomainState},
-    hypervisor::{Shared, Status},
-    inventory::Snapshot,
+    hypervisor::{ProviderState, Status},
+    inventory::Listing,
 };
 
 const SIZE: Size = Size { cpus: 8, memory_mib: 16_384 };
@@ -34,10 +34,10 @@ fn domain(n: u8, power: PowerState, cluster: &str, role: &str) -> Domain {
 fn gathered(status: Status, size: Result<Size, String>, domains: Vec<Domain>) -> Host {
     let text = "hypervisors: [{name: h, uri: 'qemu+tls://h/system', zone: z}]";
     let config = Arc::new(Config::parse(text, None).expect("valid"));
-    let shared = Shared::new(Arc::clone(&config), watch::channel(0).0, broadcast::channel(1).0);
+    let shared = ProviderState::new(Arc::clone(&config), watch::channel(0).0, broadcast::channel(1).0);
     let (hypervisor, _) = Hypervisor::new(config.hypervisors[0].clone(), shared);
     hypervisor.set_status(status, |state| {
-        state.inventory.replace(Snapshot { domains, ..Snapshot::default() });
+        state.inventory.replace(Listing { domains, ..Listing::default() });
         state.size = size;
     });
     let mark = Mark::machine("u", "default", "prod", "node");
@@ -64,7 +64,7 @@ fn every_domain_counts_whether_it_runs_or_not() {
 fn what_is_not_known_takes_no_machine() {
     let why = |host: Host| host.total.expect_err("not usable");
     let failure = Failure { kind: ErrorKind::Unavailable, message: "refused".into(), lost: true, code: None };
-    let down = Status::Down { since: Timestamp::UNIX_EPOCH, failure };
+    let down = Status::Disconnected { since: Timestamp::UNIX_EPOCH, failure };
     let lost = gathered(down, Ok(SIZE), vec![domain(1, PowerState::Running, "prod", "worker")]);
     assert_eq!(lost.residents.len(), 1, "they still count when machines are spread");
     assert_eq!(why(lost), "hypervisor \"h\" has been unreachable since 1970-01-01T00:00:00Z: refused");

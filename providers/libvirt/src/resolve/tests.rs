@@ -8,8 +8,8 @@ use crate::{
     calls::Failure,
     config::Config,
     domain::{DomainState, NicSource},
-    hypervisor::Shared,
-    inventory::Snapshot,
+    hypervisor::ProviderState,
+    inventory::Listing,
     mac::Mac,
 };
 
@@ -45,7 +45,7 @@ fn down() -> Status {
         lost: true,
         code: None,
     };
-    Status::Down { since: Timestamp::UNIX_EPOCH, failure }
+    Status::Disconnected { since: Timestamp::UNIX_EPOCH, failure }
 }
 
 /// Hypervisors `h0`, `h1`, ... in these states, with these domains in their inventories.
@@ -53,16 +53,14 @@ fn cloud(hosts: &[(Status, &[Spec<'_>])]) -> Vec<Arc<Hypervisor>> {
     let list: Vec<_> =
         (0..hosts.len()).map(|i| format!("{{name: h{i}, uri: 'qemu+tls://h{i}/system'}}")).collect();
     let config = Arc::new(Config::parse(&format!("hypervisors: [{}]", list.join(",")), None).expect("valid"));
-    let shared = Shared::new(Arc::clone(&config), watch::channel(0).0, broadcast::channel(1).0);
+    let shared = ProviderState::new(Arc::clone(&config), watch::channel(0).0, broadcast::channel(1).0);
     hosts
         .iter()
         .zip(&config.hypervisors)
         .map(|((status, domains), one)| {
             let (hypervisor, _) = Hypervisor::new(one.clone(), shared.clone());
-            let snapshot = Snapshot {
-                domains: domains.iter().map(|spec| domain(*spec)).collect(),
-                ..Snapshot::default()
-            };
+            let snapshot =
+                Listing { domains: domains.iter().map(|spec| domain(*spec)).collect(), ..Listing::default() };
             hypervisor.set_status(status.clone(), |state| {
                 state.inventory.replace(snapshot);
                 state.is_listed = !matches!(status, Status::Starting);
@@ -78,14 +76,14 @@ fn ask(hosts: &[(Status, &[Spec<'_>])], node: &NodeIdentity) -> String {
 
 fn ask_cloud(hypervisors: &[Arc<Hypervisor>], node: &NodeIdentity) -> String {
     let rules = AddressRules::default();
-    match View::new(hypervisors, &rules, &Seen::default()).look_up(node) {
-        Answer::Settled(InstanceLookup::Present(instance)) => {
+    match View::new(hypervisors, &rules, &LastSeen::default()).resolve(node) {
+        Resolution::Settled(InstanceLookup::Present(instance)) => {
             format!("{} {}", instance.provider_id.as_ref().expect("an ID"), instance.power_state)
         }
-        Answer::Settled(InstanceLookup::Absent) => "absent".to_owned(),
-        Answer::Settled(InstanceLookup::Unknown(error)) => format!("{}: {error}", error.kind()),
-        Answer::Nowhere => "nowhere".to_owned(),
-        Answer::Starting(error) => format!("starting: {error}"),
+        Resolution::Settled(InstanceLookup::Absent) => "absent".to_owned(),
+        Resolution::Settled(InstanceLookup::Unknown(error)) => format!("{}: {error}", error.kind()),
+        Resolution::NotListed => "nowhere".to_owned(),
+        Resolution::Starting(error) => format!("starting: {error}"),
     }
 }
 
@@ -160,12 +158,12 @@ fn of_copies_the_one_is_meant_that_is_the_nodes_by_what_is_known() {
     let pair = |a: Spec<'static>, b: Spec<'static>| cloud(&[(Status::Live, &[a]), (Status::Live, &[b])]);
     // a copy under another name, while neither runs
     let hypervisors = pair((1, "node_replica", Off), (1, "node", Off));
-    let seen = Seen::default();
+    let seen = LastSeen::default();
     let rules = AddressRules::default();
     let look =
-        |hypervisors: &[Arc<Hypervisor>]| match View::new(hypervisors, &rules, &seen).look_up(&by_id(1)) {
-            Answer::Settled(InstanceLookup::Present(instance)) => Ok(instance.metadata.zone),
-            Answer::Settled(InstanceLookup::Unknown(error)) => Err(error.to_string()),
+        |hypervisors: &[Arc<Hypervisor>]| match View::new(hypervisors, &rules, &seen).resolve(&by_id(1)) {
+            Resolution::Settled(InstanceLookup::Present(instance)) => Ok(instance.metadata.zone),
+            Resolution::Settled(InstanceLookup::Unknown(error)) => Err(error.to_string()),
             _ => panic!("settled"),
         };
     assert!(look(&hypervisors).is_ok());
@@ -274,9 +272,10 @@ fn both_byte_orders_matching_different_domains_are_ambiguous() {
         Vec::new()
     });
     let rules = AddressRules::default();
-    let seen = Seen::default();
+    let seen = LastSeen::default();
     let view = View::new(&hypervisors, &rules, &seen);
-    let Answer::Settled(InstanceLookup::Unknown(error)) = view.look_up(&by_name("x", Some(uuid(1)))) else {
+    let Resolution::Settled(InstanceLookup::Unknown(error)) = view.resolve(&by_name("x", Some(uuid(1))))
+    else {
         panic!("ambiguous")
     };
     assert_eq!(
@@ -294,8 +293,8 @@ fn a_domain_whose_state_libvirt_cannot_tell_is_unknown() {
         Vec::new()
     });
     let rules = AddressRules::default();
-    let answer = View::new(&hypervisors, &rules, &Seen::default()).look_up(&by_id(1));
-    assert!(matches!(answer, Answer::Settled(InstanceLookup::Unknown(_))));
+    let answer = View::new(&hypervisors, &rules, &LastSeen::default()).resolve(&by_id(1));
+    assert!(matches!(answer, Resolution::Settled(InstanceLookup::Unknown(_))));
 }
 
 #[test]
@@ -305,11 +304,13 @@ fn while_the_guest_agent_is_asked_nothing_is_said_about_leases() {
         let asked = Domain { agent: AgentChannel::Connected, ..domain((1, "a", Running)) };
         state.inventory.update(uuid(1), Some(asked)).into_iter().collect()
     });
-    let why = || match View::new(&hypervisors, &AddressRules::default(), &Seen::default()).look_up(&by_id(1))
-    {
-        Answer::Settled(InstanceLookup::Present(instance)) => instance.incomplete.map(|why| why.to_string()),
-        _ => panic!("present"),
-    };
+    let why =
+        || match View::new(&hypervisors, &AddressRules::default(), &LastSeen::default()).resolve(&by_id(1)) {
+            Resolution::Settled(InstanceLookup::Present(instance)) => {
+                instance.incomplete.map(|why| why.to_string())
+            }
+            _ => panic!("present"),
+        };
     let asked = "domain \"a\" on hypervisor \"h0\" has no address yet: guest agent being asked";
     assert_eq!(why().as_deref(), Some(asked));
     hypervisors[0].update(|state| state.inventory.set_agent(uuid(1), None).into_iter().collect());
