@@ -22,15 +22,11 @@
 
 mod choice;
 mod claim;
-mod spec;
 mod steps;
-mod unproven;
 
 pub(crate) use self::{
-    claim::Claim,
-    spec::EndpointPoolSpec,
+    claim::{Claim, UnprovenClaims},
     steps::{Endpoint, ensure_endpoint, has_claim, is_claimed, release_endpoint},
-    unproven::UnprovenClaims,
 };
 
 #[cfg(test)]

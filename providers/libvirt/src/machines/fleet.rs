@@ -14,7 +14,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use uuid::Uuid;
 
 use super::{
-    console::Looks,
+    console::ConsoleReads,
     domains::Domains,
     endpoint::UnprovenClaims,
     identity::Identity,
@@ -98,8 +98,8 @@ pub(crate) struct Fleet {
     /// Addresses from which no tenant's image comes: those of the hypervisors and, from the start on, of the pods.
     pub(crate) inside: Inside,
     pub(crate) placer: Placer,
-    /// When the logs of guests without an address were looked at.
-    pub(crate) looks: Looks,
+    /// When the logs of guests without an address were read.
+    pub(crate) console_reads: ConsoleReads,
     /// The MAC addresses of machines whose domain is not there yet.
     pub(crate) kept_macs: KeptMacs,
     /// What the log has said of claims of clusters.
@@ -141,7 +141,7 @@ impl Fleet {
             storage: MachineStorage::new(wake, stop, tasks, inside.clone()),
             inside,
             placer: Placer::default(),
-            looks: Looks::default(),
+            console_reads: ConsoleReads::default(),
             kept_macs: KeptMacs::default(),
             unproven_claims: UnprovenClaims::default(),
             chosen: Mutex::default(),

@@ -15,16 +15,14 @@
 //! Limits: IPv4 only, since libvirt's IPv6 entries go by DUID, which a guest makes itself. A lease that the server gives away between the
 //! look and the change is not seen.
 
-mod address;
 mod calls;
 mod network;
 mod plan;
 mod steps;
 
 pub(crate) use self::{
-    address::Reservation,
     calls::{LibvirtNetworks, NetworkCalls, Scope},
-    network::{HostEntry, NetworkDhcp, Subnet},
+    network::{HostEntry, NetworkDhcp, Reservation, Subnet},
     steps::{ALL_LEASES, Entry, ensure, leases_of_others, missing, read, remove, remove_all},
 };
 

@@ -17,20 +17,17 @@
 //! no place for a name. So the name comes from the configuration itself (`/etc/hostname`), or from DHCP: the
 //! DHCP reservation of a machine tells the network its name.
 
-mod ignition;
-mod meta_data;
 mod vfat;
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use cloudprovider::{
-    ControlPlaneEndpoint, Result,
+    ControlPlaneEndpoint, Error, ErrorKind, Result,
     machines::{BootstrapData, Mark},
     uuids::parse_uuid,
 };
 use secrecy::zeroize::Zeroizing;
-
-pub(crate) use self::ignition::check_ignition;
+use serde::{Deserialize, de::IgnoredAny};
 
 /// The label by which cloud-init finds the disk.
 const LABEL: [u8; 11] = *b"CIDATA     ";
@@ -44,13 +41,13 @@ impl Seed {
     /// `instance-id` is the mark's UID. cloud-init runs once for each instance ID, so it runs once for a machine.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`](cloudprovider::ErrorKind::InvalidInput) if the data are too large.
+    /// [`ErrorKind::InvalidInput`] if the data are too large.
     pub(crate) fn nocloud(
         mark: &Mark,
         data: &BootstrapData,
         endpoint: Option<&ControlPlaneEndpoint>,
     ) -> Result<Self> {
-        let meta_data = meta_data::render(mark, endpoint);
+        let meta_data = meta_data(mark, endpoint);
         let files = [("user-data", data.expose()), ("meta-data", meta_data.as_bytes())];
         vfat::image(LABEL, volume_id(&mark.uid), &files).map(Self)
     }
@@ -76,6 +73,78 @@ impl fmt::Debug for Seed {
 /// The serial number of the file system: a part of the machine's UID.
 fn volume_id(uid: &str) -> u32 {
     parse_uuid(uid).map_or(0, |uuid| uuid.as_fields().0)
+}
+
+/// The file `meta-data`: `instance-id`, the host name, and where the API server of the cluster is reached, if that is known. `hostname` repeats
+/// `local-hostname`, since templates of bootstrap data use either name (`{{ ds.meta_data.hostname }}`). Names of keys have
+/// no hyphens where templates need them.
+fn meta_data(mark: &Mark, endpoint: Option<&ControlPlaneEndpoint>) -> String {
+    let name = scalar(mark.name());
+    let mut text = format!("instance-id: {}\nlocal-hostname: {name}\nhostname: {name}\n", scalar(&mark.uid));
+    if let Some(ControlPlaneEndpoint { host, port }) = endpoint {
+        let host = scalar(host);
+        // a String takes everything
+        let _ = write!(text, "control_plane_endpoint_host: {host}\ncontrol_plane_endpoint_port: {port}\n");
+    }
+    text
+}
+
+/// A text in YAML. Without quotes where it can only be a text, since small guests without a parser of YAML
+/// read this file too.
+fn scalar(text: &str) -> String {
+    let is_plain = text.starts_with(|first: char| first.is_ascii_lowercase())
+        && text.contains('-')
+        && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'-' | b'.'));
+    let is_uuid = text.len() == 36 && parse_uuid(text).is_some();
+    if is_plain || is_uuid { text.to_owned() } else { serde_json::Value::from(text).to_string() }
+}
+
+/// What every version of an Ignition configuration has. The rest is passed over and not kept, since it holds secrets.
+#[derive(Deserialize)]
+struct IgnitionConfig {
+    ignition: Option<Section>,
+}
+
+#[derive(Deserialize)]
+struct Section {
+    version: Option<Text>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Text {
+    Text(String),
+    Other(IgnoredAny),
+}
+
+/// Checks that bootstrap data are a configuration of Ignition: JSON with `ignition.version`. Ignition checks
+/// the rest in the guest, where a fault is hard to find.
+///
+/// # Errors
+/// [`ErrorKind::InvalidInput`], without any part of the data.
+pub(crate) fn check_ignition(data: &BootstrapData) -> Result<()> {
+    let fault = |words: String| {
+        let words = format!("the bootstrap data have the format ignition, but {words}");
+        Err(Error::new(ErrorKind::InvalidInput, words))
+    };
+    let config: IgnitionConfig = match serde_json::from_slice(data.expose()) {
+        Ok(config) => config,
+        // the library's own words may quote a value
+        Err(error) if error.is_data() => {
+            return fault("are not an object with an object \"ignition\"".into());
+        }
+        Err(error) => {
+            let (line, column) = (error.line(), error.column());
+            return fault(format!("are not valid JSON (line {line}, column {column})"));
+        }
+    };
+    match config.ignition.and_then(|section| section.version) {
+        Some(Text::Text(version)) if version.starts_with(|first: char| first.is_ascii_digit()) => Ok(()),
+        Some(Text::Text(_) | Text::Other(_)) => {
+            fault("ignition.version is not a text such as \"3.4.0\"".into())
+        }
+        None => fault("have no ignition.version".into()),
+    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ mod interface;
 mod machine;
 
 pub(crate) use self::{
-    cluster::LibvirtClusterSpec,
+    cluster::{EndpointPoolSpec, LibvirtClusterSpec},
     image::{ImageFormat, ImageSource, ImageSpec},
     interface::{InterfaceModel, InterfaceSource, InterfaceSpec, MacvtapMode},
     machine::{

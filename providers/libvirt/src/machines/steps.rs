@@ -12,7 +12,6 @@
 
 mod bootstrap;
 mod cluster;
-mod copies;
 mod create;
 mod delete;
 mod elsewhere;
@@ -25,17 +24,17 @@ mod volumes;
 use super::{
     fleet::{Fleet, Host},
     identity::Identity,
-    kinds::KINDS,
     spec::{LibvirtClusterSpec, LibvirtMachineSpec},
-    status::{LibvirtClusterStatus, LibvirtMachineStatus},
 };
 use cloudprovider::{
     Machines, Result, async_trait,
     machines::{
-        Capacity, ClusterReport, ClusterRequest, Deletion, Kinds, MachineDeletionRequest, MachineReport,
-        MachineRequest, NodeInfo, Record,
+        Capacity, ClusterReport, ClusterRequest, Deletion, Kind, Kinds, MachineDeletionRequest,
+        MachineReport, MachineRequest, NodeInfo, Record,
     },
 };
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 #[cfg(test)]
 pub(crate) use self::bootstrap::wipe;
@@ -44,6 +43,26 @@ pub(crate) type Request = MachineRequest<LibvirtMachineSpec, LibvirtClusterSpec>
 pub(crate) type DeletionRequest = MachineDeletionRequest<LibvirtMachineSpec, LibvirtClusterSpec>;
 pub(crate) type MachineRecord = Record<LibvirtMachineStatus>;
 
+// It only has hints: a step finds everything again in libvirt.
+/// The provider's part of the status of a `LibvirtMachine`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct LibvirtMachineStatus {
+    /// The hypervisor that was chosen for the machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) hypervisor: Option<String>,
+    /// When the guest was asked to shut down before the machine is deleted, in seconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) soft_power_off_since: Option<i64>,
+    /// Whether the bootstrap data were wiped from the hypervisor.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) is_bootstrap_data_removed: bool,
+}
+
+/// The provider's part of the status of a `LibvirtCluster`: nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct LibvirtClusterStatus {}
+
 #[async_trait]
 impl Machines for Fleet {
     type MachineSpec = LibvirtMachineSpec;
@@ -51,7 +70,11 @@ impl Machines for Fleet {
     type ClusterSpec = LibvirtClusterSpec;
     type ClusterStatus = LibvirtClusterStatus;
 
-    const KINDS: Kinds = KINDS;
+    const KINDS: Kinds = Kinds::new(
+        "v1alpha1",
+        Kind::new("LibvirtMachine", "libvirtmachines"),
+        Kind::new("LibvirtCluster", "libvirtclusters"),
+    );
 
     async fn ensure_machine(&self, request: &Request, record: &mut MachineRecord) -> Result<MachineReport> {
         let machine = Identity::of(&request.mark)?;

@@ -52,23 +52,21 @@ mod image;
 mod images;
 mod leftovers;
 mod limits;
-mod presence;
 mod removal;
 mod small;
-mod sweeps;
 mod turns;
 mod volume;
 mod work;
 
-use std::{fmt, sync::Arc};
+use std::{collections::HashSet, fmt, sync::Arc};
 
 use cloudprovider::machines::Wait;
+use parking_lot::Mutex;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use self::{
     fetch::{Fetch, Fetcher},
     limits::Limits,
-    sweeps::Sweeps,
     work::LongWork,
 };
 
@@ -78,8 +76,7 @@ pub(crate) use self::{
     disks::Disk,
     fetch::{Inside, Origin},
     image::{Base, Existing, Image},
-    presence::{has_any_volume, has_volume},
-    removal::Removal,
+    removal::{Removal, has_any_volume, has_volume},
     small::ensure_small,
     volume::Format,
     work::Wake,
@@ -99,7 +96,8 @@ pub(crate) enum Made<T> {
 pub(crate) struct MachineStorage {
     work: LongWork,
     fetch: Arc<dyn Fetch>,
-    sweeps: Sweeps,
+    /// The pools that this daemon sweeps: hypervisor and pool.
+    swept_pools: Arc<Mutex<HashSet<(String, String)>>>,
     limits: Limits,
 }
 
@@ -108,7 +106,7 @@ impl MachineStorage {
     /// addresses in `inside`.
     pub(crate) fn new(wake: Wake, stop: CancellationToken, tasks: TaskTracker, inside: Inside) -> Self {
         let (work, fetch) = (LongWork::new(wake, stop, tasks), Arc::new(Fetcher::new(inside)));
-        Self { work, fetch, sweeps: Sweeps::default(), limits: Limits::default() }
+        Self { work, fetch, swept_pools: Arc::default(), limits: Limits::default() }
     }
 }
 

@@ -5,8 +5,11 @@ use std::{collections::HashSet, net::IpAddr};
 use address_pools::{AddressRange, Family, RangeText};
 use cloudprovider::{Error, ErrorKind, Result};
 
-use super::{claim::Claim, spec::EndpointPoolSpec};
-use crate::machines::reservation::{NetworkDhcp, Subnet};
+use super::claim::Claim;
+use crate::machines::{
+    reservation::{NetworkDhcp, Subnet},
+    spec::EndpointPoolSpec,
+};
 
 /// The most addresses that a pool may have.
 const MAX_ADDRESSES: u128 = 65_536;

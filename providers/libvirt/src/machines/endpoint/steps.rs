@@ -7,9 +7,11 @@ use cloudprovider::{ControlPlaneEndpoint, Error, ErrorKind, Result, machines::Wa
 use super::{
     choice::{Choice, Pool, choose},
     claim::Claim,
+};
+use crate::machines::{
+    reservation::{self, ALL_LEASES, HostEntry, NetworkCalls, NetworkDhcp, Scope},
     spec::EndpointPoolSpec,
 };
-use crate::machines::reservation::{self, ALL_LEASES, HostEntry, NetworkCalls, NetworkDhcp, Scope};
 
 /// The field of the spec, for messages.
 const FIELD: &str = "spec.controlPlaneEndpointPool";

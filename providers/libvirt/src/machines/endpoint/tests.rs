@@ -8,9 +8,12 @@ use super::*;
 use crate::{
     addresses::Lease,
     mac::Mac,
-    machines::reservation::{
-        Scope,
-        testing::{FakeNetwork, HostEntry},
+    machines::{
+        reservation::{
+            Scope,
+            testing::{FakeNetwork, HostEntry},
+        },
+        spec::EndpointPoolSpec,
     },
 };
 

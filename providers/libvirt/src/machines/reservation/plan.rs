@@ -3,9 +3,8 @@
 use cloudprovider::{Error, ErrorKind, Result};
 
 use super::{
-    address::Reservation,
     calls::{Change, Update},
-    network::{HostEntry, NetworkDhcp, Subnet},
+    network::{HostEntry, NetworkDhcp, Reservation, Subnet},
 };
 use crate::mac::Mac;
 

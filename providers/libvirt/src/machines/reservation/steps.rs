@@ -6,9 +6,8 @@ use cloudprovider::{Error, ErrorKind, Result};
 use jiff::Timestamp;
 
 use super::{
-    address::Reservation,
     calls::{NetworkCalls, Scope},
-    network::{HostEntry, NetworkDhcp},
+    network::{HostEntry, NetworkDhcp, Reservation},
     plan::{to_add, to_remove},
 };
 use crate::{addresses::Lease, calls::Failure, inventory::LEASE_GRACE, mac::Mac};

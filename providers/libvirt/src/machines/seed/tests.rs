@@ -112,7 +112,7 @@ fn a_name_is_a_text_in_yaml_whatever_it_looks_like() {
     for name in
         ["prod-1", "a", "123", "1e5", "true", "null", "no", "2026-11-23", "1.5", "0x1f", "node.example.org"]
     {
-        let text = meta_data::render(&Mark { machine: Some(name.into()), ..mark() }, None);
+        let text = meta_data(&Mark { machine: Some(name.into()), ..mark() }, None);
         let read: Value = serde_saphyr::from_str(&text).expect("YAML");
         assert_eq!(read["local-hostname"], Value::from(name), "{text}");
         assert_eq!(read["hostname"], Value::from(name), "{text}");
@@ -125,7 +125,7 @@ fn the_endpoint_of_the_control_plane_is_there_for_templates() {
     for (host, port) in [("192.168.122.200", 6443), ("fd00::5", 443), ("api-1.example.org", 6443), ("1e5", 1)]
     {
         let endpoint = ControlPlaneEndpoint { host: host.to_owned(), port };
-        let text = meta_data::render(&mark(), Some(&endpoint));
+        let text = meta_data(&mark(), Some(&endpoint));
         let read: Value = serde_saphyr::from_str(&text).expect("YAML");
         assert_eq!(read["control_plane_endpoint_host"], Value::from(host), "{text}");
         assert_eq!(read["control_plane_endpoint_port"], Value::from(port), "{text}");

@@ -46,7 +46,7 @@ impl Fleet {
             }
         }
         self.forget(machine);
-        self.looks.forget(machine);
+        self.console_reads.forget(machine);
         Ok(Deletion::Gone)
     }
 

@@ -85,7 +85,7 @@ impl Fleet {
             },
         };
         if wait.is_none() {
-            self.looks.forget(machine);
+            self.console_reads.forget(machine);
         }
         if wait.is_none() && !request.is_provisioned {
             wait = reservations::reserve_leased(host, domain, request).await?;
@@ -125,16 +125,16 @@ impl Fleet {
         if !spec.quote_serial_log || !spec.serial_log {
             return Wait::address(why);
         }
-        if self.looks.is_due(machine, Instant::now()) {
+        if self.console_reads.is_due(machine, Instant::now()) {
             let end = console::read_end(&*host.storage, spec.pool(), log).await;
             let data = data.clone();
             // Large data take long to compare with.
             let quote = move || end.ok().and_then(|end| console::excerpt(&end, &data));
             // Without the log the wait is told all the same.
             let words = tokio::task::spawn_blocking(quote).await.ok().flatten();
-            self.looks.set(machine, words, Instant::now());
+            self.console_reads.set(machine, words, Instant::now());
         }
-        let (words, next) = self.looks.last(machine, Instant::now());
+        let (words, next) = self.console_reads.last(machine, Instant::now());
         let message = match words {
             Some(words) => format!("{why}; its serial log ends with: {words}"),
             None => why,

@@ -9,7 +9,6 @@
 mod download;
 mod files;
 mod reach;
-mod source;
 
 use std::fmt;
 
@@ -18,7 +17,7 @@ use reqwest::Url;
 
 pub(crate) use self::reach::Inside;
 use self::reach::Network;
-pub(super) use self::source::Source;
+use super::limits::Source;
 use crate::allow::{FileBelow, ImageHosts};
 
 /// The longest image.

@@ -35,7 +35,7 @@ impl MachineStorage {
             return;
         }
         let key = (calls.hypervisor().to_owned(), pool.to_owned());
-        if !self.sweeps.begin(&key) {
+        if !self.swept_pools.lock().insert(key.clone()) {
             return;
         }
         let (this, calls, pool) = (self.clone(), Arc::clone(calls), pool.to_owned());
@@ -44,7 +44,7 @@ impl MachineStorage {
                 // the next look at the pool begins again
                 tracing::debug!(hypervisor = calls.hypervisor(), pool, ?error, "cannot look for leftovers");
             }
-            this.sweeps.end(&key);
+            this.swept_pools.lock().remove(&key);
         });
     }
 

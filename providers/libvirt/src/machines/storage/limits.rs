@@ -3,12 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use cloudprovider::{Error, ErrorKind, Result};
+use cloudprovider::{Error, ErrorKind, Result, async_trait};
 use tokio::time::Instant;
 
 use super::{
     calls::{CallError, Place, StorageCalls},
-    fetch::Source,
     volume::size_text,
 };
 
@@ -68,6 +67,16 @@ impl Limits {
         );
         Err(Error::new(ErrorKind::Unavailable, words))
     }
+}
+
+/// An image that is being read.
+#[async_trait]
+pub(super) trait Source: Send {
+    /// Its length, if that is known before its end.
+    fn length(&self) -> Option<u64>;
+
+    /// The next bytes; `None` at the end.
+    async fn next(&mut self) -> Result<Option<Bytes>>;
 }
 
 /// A source that is given up if it is too slow.

@@ -22,7 +22,6 @@ use super::{
     attempts::Attempts,
     calls::{CallError, CallResult, Names, Part, StorageCalls},
     limits::Limits,
-    sweeps::Sweeps,
     volume::{NewVolume, Pool, Volume},
     work::LongWork,
 };
@@ -252,7 +251,7 @@ impl Daemon {
         let wake = Arc::new(move |machines| drop(sender.send(machines)));
         let work = LongWork::new(wake, stop.clone(), TaskTracker::new());
         let (fetch, limits) = (Arc::new(fetch.clone()), Limits::default());
-        let storage = MachineStorage { work, fetch, sweeps: Sweeps::default(), limits };
+        let storage = MachineStorage { work, fetch, swept_pools: Arc::default(), limits };
         let fake = Arc::new(calls);
         Self { storage, calls: Arc::clone(&fake) as _, fake, woken, stop }
     }

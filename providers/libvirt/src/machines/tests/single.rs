@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::support::{Daemon, IMAGE, Object, USER_DATA, has, hypervisor, storage};
 use crate::machines::{
-    console::FIRST_LOOK,
+    console::FIRST_READ,
     names,
     storage::testing::{FakeCalls, FakeHypervisor, POOL},
 };
@@ -222,7 +222,7 @@ async fn the_serial_log_of_a_guest_that_does_not_come_up_is_quoted_where_asked()
         let printed = format!("{}\nKernel panic\n+ echo hunter2hunter2\n", "boot\n".repeat(5000));
         storage.put(POOL, &log, printed.as_bytes());
         tokio::time::pause();
-        tokio::time::advance(FIRST_LOOK).await;
+        tokio::time::advance(FIRST_READ).await;
         tokio::time::resume();
         let mut messages = Vec::new();
         for has_data in [true, true, false] {

@@ -7,8 +7,8 @@ use cloudprovider::{Error, ErrorKind, Result, async_trait, error_chain, tls};
 use reqwest::{Client, Proxy, Response, StatusCode, Url, header::LOCATION, redirect::Policy};
 
 use super::{
+    super::limits::Source,
     reach::{Fixed, Network, Way},
-    source::Source,
 };
 use crate::allow::ImageHosts;
 

@@ -14,7 +14,7 @@ use rustix::{
     io::Errno,
 };
 
-use super::source::Source;
+use super::super::limits::Source;
 use crate::allow::{FileBelow, file_refused};
 
 /// What is read from a file at once.

@@ -7,7 +7,10 @@ use cloudprovider::{Error, ErrorKind, Result, async_trait};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
-use super::super::fetch::{Fetch, Origin, Source};
+use super::super::{
+    fetch::{Fetch, Origin},
+    limits::Source,
+};
 
 /// What a server sends at once.
 const BLOCK: usize = 10_000;
