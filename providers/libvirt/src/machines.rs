@@ -1,10 +1,10 @@
 //! Machines of Cluster API on libvirt.
 //!
 //! ```text
-//!   steps ──> fleet ─┬─ placement: on which hypervisor
-//!                    ├─ storage: images, disks, seeds
-//!                    ├─ domain_xml ──> domains: define, start, remove
-//!                    └─ reservation: addresses that a network keeps
+//!   steps ──> LibvirtMachines ─┬─ placement: on which hypervisor
+//!                              ├─ storage: images, disks, seeds
+//!                              ├─ domain_xml ──> domains: define, start, remove
+//!                              └─ reservation: addresses that a network keeps
 //! ```
 
 mod capabilities;
@@ -12,9 +12,9 @@ mod console;
 mod domain_xml;
 mod domains;
 mod endpoint;
-mod fleet;
 mod identity;
 mod kept_macs;
+mod libvirt_machines;
 mod names;
 mod placement;
 mod power;
@@ -31,11 +31,11 @@ mod tests;
 use cloudprovider::MachineTypes;
 
 pub(crate) use self::{
-    fleet::{CallsOf, Fleet, HostCalls},
+    libvirt_machines::{CallsOf, HostCalls, LibvirtMachines},
     storage::{TestDriverStorage, size_in_header as image_size_in_header},
 };
 
 /// The kinds of this provider's machines, for [`Registry::register_machines`](cloudprovider::Registry::register_machines).
 pub fn machine_types() -> MachineTypes {
-    MachineTypes::of::<Fleet>()
+    MachineTypes::of::<LibvirtMachines>()
 }

@@ -25,7 +25,7 @@ use crate::{
     connection,
     hypervisor::{Command, Hypervisor, HypervisorHandle, ProviderState},
     kernel_routes::KernelRoutes,
-    machines::{CallsOf, Fleet, HostCalls},
+    machines::{CallsOf, HostCalls, LibvirtMachines},
     resolve::View,
     uri,
     worker::WorkerCount,
@@ -52,7 +52,7 @@ pub struct LibvirtProvider {
     pub(crate) started: OnceLock<Instant>,
     pub(crate) stopped: CancellationToken,
     kernel_routes: KernelRoutes,
-    fleet: Arc<Fleet>,
+    machines: Arc<LibvirtMachines>,
     /// Where the domains of Nodes were found last.
     last_seen: LastSeen<Box<str>>,
 }
@@ -86,7 +86,7 @@ impl LibvirtProvider {
             .map(|hypervisor| Hypervisor::new(hypervisor.clone(), state.clone()))
             .unzip();
         let (actors, stopped) = (TaskTracker::new(), CancellationToken::new());
-        let fleet = Fleet::new(
+        let machines = LibvirtMachines::new(
             Arc::clone(&config),
             &hypervisors,
             instance_changes.clone(),
@@ -109,7 +109,7 @@ impl LibvirtProvider {
             started: OnceLock::new(),
             stopped,
             kernel_routes: KernelRoutes::default(),
-            fleet: Arc::new(fleet),
+            machines: Arc::new(machines),
             last_seen: LastSeen::default(),
         }
     }
@@ -140,8 +140,8 @@ impl LibvirtProvider {
 
     /// What the steps of machines work with.
     #[cfg(test)]
-    pub(crate) fn fleet(&self) -> &Fleet {
-        &self.fleet
+    pub(crate) fn libvirt_machines(&self) -> &LibvirtMachines {
+        &self.machines
     }
 
     pub(crate) fn kernel_routes(&self) -> &KernelRoutes {
@@ -185,7 +185,7 @@ impl CloudProvider for LibvirtProvider {
             return Err(Error::new(ErrorKind::Conflict, "the provider was started already"));
         };
         let _ = self.started.set(Instant::now());
-        for part in self.fleet.inside.add_ranges(&context.cluster_cidr) {
+        for part in self.machines.inside.add_ranges(&context.cluster_cidr) {
             tracing::warn!(
                 part,
                 "a part of --cluster-cidr is left out: it is no range such as 10.244.0.0/16; image.url reaches public addresses in it"
@@ -199,11 +199,11 @@ impl CloudProvider for LibvirtProvider {
         if let Some(load_balancer) = &self.load_balancer {
             load_balancer.start(&context, &self.actors)?;
         }
-        let (stopped, fleet) = (self.stopped.clone(), Arc::clone(&self.fleet));
+        let (stopped, machines) = (self.stopped.clone(), Arc::clone(&self.machines));
         self.actors.spawn(async move {
             context.stop.cancelled().await;
             stopped.cancel();
-            fleet.close();
+            machines.close();
         });
         Ok(())
     }
@@ -245,6 +245,6 @@ impl CloudProvider for LibvirtProvider {
     }
 
     fn machines(&self) -> Option<&dyn DynMachines> {
-        Some(&*self.fleet)
+        Some(&*self.machines)
     }
 }

@@ -35,19 +35,19 @@ const TICK: Duration = Duration::from_millis(20);
 tokio::task_local! {
     /// What a step holds as long as it, or a call that it began, goes on. Calls that nobody waits for any more keep it.
     pub(crate) static HELD: Arc<OwnedMutexGuard<()>>;
-    static TURN: Turn;
+    static NAMESPACE: Namespace;
 }
 
-/// The namespace in whose turn something waits for a place. Empty for the daemon's own work.
-pub(crate) type Turn = Arc<str>;
+/// The namespace in whose turn a call waits for its permit. Empty for the daemon's own work.
+pub(crate) type Namespace = Arc<str>;
 
-/// Has all calls of `work` wait for their places in the turn of this namespace. Work in a task of its own needs it again.
+/// Runs `work`, all of whose calls wait for their permits in the turn of this namespace. A task that it spawns needs this again.
 pub(crate) async fn in_turn_of<T>(namespace: &str, work: impl Future<Output = T>) -> T {
-    TURN.scope(Arc::from(namespace), work).await
+    NAMESPACE.scope(Arc::from(namespace), work).await
 }
 
-fn turn() -> Turn {
-    TURN.try_with(Arc::clone).unwrap_or_default()
+fn current_namespace() -> Namespace {
+    NAMESPACE.try_with(Arc::clone).unwrap_or_default()
 }
 
 /// What kind of work it is.
@@ -126,9 +126,9 @@ struct PooledWorker {
 pub(crate) struct WorkerPool {
     hypervisor: Arc<Hypervisor>,
     idle: Mutex<Vec<PooledWorker>>,
-    short: FairPermits<Turn>,
-    uploads: FairPermits<Turn>,
-    copies: FairPermits<Turn>,
+    short: FairPermits<Namespace>,
+    uploads: FairPermits<Namespace>,
+    copies: FairPermits<Namespace>,
     abandoned: AbandonedThreads,
 }
 
@@ -151,7 +151,7 @@ impl WorkerPool {
     }
 
     /// Runs `work` on a thread with a connection, and waits for it. If the caller stops waiting, the work goes on to its
-    /// end, and keeps its place among those at the same time.
+    /// end, and keeps its permit.
     ///
     /// # Errors
     /// What `work` returns; why there is no connection; [`ErrorKind::Timeout`] if a call takes too long, in which case it
@@ -161,13 +161,13 @@ impl WorkerPool {
         kind: Work,
         work: impl FnOnce(&mut Link) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
-        let (places, limit) = match kind {
+        let (permits, limit) = match kind {
             Work::Short(limit) => (&self.short, Some(limit)),
             Work::Upload(limit) => (&self.uploads, Some(limit)),
             Work::Copy => (&self.copies, None),
         };
-        let place = places.acquire(turn()).await;
-        let place = place
+        let permit = permits.acquire(current_namespace()).await;
+        let permit = permit
             .map_err(|PermitsClosed| Failure::lost(ErrorKind::Unavailable, "the provider has stopped"))?;
         let staleness = self.hypervisor.staleness(&self.hypervisor.state().status);
         if let Some(staleness) = staleness {
@@ -181,7 +181,7 @@ impl WorkerPool {
             Some(pooled) => pooled,
             None => self.start().await?,
         };
-        self.run_on(pooled, place, limit, work).await
+        self.run_on(pooled, permit, limit, work).await
     }
 
     /// Ends the threads, as soon as what they do has ended. There is no further work.
@@ -204,7 +204,7 @@ impl WorkerPool {
     async fn run_on<T: Send + 'static>(
         &self,
         pooled: PooledWorker,
-        place: FairPermit<Turn>,
+        permit: FairPermit<Namespace>,
         limit: Option<Duration>,
         work: impl FnOnce(&mut Link) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
@@ -212,7 +212,7 @@ impl WorkerPool {
         let mut answer = pooled.worker.run(move |link: &mut Link| {
             link.check();
             let result = work(link);
-            drop((place, held));
+            drop((permit, held));
             result
         });
         loop {

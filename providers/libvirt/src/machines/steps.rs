@@ -22,8 +22,8 @@ mod reservations;
 mod volumes;
 
 use super::{
-    fleet::{Fleet, Host},
     identity::Identity,
+    libvirt_machines::{Host, LibvirtMachines},
     spec::{LibvirtClusterSpec, LibvirtMachineSpec},
 };
 use cloudprovider::{
@@ -64,7 +64,7 @@ pub(crate) struct LibvirtMachineStatus {
 pub(crate) struct LibvirtClusterStatus {}
 
 #[async_trait]
-impl Machines for Fleet {
+impl Machines for LibvirtMachines {
     type MachineSpec = LibvirtMachineSpec;
     type MachineStatus = LibvirtMachineStatus;
     type ClusterSpec = LibvirtClusterSpec;
@@ -124,32 +124,33 @@ impl Machines for Fleet {
 }
 
 async fn ensure(
-    fleet: &Fleet,
+    machines: &LibvirtMachines,
     machine: &Identity,
     request: &Request,
     record: &mut MachineRecord,
 ) -> Result<MachineReport> {
     let uid = machine.uid;
-    let copies = fleet.copies(machine, request, record);
-    if let Some((host, domain)) = fleet.find(uid, &request.mark)?
+    let copies = machines.copies(machine, request, record);
+    if let Some((host, domain)) = machines.find(uid, &request.mark)?
         && !copies.contains(&host.name())
     {
-        return fleet.present(host, &domain, machine, request, record).await;
+        return machines.present(host, &domain, machine, request, record).await;
     }
     match &request.provider_id {
-        None => fleet.create(machine, request, record).await,
+        None => machines.create(machine, request, record).await,
         Some(_) => {
-            let others: Vec<_> = fleet.hosts.iter().filter(|host| !copies.contains(&host.name())).collect();
-            fleet.confirm_absent(&others, uid).await?;
-            if let Some(name) = fleet.left(request, record) {
-                return Err(Fleet::elsewhere(&request.mark, "the machine", &name));
+            let others: Vec<_> =
+                machines.hosts.iter().filter(|host| !copies.contains(&host.name())).collect();
+            machines.confirm_absent(&others, uid).await?;
+            if let Some(name) = machines.left(request, record) {
+                return Err(LibvirtMachines::elsewhere(&request.mark, "the machine", &name));
             }
             Ok(MachineReport::lost(format!("no hypervisor has the machine's domain {uid} any more")))
         }
     }
 }
 
-impl Fleet {
+impl LibvirtMachines {
     /// The architecture of a machine's Node in Go's words, if all hypervisors that may have it are the same.
     async fn architecture(&self, pinned: Option<&str>) -> Option<String> {
         let mut found = None;

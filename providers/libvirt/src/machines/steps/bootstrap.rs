@@ -13,12 +13,12 @@ use super::{MachineRecord, Request};
 use crate::{
     machines::{
         domain_xml::PlannedBootstrap,
-        fleet::{Fleet, Host},
+        libvirt_machines::{Host, LibvirtMachines},
         names::VolumeNames,
         seed::{Seed, check_ignition},
         storage::{StorageCalls, ensure_small},
     },
-    worker_pool::Turn,
+    worker_pool::Namespace,
 };
 
 /// What takes the place of user data that have served. cloud-init runs once for each instance ID, which stays.
@@ -42,7 +42,7 @@ pub(super) async fn upload(
     let pool = request.spec.pool();
     match data.format() {
         BootstrapFormat::CloudConfig => {
-            let _place = host.seeds.acquire(Turn::from(&*request.mark.namespace)).await;
+            let _permit = host.seeds.acquire(Namespace::from(&*request.mark.namespace)).await;
             let seed = Seed::nocloud(&request.mark, data, endpoint(request))?;
             let path = ensure_small(&host.storage, pool, &names.seed(), seed.expose()).await?;
             Ok(PlannedBootstrap::Seed(path))
@@ -59,7 +59,7 @@ pub(super) async fn upload(
     }
 }
 
-impl Fleet {
+impl LibvirtMachines {
     /// Replaces bootstrap data that have served, if the spec asks for it. The volume stays, or the domain could not be
     /// started again.
     pub(super) async fn wipe_bootstrap_data(
@@ -75,7 +75,7 @@ impl Fleet {
         }
         // Which volume it is cannot be told by what is there: a wipe that was cut off may have left none.
         let Some(found) = host.domains.find(uuid, None).await? else { return Ok(()) };
-        let _place = host.seeds.acquire(Turn::from(&*request.mark.namespace)).await;
+        let _permit = host.seeds.acquire(Namespace::from(&*request.mark.namespace)).await;
         let names = VolumeNames::of_domain(&request.mark, found.volume.as_deref());
         wipe(&host.storage, request, &names, found.has_ignition).await?;
         status.is_bootstrap_data_removed = true;

@@ -14,7 +14,7 @@ use crate::{
     config::{Config, HypervisorConfig},
     machines::{
         endpoint::{Claim, Endpoint, ensure_endpoint, has_claim, is_claimed, release_endpoint},
-        fleet::{Fleet, Host},
+        libvirt_machines::{Host, LibvirtMachines},
         reservation::HostEntry,
         spec::{EndpointPoolSpec, LibvirtClusterSpec},
     },
@@ -47,7 +47,7 @@ fn hypervisors_of<'a>(
     spec.hypervisors.iter().enumerate().map(find).collect()
 }
 
-impl Fleet {
+impl LibvirtMachines {
     /// One step towards existing. Nothing is made for a cluster, but the claim to an endpoint of a pool.
     pub(super) async fn make_cluster(
         &self,

@@ -19,8 +19,8 @@ use crate::{
     allow::{Allow, Allowed},
     machines::{
         domain_xml::{DomainPlan, PlannedDisk},
-        fleet::{Fleet, Host, not_known},
         identity::{Identity, is_borrowed},
+        libvirt_machines::{Host, LibvirtMachines, not_known},
         names,
         placement::{Placement, Wanted, gather},
         spec::{DiskFormat, DiskSpec, ImageFormat, RootDiskMode},
@@ -34,7 +34,7 @@ const UNSEEN_RETRY: Duration = Duration::from_secs(1);
 
 const GIB: u64 = 1 << 30;
 
-impl Fleet {
+impl LibvirtMachines {
     /// A step of a machine that no inventory has, and that never existed.
     pub(super) async fn create(
         &self,

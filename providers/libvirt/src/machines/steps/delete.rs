@@ -10,14 +10,14 @@ use uuid::Uuid;
 use super::{DeletionRequest, MachineRecord, elsewhere::chosen, reservations, volumes};
 use crate::machines::{
     domains::Found,
-    fleet::{Fleet, Host, not_known},
     identity::{Identity, is_borrowed},
+    libvirt_machines::{Host, LibvirtMachines, not_known},
     names::VolumeNames,
     power::{PowerOffPolicy, PowerOffStep, power_off},
     spec::LibvirtMachineSpec,
 };
 
-impl Fleet {
+impl LibvirtMachines {
     /// One step towards gone.
     pub(super) async fn delete(
         &self,

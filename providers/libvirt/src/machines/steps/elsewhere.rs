@@ -13,8 +13,8 @@ use super::{MachineRecord, Request, volumes};
 use crate::{
     domain::Domain,
     machines::{
-        fleet::{Fleet, Host, not_known},
         identity::Identity,
+        libvirt_machines::{Host, LibvirtMachines, not_known},
         names,
         spec::LibvirtMachineSpec,
         storage::has_any_volume,
@@ -25,7 +25,7 @@ use crate::{
 /// How soon the next step comes that uses a choice: at once, when the choice is written.
 const CHOSEN_RETRY: Duration = Duration::from_millis(1);
 
-impl Fleet {
+impl LibvirtMachines {
     /// The error about something on a hypervisor that the configuration does not have.
     pub(super) fn elsewhere(mark: &Mark, what: &str, name: &str) -> Error {
         mark.out_of_reach(what, format_args!("hypervisor {name:?}"))
@@ -92,7 +92,7 @@ pub(super) fn chosen(host: &Host) -> Wait {
     Wait::time(CHOSEN_RETRY, words).with_reason("HypervisorChosen")
 }
 
-impl Fleet {
+impl LibvirtMachines {
     /// The names of the hypervisors that have a copy of the machine, such as a replica of a backup tool. Empty where a domain with the
     /// machine's UUID may be the machine's own: then a person has to look.
     pub(super) fn copies(&self, machine: &Identity, request: &Request, record: &MachineRecord) -> Vec<&str> {

@@ -6,7 +6,7 @@ use super::Request;
 use crate::{
     allow::Allow,
     machines::{
-        fleet::{Fleet, Host},
+        libvirt_machines::{Host, LibvirtMachines},
         spec::{ImageFormat, ImageSource},
         storage::{Base, Checksum, Existing, Format, Image, Made, Origin},
     },
@@ -52,7 +52,7 @@ pub(super) fn source(allow: &Allow, request: &Request) -> Result<Source> {
     Ok(Source::Import(Image { origin, checksum, format }))
 }
 
-impl Fleet {
+impl LibvirtMachines {
     /// The image of the root disk.
     pub(super) async fn image(&self, host: &Host, request: &Request) -> Result<Made<Base>> {
         match source(&self.config.allow, request)? {

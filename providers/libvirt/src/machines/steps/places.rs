@@ -9,8 +9,8 @@ use crate::{
     allow::Allow,
     mac::Mac,
     machines::{
-        fleet::{Fleet, Host},
         identity::Identity,
+        libvirt_machines::{Host, LibvirtMachines},
         names,
         reservation::{self, Scope},
         spec::{InterfaceSource, LibvirtClusterSpec, MacvtapMode},
@@ -64,7 +64,7 @@ pub(super) fn check_cluster(allow: &Allow, request: &ClusterRequest<LibvirtClust
     allowed.network("spec.controlPlaneEndpointPool.network", &pool.network)
 }
 
-impl Fleet {
+impl LibvirtMachines {
     /// Checks that nobody else has a MAC address of the machine: no domain of any hypervisor, since networks can reach over several, no
     /// machine whose domain is about to be made, and of one that the spec chooses, no host entry of the interface's network. Keeps it
     /// for the machine. One that is made from the mark has 36 bits of its hash, for which a tenant finds a mark of its own.

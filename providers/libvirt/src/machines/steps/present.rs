@@ -14,8 +14,8 @@ use crate::{
     domain::Domain,
     machines::{
         console,
-        fleet::{Fleet, Host},
         identity::Identity,
+        libvirt_machines::{Host, LibvirtMachines},
         names::VolumeNames,
     },
 };
@@ -40,7 +40,7 @@ fn next(power: PowerState, is_provisioned: bool) -> Next {
     if power.is_shutdown() && !is_provisioned { Next::Start } else { Next::Address }
 }
 
-impl Fleet {
+impl LibvirtMachines {
     /// A step of a machine whose domain `domain` is on `host`.
     pub(super) async fn present(
         &self,
@@ -111,7 +111,7 @@ impl Fleet {
     }
 }
 
-impl Fleet {
+impl LibvirtMachines {
     /// The wait for an address, with the end of the serial log where the spec asks for it.
     async fn wait_for_address(
         &self,

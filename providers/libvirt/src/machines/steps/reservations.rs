@@ -18,7 +18,7 @@ use crate::{
     domain::{Domain, Nic},
     mac::Mac,
     machines::{
-        fleet::Host,
+        libvirt_machines::Host,
         names,
         reservation::{self, Entry, Reservation},
         spec::{InterfaceSpec, LibvirtMachineSpec},

@@ -8,8 +8,8 @@ use cloudprovider::{
 };
 
 use crate::machines::{
-    fleet::{Fleet, Host},
     identity::is_borrowed,
+    libvirt_machines::{Host, LibvirtMachines},
     names::{self, VolumeNames},
     spec::{LibvirtMachineSpec, RootDiskMode},
     storage::{Removal, has_any_volume, has_volume},
@@ -57,7 +57,7 @@ pub(super) async fn has_root_disk<C>(
     Ok(false)
 }
 
-impl Fleet {
+impl LibvirtMachines {
     /// Deletes the volumes with these names. `None` if the hypervisor confirmed that none is left.
     ///
     /// # Errors

@@ -17,8 +17,8 @@ async fn after_a_copy(name: Option<&str>, is_running: bool, recorded: Option<&st
     let mut object = Object::new(&json!({ "hypervisor": "kvm1" }));
     object.made(&daemon).await;
     let uuid = object.request.mark.uid.parse().expect("a UUID");
-    let fleet = daemon.provider.fleet();
-    fleet.hosts[0].domains.remove(uuid).await.expect("removed");
+    let machines = daemon.provider.libvirt_machines();
+    machines.hosts[0].domains.remove(uuid).await.expect("removed");
     let own = names::domain(&object.request.mark);
     let xml = format!(
         "<domain type='test'><name>{}</name><uuid>{uuid}</uuid><memory unit='MiB'>64</memory>\
@@ -32,7 +32,8 @@ async fn after_a_copy(name: Option<&str>, is_running: bool, recorded: Option<&st
     let made = daemon.provider.hypervisor("kvm2").expect("configured").with_connection(define).await;
     made.expect("connected").expect("defined");
     let is_seen = || {
-        let known = |number: usize| fleet.hosts[number].hypervisor.state().inventory.by_uuid(uuid).cloned();
+        let known =
+            |number: usize| machines.hosts[number].hypervisor.state().inventory.by_uuid(uuid).cloned();
         known(0).is_none() && known(1).is_some_and(|copy| copy.is_running() == is_running)
     };
     let began = Instant::now();
@@ -47,7 +48,10 @@ async fn after_a_copy(name: Option<&str>, is_running: bool, recorded: Option<&st
     let answer = object.step(&daemon).await;
     assert_eq!(object.record.status.hypervisor, before, "the copy's hypervisor is not the machine's");
     object.removed(&daemon).await;
-    assert!(fleet.hosts[1].domains.find(uuid, None).await.expect("it answers").is_some(), "the copy stays");
+    assert!(
+        machines.hosts[1].domains.find(uuid, None).await.expect("it answers").is_some(),
+        "the copy stays"
+    );
     answer
 }
 

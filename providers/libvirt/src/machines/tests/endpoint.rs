@@ -44,11 +44,11 @@ async fn daemon(storage: &FakeHypervisor, network: &FakeNetwork) -> Daemon {
 }
 
 async fn ensure(daemon: &Daemon, request: &Request) -> Result<ClusterReport> {
-    daemon.provider.fleet().ensure_cluster(request, &mut Record::default()).await
+    daemon.provider.libvirt_machines().ensure_cluster(request, &mut Record::default()).await
 }
 
 async fn delete(daemon: &Daemon, request: &Request) -> Result<Deletion> {
-    daemon.provider.fleet().delete_cluster(request, &mut Record::default()).await
+    daemon.provider.libvirt_machines().delete_cluster(request, &mut Record::default()).await
 }
 
 #[tokio::test]

@@ -61,8 +61,8 @@ async fn define(daemon: &Daemon, object: &Object) {
     made.expect("connected").expect("defined");
     let uuid: Uuid = uid.parse().expect("a UUID");
     let began = Instant::now();
-    let fleet = daemon.provider.fleet();
-    while fleet.hosts[0].hypervisor.state().inventory.by_uuid(uuid).is_none() {
+    let machines = daemon.provider.libvirt_machines();
+    while machines.hosts[0].hypervisor.state().inventory.by_uuid(uuid).is_none() {
         assert!(began.elapsed() < PATIENCE, "not seen");
         sleep(PAUSE).await;
     }
@@ -116,7 +116,11 @@ async fn a_deletion_of_an_older_machine_that_is_cut_off_is_finished_without_the_
                 () = dies.died.notified() => true,
             };
             let uuid = object.request.mark.uid.parse().expect("a UUID");
-            let found = first.provider.fleet().hosts[0].domains.find(uuid, None).await.expect("it answers");
+            let found = first.provider.libvirt_machines().hosts[0]
+                .domains
+                .find(uuid, None)
+                .await
+                .expect("it answers");
             drop(first);
             object.record = MachineRecord::default();
             let second = daemon(1, &storage).await;

@@ -83,7 +83,7 @@ async fn the_lease_of_a_further_interface_is_looked_for() {
     let daemon = daemon(&storage, &network).await;
     let mut object = Object::new(&two_addresses());
     object.made(&daemon).await;
-    let hypervisor = &daemon.provider.fleet().hosts[0].hypervisor;
+    let hypervisor = &daemon.provider.libvirt_machines().hosts[0].hypervisor;
     let first = (mac(&object, 0), Lease { ip: [192, 168, 122, 100].into(), expires: None });
     let leases = [(format!("/{}", object.request.mark.uid), vec![first])];
     hypervisor.update(|state| state.inventory.set_leases(leases.into()));
@@ -251,7 +251,7 @@ async fn a_daemon_that_ends_at_any_call_leaves_no_address_behind() {
 async fn libvirt_takes_the_changes() {
     let storage = storage();
     let daemon = Daemon::start(vec![(hypervisor(&[]), Arc::new(FakeCalls::new(&storage)) as _)]).await;
-    let calls: &dyn NetworkCalls = &*daemon.provider.fleet().hosts[0].networks;
+    let calls: &dyn NetworkCalls = &*daemon.provider.libvirt_machines().hosts[0].networks;
     let wanted = |n: u8, last: u8| Reservation {
         network: NETWORK.to_owned(),
         mac: Mac::from_bytes([2, 0, 0, 0, 0, n]),

@@ -76,7 +76,7 @@ async fn a_domain_of_which_no_event_told_is_found_all_the_same() {
     let daemon = daemon(&storage).await;
     let mut object = Object::new(&json!({}));
     let made = object.made(&daemon).await;
-    let host = &daemon.provider.fleet().hosts[0];
+    let host = &daemon.provider.libvirt_machines().hosts[0];
     let uid = object.request.mark.uid.parse().expect("a UUID");
     host.hypervisor.update(|state| state.inventory.update(uid, None).into_iter().collect());
     object.request.provider_id = None;

@@ -174,7 +174,8 @@ impl Object {
 
     /// One step towards existing.
     pub(super) async fn step(&mut self, daemon: &Daemon) -> Result<MachineReport> {
-        let report = daemon.provider.fleet().ensure_machine(&self.request, &mut self.record).await?;
+        let report =
+            daemon.provider.libvirt_machines().ensure_machine(&self.request, &mut self.record).await?;
         if let MachineReport::Present(machine) = &report {
             let id = machine.instance.provider_id.as_ref().expect("it has one");
             self.request.provider_id = Some(id.as_str().to_owned());
@@ -205,7 +206,7 @@ impl Object {
             .with_object_uid(request.object_uid.clone())
             .with_provider_id(request.provider_id.clone())
             .provisioned(request.is_provisioned);
-        daemon.provider.fleet().delete_machine(&request, record).await
+        daemon.provider.libvirt_machines().delete_machine(&request, record).await
     }
 
     /// Steps until it is gone.

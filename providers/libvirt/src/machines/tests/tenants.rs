@@ -74,8 +74,8 @@ async fn refused(object: &mut Object, daemon: &Daemon) -> Error {
 
 /// The domain of an object, as the provider knows it.
 fn domain(object: &Object, daemon: &Daemon) -> Domain {
-    let fleet = daemon.provider.fleet();
-    fleet.find(uid(object), &object.request.mark).expect("one").expect("there").1
+    let machines = daemon.provider.libvirt_machines();
+    machines.find(uid(object), &object.request.mark).expect("one").expect("there").1
 }
 
 #[tokio::test]
@@ -117,7 +117,7 @@ async fn a_node_is_found_by_its_name_and_a_domain_of_that_name_comes_first() {
         metadata: None,
         ..domain(&ours, &daemon)
     };
-    let host = &daemon.provider.fleet().hosts[0].hypervisor;
+    let host = &daemon.provider.libvirt_machines().hosts[0].hypervisor;
     host.update(|state| state.inventory.update(named.uuid, Some(named.clone())).into_iter().collect());
     assert_eq!(look().await, format!("libvirt:///{}", named.uuid), "what the operator called so");
 }
@@ -427,10 +427,17 @@ async fn a_copied_uid_on_another_hypervisor_does_not_stop_the_right_machine() {
     let error = refused(&mut forged, &daemon).await;
     assert_eq!(error.kind(), ErrorKind::Conflict, "{}", error.report());
     let twin = Domain { metadata: None, ..domain(&ours, &daemon) };
-    let other = &daemon.provider.fleet().hosts[1].hypervisor;
+    let other = &daemon.provider.libvirt_machines().hosts[1].hypervisor;
     other.update(|state| state.inventory.update(twin.uuid, Some(twin.clone())).into_iter().collect());
     assert_eq!(
-        daemon.provider.fleet().find(twin.uuid, &ours.request.mark).expect("ours").expect("there").0.name(),
+        daemon
+            .provider
+            .libvirt_machines()
+            .find(twin.uuid, &ours.request.mark)
+            .expect("ours")
+            .expect("there")
+            .0
+            .name(),
         "kvm1"
     );
 }
@@ -477,7 +484,7 @@ async fn a_machine_that_is_larger_than_its_namespace_may_have_is_refused_before_
 #[tokio::test]
 async fn images_come_neither_from_hypervisors_nor_from_pods() {
     let inside = |provider: &LibvirtProvider| -> Vec<String> {
-        provider.fleet().inside.all().iter().map(ToString::to_string).collect()
+        provider.libvirt_machines().inside.all().iter().map(ToString::to_string).collect()
     };
     let text = "hypervisors:\n- {name: kvm1, uri: 'qemu+tls://9.9.9.9/system'}\n\
                 - {name: kvm2, uri: 'qemu+ssh://root@[2a00::7]:22/system'}\n\

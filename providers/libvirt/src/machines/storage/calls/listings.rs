@@ -1,7 +1,7 @@
 //! Listings and refreshes of pools that several steps share.
 //!
 //! Each of them goes through all volumes of a pool. With one for each machine, many machines at once would cost the square
-//! of their number. So whoever asks while one is on its way waits for the next one, together with all others who do.
+//! of their number. So all who ask while a listing is on its way wait for the next one, and share it.
 
 use std::{
     collections::HashMap,
@@ -12,7 +12,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use tokio::sync::Mutex as Turn;
+use tokio::sync;
 
 use super::CallResult;
 
@@ -29,8 +29,8 @@ pub(super) struct Listings<T> {
 
 #[derive(Debug)]
 struct OfPool<T> {
-    /// Who holds it may list. The last listing is kept while somebody waits who may use it.
-    turn: Turn<Option<Listing<T>>>,
+    /// The holder of the lock may list. The last listing is kept while a caller waits that may use it.
+    turn: sync::Mutex<Option<Listing<T>>>,
     asking: AtomicUsize,
 }
 
@@ -48,11 +48,11 @@ impl<T> Default for Listings<T> {
 
 impl<T> Default for OfPool<T> {
     fn default() -> Self {
-        Self { turn: Turn::new(None), asking: AtomicUsize::default() }
+        Self { turn: sync::Mutex::new(None), asking: AtomicUsize::default() }
     }
 }
 
-/// Counts somebody who asks, also if the question is given up.
+/// Counts a caller that waits, until it has its answer or is dropped.
 struct Asking<'a>(&'a AtomicUsize);
 
 impl<'a> Asking<'a> {

@@ -1,4 +1,4 @@
-//! What the steps of machines work with: the hypervisors, their storage, and what was chosen.
+//! The machines of this provider: what their steps work with.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -30,7 +30,7 @@ use crate::{
     provider_id::{DomainId, format_provider_id},
     resolve::{evidence, instance_on},
     uri,
-    worker_pool::{HELD, Turn, WorkerPool, in_turn_of},
+    worker_pool::{HELD, Namespace, WorkerPool, in_turn_of},
 };
 
 /// How long a step waits for the end of a call that an earlier step of the same machine has left behind.
@@ -67,8 +67,8 @@ pub(crate) struct Host {
     pub(crate) domains: Domains,
     pub(crate) storage: Arc<dyn StorageCalls>,
     pub(crate) networks: Arc<dyn NetworkCalls>,
-    /// Whoever makes a seed holds a place until it is uploaded. Namespaces take turns.
-    pub(crate) seeds: FairPermits<Turn>,
+    /// A step holds a permit while it makes and uploads a seed. Namespaces take turns.
+    pub(crate) seeds: FairPermits<Namespace>,
     workers: Arc<WorkerPool>,
 }
 
@@ -88,9 +88,9 @@ impl Host {
     }
 }
 
-/// All of it.
+/// The hypervisors with their storage and networks, and what this process remembers of machines between two steps.
 #[derive(Debug)]
-pub(crate) struct Fleet {
+pub(crate) struct LibvirtMachines {
     pub(crate) config: Arc<Config>,
     pub(crate) hypervisors: Vec<Arc<Hypervisor>>,
     pub(crate) hosts: Vec<Host>,
@@ -110,7 +110,7 @@ pub(crate) struct Fleet {
     calls: Mutex<HashMap<Identity, Arc<tokio::sync::Mutex<()>>>>,
 }
 
-impl Fleet {
+impl LibvirtMachines {
     /// Nothing runs yet. Its work ends when `stop` is cancelled; `tasks` has its tasks.
     pub(crate) fn new(
         config: Arc<Config>,
