@@ -9,7 +9,7 @@
 //!
 //! ```text
 //!   look-ups ──> instances ──> inventory (memory) <── follow (task) ──> pages, events ──> norman::client ──> Cattle
-//!                    └──> judge, zones, addresses (rules)                                   ^
+//!                    └──> resolve, zones, addresses (rules)                                 ^
 //!   Services ──> load_balancers (by mode)                                                   │
 //!                  ├──> cattle::load_balancer ──> plan (pure), calls ───────────────────────┘
 //!                  ├──> harvester ──> demand, plan (pure), api ──> Harvester

@@ -1,4 +1,4 @@
-//! Look-ups in a memory that listings fill. Nobody is absent before a listing that began after the question has confirmed it.
+//! Look-ups in an inventory that listings fill. No Node is absent before a listing confirms it that began after the question.
 
 use std::time::Duration;
 
@@ -14,106 +14,106 @@ const START_GRACE: Duration = Duration::from_secs(10);
 /// How long a look-up waits for the listing that confirms an absence. A look-up has 60 s in all.
 const CONFIRMATION_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The result of a look-up in memory. `S` is what was looked for in vain.
+/// How a Node is resolved from memory. `S` identifies an instance that was not found.
 #[derive(Debug)]
-pub(crate) enum Answer<S> {
-    /// The final answer.
+pub(crate) enum Resolution<S> {
+    /// The answer is final.
     Settled(InstanceLookup),
-    /// Nothing has been listed yet.
+    /// Nothing has been listed yet. Until then this error is the answer.
     Starting(Error),
-    /// It is not in memory. A listing has to confirm it.
-    Nowhere(S),
+    /// The last listing does not have it. The Node is absent once a new listing confirms that.
+    NotListed(S),
 }
 
-impl<S> From<Error> for Answer<S> {
+impl<S> From<Error> for Resolution<S> {
     fn from(error: Error) -> Self {
         Self::Settled(error.into())
     }
 }
 
-/// A memory that listings fill.
+/// An inventory that listings fill.
 pub(crate) trait Listed {
-    /// What is looked for.
+    /// Identifies an instance that is looked for.
     type Sought: Clone;
 
-    /// What one listed object is called, as in `host`.
+    /// The kind of the listed objects in messages, such as `host`.
     const OBJECT: &str;
 
-    /// Changes of what is known.
+    /// Changes with each change of the inventory.
     fn versions(&self) -> watch::Receiver<u64>;
 
     /// Asks for a listing, soon.
     fn want_listing(&self);
 
-    /// Whether a complete listing began after this moment. `None` if that is still open.
+    /// Whether a complete listing began after this moment. `None` while that is open.
     fn listed_since(&self, asked: Instant) -> Option<Result<()>>;
 
     /// Remembers what a listing has just confirmed to be absent.
     fn note_absences(&self, confirmed: Vec<Self::Sought>);
 }
 
-/// The outcome of what is known of the listings: `listed` is when the last complete one began, and `trouble` why there was none
-/// since, and when that was.
+/// Whether a listing that began after `asked` has ended well. `listed` is when the last complete listing began. `staleness` is why
+/// none was complete since, and when that was noticed.
 pub(crate) fn outcome_since(
     asked: Instant,
     listed: Option<Instant>,
-    trouble: Option<&(Error, Instant)>,
+    staleness: Option<&(Error, Instant)>,
 ) -> Option<Result<()>> {
-    if listed.is_some_and(|began| began > asked) && trouble.is_none() {
+    if listed.is_some_and(|began| began > asked) && staleness.is_none() {
         return Some(Ok(()));
     }
-    trouble.filter(|(_, at)| *at > asked).map(|(error, _)| Err(error.clone()))
+    staleness.filter(|(_, at)| *at > asked).map(|(error, _)| Err(error.clone()))
 }
 
-/// Looks up with `look`, and once more after a listing if somebody is not in memory. One listing confirms all absences of a batch.
-/// `started` is when the listings began.
+/// Looks Nodes up with `resolve`, and once more after a new listing if an instance is not listed. One listing confirms all
+/// absences of a batch. `started` is when the listings began.
 pub(crate) async fn look_up<L: Listed + Sync>(
-    memory: &L,
+    inventory: &L,
     started: Option<Instant>,
-    look: impl Fn() -> Vec<Answer<L::Sought>>,
+    resolve: impl Fn() -> Vec<Resolution<L::Sought>>,
 ) -> Vec<InstanceLookup> {
     let asked = Instant::now();
     let deadline = started.map(|started| started + START_GRACE);
-    let waits = |answer: &Answer<L::Sought>| matches!(answer, Answer::Starting(_));
-    let mut answers = look_once_listed(&look, waits, memory.versions(), deadline).await;
+    let waits = |one: &Resolution<L::Sought>| matches!(one, Resolution::Starting(_));
+    let mut resolutions = look_once_listed(&resolve, waits, inventory.versions(), deadline).await;
     let mut confirmed = Ok(());
-    if answers.iter().any(|answer| matches!(answer, Answer::Nowhere(_))) {
-        confirmed = listing_since(memory, asked).await;
+    if resolutions.iter().any(|one| matches!(one, Resolution::NotListed(_))) {
+        confirmed = listing_since(inventory, asked).await;
         if confirmed.is_ok() {
-            answers = look();
-            let nowhere = answers.iter().filter_map(|answer| match answer {
-                Answer::Nowhere(sought) => Some(sought.clone()),
-                Answer::Settled(_) | Answer::Starting(_) => None,
+            resolutions = resolve();
+            let absent = resolutions.iter().filter_map(|one| match one {
+                Resolution::NotListed(sought) => Some(sought.clone()),
+                Resolution::Settled(_) | Resolution::Starting(_) => None,
             });
-            memory.note_absences(nowhere.collect());
+            inventory.note_absences(absent.collect());
         }
     }
-    let settle = |answer| match (answer, &confirmed) {
-        (Answer::Settled(lookup), _) => lookup,
-        (Answer::Starting(error), _) => error.into(),
-        (Answer::Nowhere(_), Ok(())) => InstanceLookup::Absent,
-        (Answer::Nowhere(_), Err(error)) => error.clone().into(),
+    let settle = |resolution| match (resolution, &confirmed) {
+        (Resolution::Settled(lookup), _) => lookup,
+        (Resolution::Starting(error), _) => error.into(),
+        (Resolution::NotListed(_), Ok(())) => InstanceLookup::Absent,
+        (Resolution::NotListed(_), Err(error)) => error.clone().into(),
     };
-    answers.into_iter().map(settle).collect()
+    resolutions.into_iter().map(settle).collect()
 }
 
 /// Waits for a complete listing that began after this moment, and asks for one if there is none yet.
 ///
 /// # Errors
 /// Why there is none.
-async fn listing_since<L: Listed>(memory: &L, asked: Instant) -> Result<()> {
-    let mut versions = memory.versions();
-    if let Some(outcome) = memory.listed_since(asked) {
+async fn listing_since<L: Listed>(inventory: &L, asked: Instant) -> Result<()> {
+    let mut versions = inventory.versions();
+    if let Some(outcome) = inventory.listed_since(asked) {
         return outcome;
     }
-    memory.want_listing();
+    inventory.want_listing();
     let listed = async {
         loop {
             versions.mark_unchanged();
-            if let Some(outcome) = memory.listed_since(asked) {
+            if let Some(outcome) = inventory.listed_since(asked) {
                 return outcome;
             }
-            // The sender is in the memory, so this cannot fail.
+            // The sender is in the inventory, so this cannot fail.
             let _ = versions.changed().await;
         }
     };

@@ -1,12 +1,12 @@
 //! Rancher 2.x: the machines of one cluster, as the management server knows them.
 //!
 //! ```text
-//!   look-ups ──> instances ──> judge (pure) ──> inventory (memory) <── follow (task)
-//!                               ├──> addresses (pure)                    ├──> cluster, nodes ──> norman::client ──> /v3
-//!                               └──> history (pure)                      └──> provisioning, kinds, objects, mirror ──> transport ──> /apis
+//!   look-ups ──> instances ──> resolve (pure) ──> inventory (memory) <── follow (task)
+//!                                ├──> addresses (pure)                   ├──> cluster, nodes ──> norman::client ──> /v3
+//!                                └──> history (pure)                     └──> provisioning, kinds, objects, mirror ──> transport ──> /apis
 //! ```
 //!
-//! There are two kinds of truth:
+//! There are two sources of truth:
 //!
 //! - For a cluster whose machines Rancher makes, the Machines of Cluster API in the management cluster. They are watched. A
 //!   Machine that is gone is proof that the machine is gone.
@@ -20,7 +20,6 @@ mod follow;
 mod history;
 pub(crate) mod instances;
 mod inventory;
-mod judge;
 mod kinds;
 mod machine;
 mod mirror;
@@ -28,6 +27,7 @@ pub(crate) mod node_objects;
 pub(crate) mod nodes;
 pub(crate) mod objects;
 mod provisioning;
+mod resolve;
 #[cfg(test)]
 mod testing;
 mod transport;

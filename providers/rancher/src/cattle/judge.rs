@@ -31,7 +31,7 @@ pub(crate) struct Rules {
 }
 
 /// The result of a look-up in memory.
-pub(super) type Answer = lookups::Answer<Sought>;
+pub(super) type Answer = lookups::Resolution<Sought>;
 
 /// Looks up the host of a node.
 pub(crate) fn look_up(node: &NodeIdentity, state: &State, rules: &Rules) -> Answer {
@@ -51,7 +51,7 @@ pub(crate) fn look_up(node: &NodeIdentity, state: &State, rules: &Rules) -> Answ
     match state.inventory.find(&sought) {
         Ok(Some(known)) => Answer::Settled(instance(&known, &sought, rules)),
         Ok(None) if state.knows_absence_of(&sought) => Answer::Settled(InstanceLookup::Absent),
-        Ok(None) => Answer::Nowhere(sought),
+        Ok(None) => Answer::NotListed(sought),
         Err(error) => Answer::Settled(error.into()),
     }
 }

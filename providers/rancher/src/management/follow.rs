@@ -16,10 +16,10 @@ use tokio_util::sync::CancellationToken;
 use super::{
     cluster::{self, Cluster},
     history::Origin,
-    inventory::{Change, Listing, Machines, Truth},
+    inventory::{Change, Listing, Machines, SourceOfTruth},
     kinds::{is_missing, machine_version},
     machine::Machine,
-    mirror::{self, Mirrored},
+    mirror::{self, MirrorEnd},
     nodes,
     objects::{self, MachineObject, Objects},
     provisioning::{self, Provisioning},
@@ -38,7 +38,7 @@ const MIN_INTERVAL: Duration = Duration::from_secs(1);
 /// The pauses between two listings that fail.
 const BACKOFF: Backoff = Backoff { first: Duration::from_millis(500), most: Duration::from_secs(10) };
 
-/// Where machines come from.
+/// The server that has the machines, and how often they are listed.
 #[derive(Clone, Debug)]
 pub(super) struct Source {
     /// Of the API below `/v3`.
@@ -78,7 +78,7 @@ async fn follow(source: &Source, machines: &Machines) {
             }
             Err(error) => {
                 // A session that had worked for a while is no repeated failure.
-                failures = if machines.state().trouble.is_some() { failures + 1 } else { 1 };
+                failures = if machines.state().staleness.is_some() { failures + 1 } else { 1 };
                 let pause = BACKOFF.after(failures).max(error.retry_after().unwrap_or_default());
                 troubles.not_listed(&error);
                 machines.fail(error);
@@ -99,8 +99,8 @@ struct Session<'a> {
     troubles: &'a mut Troubles,
 }
 
-/// What a watch says.
-enum Seen {
+/// An event of one of the watches.
+enum WatchEvent {
     Machine(Box<watcher::Result<Event<MachineObject>>>),
     Bootstrap(watcher::Result<Event<PartialObjectMeta<DynamicObject>>>),
     CustomMachine(watcher::Result<Event<PartialObjectMeta<DynamicObject>>>),
@@ -141,8 +141,8 @@ impl Session<'_> {
             refresh_interval: source.refresh_interval,
         };
         match mirror.watch(self.troubles).await? {
-            Mirrored::Due => Ok(()),
-            Mirrored::NotWatched { why, is_listed } => {
+            MirrorEnd::Due => Ok(()),
+            MirrorEnd::NotWatched { why, is_listed } => {
                 let limit = mirror::limit(&why);
                 if is_listed {
                     self.machines.note_unwatched(self.began);
@@ -164,7 +164,7 @@ impl Session<'_> {
         self.troubles.unreadable(listed.unreadable.as_deref());
         let listing = Listing {
             cluster: cluster.id.clone(),
-            truth: Truth::Mirror,
+            source_of_truth: SourceOfTruth::Mirror,
             is_active: cluster.is_active(),
             machines: listed.machines,
             limits: vec![limit],
@@ -190,7 +190,7 @@ impl Session<'_> {
             custom_machines: objects::custom_machines(),
         };
         let origin = Origin { revision: self.revision(&kinds.machines, namespace).await?, ..origin };
-        let mut seen = self.all_seen(namespace, &kinds);
+        let mut events = self.watch_events(namespace, &kinds);
         let mut objects = Objects::default();
         let mut limits = Vec::new();
         // One for each stream.
@@ -198,13 +198,13 @@ impl Session<'_> {
         loop {
             let is_listed = unlisted == 0;
             let next = tokio::select! {
-                next = seen.next() => next,
+                next = events.next() => next,
                 () = self.machines.listing_wanted(), if is_listed => return Ok(()),
                 () = sleep_until(self.began + self.source.refresh_interval), if is_listed => return Ok(()),
             };
             let step = match next {
                 None => return Err(unavailable("the watches ended")),
-                Some(Seen::Machine(event)) => match *event {
+                Some(WatchEvent::Machine(event)) => match *event {
                     Ok(event) => Step::of(event, |object: MachineObject, is_there| match is_there {
                         true if object.spec.cluster_name != name => None,
                         true => objects.put_machine(object).map(put),
@@ -212,7 +212,7 @@ impl Session<'_> {
                     }),
                     Err(fault) => ended(&fault, &kinds.machines, namespace)?,
                 },
-                Some(Seen::Bootstrap(Ok(event))) => {
+                Some(WatchEvent::Bootstrap(Ok(event))) => {
                     if matches!(event, Event::InitDone) {
                         self.troubles.addresses(None);
                     }
@@ -225,7 +225,7 @@ impl Session<'_> {
                         machine.map(put)
                     })
                 }
-                Some(Seen::Bootstrap(Err(fault))) => match self.without_addresses(&fault) {
+                Some(WatchEvent::Bootstrap(Err(fault))) => match self.without_addresses(&fault) {
                     Some((step, limit)) if is_listed => {
                         self.machines.note_limit(limit);
                         step
@@ -236,11 +236,11 @@ impl Session<'_> {
                     }
                     None => self.ended_unless_missing(&fault, &kinds.bootstraps, namespace).await?,
                 },
-                Some(Seen::CustomMachine(Ok(event))) => Step::of(event, |object, is_there| {
+                Some(WatchEvent::CustomMachine(Ok(event))) => Step::of(event, |object, is_there| {
                     let owner = objects.set_infrastructure(&object.metadata, is_there)?;
                     Some(Change::Infrastructure(owner, object.metadata.name.filter(|_| is_there)))
                 }),
-                Some(Seen::CustomMachine(Err(fault))) => {
+                Some(WatchEvent::CustomMachine(Err(fault))) => {
                     self.ended_unless_missing(&fault, &kinds.custom_machines, namespace).await?
                 }
             };
@@ -264,7 +264,7 @@ impl Session<'_> {
                 self.troubles.listed(machines.len());
                 let listing = Listing {
                     cluster: cluster.id.clone(),
-                    truth: Truth::Machines,
+                    source_of_truth: SourceOfTruth::Machines,
                     is_watched: true,
                     origin: Some(origin.clone()),
                     is_active: cluster.is_active(),
@@ -320,7 +320,7 @@ impl Session<'_> {
         ended(fault, kind, namespace)
     }
 
-    fn all_seen(&self, namespace: &str, kinds: &Kinds) -> impl Stream<Item = Seen> + Unpin + use<> {
+    fn watch_events(&self, namespace: &str, kinds: &Kinds) -> impl Stream<Item = WatchEvent> + Unpin + use<> {
         let config = watches::config(self.source.page_size);
         let machines: Api<MachineObject> =
             Api::namespaced_with(self.kubernetes.clone(), namespace, &kinds.machines);
@@ -332,10 +332,10 @@ impl Session<'_> {
         };
         stream::select_all([
             until_error(watcher(machines, config.clone()))
-                .map(|event| Seen::Machine(Box::new(event)))
+                .map(|event| WatchEvent::Machine(Box::new(event)))
                 .boxed(),
-            metadata(&kinds.bootstraps).map(Seen::Bootstrap).boxed(),
-            metadata(&kinds.custom_machines).map(Seen::CustomMachine).boxed(),
+            metadata(&kinds.bootstraps).map(WatchEvent::Bootstrap).boxed(),
+            metadata(&kinds.custom_machines).map(WatchEvent::CustomMachine).boxed(),
         ])
     }
 }

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     follow::{self, Source},
     inventory::Machines,
-    judge::{Answer, Rules, look_up},
+    resolve::{Resolution, Rules, resolve},
 };
 use crate::{
     config::{Config, ManagementConfig},
@@ -64,9 +64,9 @@ impl MachineInstances {
         self.machines.state().limits.clone()
     }
 
-    fn look(&self, nodes: &[&NodeIdentity]) -> Vec<Answer> {
+    fn resolve_all(&self, nodes: &[&NodeIdentity]) -> Vec<Resolution> {
         let state = self.machines.state();
-        nodes.iter().map(|node| look_up(node, &state, &self.rules)).collect()
+        nodes.iter().map(|node| resolve(node, &state, &self.rules)).collect()
     }
 }
 
@@ -81,7 +81,7 @@ impl Instances for MachineInstances {
     }
 
     async fn lookup(&self, nodes: &[&NodeIdentity]) -> Vec<InstanceLookup> {
-        lookups::look_up(&*self.machines, self.started.get().copied(), || self.look(nodes)).await
+        lookups::look_up(&*self.machines, self.started.get().copied(), || self.resolve_all(nodes)).await
     }
 
     fn changes(&self) -> Option<InstanceStream> {

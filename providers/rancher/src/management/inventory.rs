@@ -1,4 +1,4 @@
-//! The machines in memory, how good that memory is, and who wants to know.
+//! The machines in memory, how fresh they are, and the subscribers to their changes.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -169,10 +169,10 @@ fn labels(machine: &Machine) -> HashSet<String> {
     names.map(|name| short(name).to_ascii_lowercase()).filter(|name| !name.is_empty()).collect()
 }
 
-/// What the machines are known from.
+/// Which objects of the server say what machines there are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Truth {
-    /// The Machines of Cluster API. What is not there any more is gone.
+pub(super) enum SourceOfTruth {
+    /// The Machines of Cluster API. A Machine that is not there any more is gone.
     Machines,
     /// The nodes of the server, which only mirror the cluster's Nodes. They prove no absence.
     #[default]
@@ -184,7 +184,7 @@ pub(super) enum Truth {
 pub(super) struct State {
     /// The ID of the cluster.
     pub(super) cluster: String,
-    pub(super) truth: Truth,
+    pub(super) source_of_truth: SourceOfTruth,
     /// Whether the server reaches the cluster.
     pub(super) is_active: bool,
     pub(super) inventory: Inventory,
@@ -200,8 +200,8 @@ pub(super) struct State {
     pub(super) limits: Vec<String>,
     /// When the last complete listing began.
     pub(super) listed: Option<Instant>,
-    /// Why there is no up-to-date listing, and when that was known. `None` after a complete one.
-    pub(super) trouble: Option<(Error, Instant)>,
+    /// Why the listing is stale, and since when that is known. `None` after a complete one.
+    pub(super) staleness: Option<(Error, Instant)>,
 }
 
 impl State {
@@ -217,8 +217,8 @@ impl State {
 #[derive(Debug, Default)]
 pub(super) struct Listing {
     pub(super) cluster: String,
-    pub(super) truth: Truth,
-    /// Whether a watch says what changes after it.
+    pub(super) source_of_truth: SourceOfTruth,
+    /// Whether a watch reports the changes after it.
     pub(super) is_watched: bool,
     /// Of Machines.
     pub(super) origin: Option<Origin>,
@@ -241,7 +241,7 @@ pub(super) enum Change {
     Infrastructure(String, Option<String>),
 }
 
-/// Who is not in the memory.
+/// A machine that no listing has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Missing {
     /// The machine with the key of a Node's provider ID.
@@ -250,14 +250,14 @@ pub(super) enum Missing {
     Name(String),
 }
 
-/// The state, and who wants to know of its changes.
+/// The state, and the subscribers to its changes.
 #[derive(Debug)]
 pub(super) struct Machines {
     state: RwLock<State>,
     /// Counts changes of the state.
     versions: watch::Sender<u64>,
     changes: broadcast::Sender<InstanceChange>,
-    /// Wakes the task that lists.
+    /// Wakes the task that lists the machines.
     wanted: Notify,
 }
 
@@ -280,7 +280,7 @@ impl Machines {
         self.changes.subscribe()
     }
 
-    /// Waits until somebody asks for a listing.
+    /// Waits until a look-up asks for a listing.
     pub(super) async fn listing_wanted(&self) {
         self.wanted.notified().await;
     }
@@ -290,7 +290,8 @@ impl Machines {
         self.change(|state| {
             let inventory = Inventory::new(listing.machines);
             let mut references = Vec::new();
-            let mut continues = state.cluster == listing.cluster && state.truth == listing.truth;
+            let mut continues =
+                state.cluster == listing.cluster && state.source_of_truth == listing.source_of_truth;
             if let Some(origin) = listing.origin {
                 continues &= state.history.go_on(origin);
             }
@@ -321,13 +322,13 @@ impl Machines {
                 if listing.is_watched { ABSENCES_LAST_WATCHED } else { ABSENCES_LAST_UNWATCHED };
             state.absences.count_until(began + absences_last);
             state.cluster = listing.cluster;
-            state.truth = listing.truth;
+            state.source_of_truth = listing.source_of_truth;
             state.is_active = listing.is_active;
             state.inventory = inventory;
             state.infrastructure = listing.infrastructure;
             state.limits = listing.limits;
             state.listed = Some(began);
-            state.trouble = None;
+            state.staleness = None;
             references
         });
     }
@@ -364,7 +365,7 @@ impl Machines {
                 }
                 Change::Remove(key) => {
                     let Some(before) = state.inventory.remove(&key) else { return Vec::new() };
-                    if state.truth == Truth::Machines {
+                    if state.source_of_truth == SourceOfTruth::Machines {
                         state.note_gone(key);
                     }
                     before.references(&cluster)
@@ -375,17 +376,17 @@ impl Machines {
                 }
                 Change::Infrastructure(key, None) => {
                     state.infrastructure.remove(&key);
-                    // Its Node may be judged only now.
+                    // Only now its Node may be absent.
                     Machine { key, ..Machine::default() }.references(&cluster)
                 }
             }
         });
     }
 
-    /// Notes that there is no up-to-date listing.
+    /// Notes that the listing is stale, and why.
     pub(super) fn fail(&self, error: Error) {
         self.change(|state| {
-            state.trouble = Some((error, Instant::now()));
+            state.staleness = Some((error, Instant::now()));
             Vec::new()
         });
     }
@@ -417,7 +418,7 @@ impl Listed for Machines {
 
     fn listed_since(&self, asked: Instant) -> Option<Result<()>> {
         let state = self.state();
-        outcome_since(asked, state.listed, state.trouble.as_ref())
+        outcome_since(asked, state.listed, state.staleness.as_ref())
     }
 
     fn note_absences(&self, confirmed: Vec<Missing>) {

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::{
     cluster::Cluster,
-    inventory::{Change, Listing, Machines, Truth},
+    inventory::{Change, Listing, Machines, SourceOfTruth},
     machine::Machine,
     node_objects::{self, NodeObject},
     nodes,
@@ -25,7 +25,7 @@ use super::{
 };
 use crate::norman::reply::unavailable;
 
-/// What is watched, and who wants to know.
+/// The watch of the nodes of one cluster.
 pub(super) struct Mirror<'a> {
     pub(super) kubernetes: &'a kube::Client,
     pub(super) cluster: &'a Cluster,
@@ -36,7 +36,7 @@ pub(super) struct Mirror<'a> {
 }
 
 /// How a watch ended.
-pub(super) enum Mirrored {
+pub(super) enum MirrorEnd {
     /// The next listing is due.
     Due,
     /// The nodes cannot be watched.
@@ -52,7 +52,7 @@ impl Mirror<'_> {
     ///
     /// # Errors
     /// Why what is known is not up to date any more.
-    pub(super) async fn watch(&self, troubles: &mut Troubles) -> Result<Mirrored> {
+    pub(super) async fn watch(&self, troubles: &mut Troubles) -> Result<MirrorEnd> {
         let kind = node_objects::kind();
         let namespace = &self.cluster.id;
         let api: Api<NodeObject> = Api::namespaced_with(self.kubernetes.clone(), namespace, &kind);
@@ -62,10 +62,10 @@ impl Mirror<'_> {
             let is_listed = listed.is_none();
             let next = tokio::select! {
                 next = events.next() => next,
-                () = self.machines.listing_wanted(), if is_listed => return Ok(Mirrored::Due),
+                () = self.machines.listing_wanted(), if is_listed => return Ok(MirrorEnd::Due),
                 () = sleep_until(self.began + self.refresh_interval), if is_listed => {
                     troubles.mirror(None);
-                    return Ok(Mirrored::Due);
+                    return Ok(MirrorEnd::Due);
                 }
             };
             let step = match next {
@@ -76,7 +76,7 @@ impl Mirror<'_> {
                     // All else may be an object that cannot be read, and a token that is refused here may be refused everywhere.
                     let is_listed = matches!(fault, watcher::Error::WatchStartFailed(_))
                         && error.kind() != ErrorKind::Unauthenticated;
-                    return Ok(Mirrored::NotWatched { why: needs_rights(error, namespace), is_listed });
+                    return Ok(MirrorEnd::NotWatched { why: needs_rights(error, namespace), is_listed });
                 }
                 Some(Err(fault)) => ended(&fault, &kind, namespace)?,
             };
@@ -86,7 +86,7 @@ impl Mirror<'_> {
             }
             match (step, &mut listed) {
                 // What is known stays, until the next listing replaces it at once.
-                (Step::Expired, None) => return Ok(Mirrored::Due),
+                (Step::Expired, None) => return Ok(MirrorEnd::Due),
                 (Step::Expired, Some(_)) => {
                     return Err(unavailable("a watch was too old before it began (410)"));
                 }
@@ -112,7 +112,7 @@ impl Mirror<'_> {
         troubles.listed(machines.len());
         let listing = Listing {
             cluster: self.cluster.id.clone(),
-            truth: Truth::Mirror,
+            source_of_truth: SourceOfTruth::Mirror,
             is_watched: true,
             is_active: self.cluster.is_active(),
             machines,

@@ -61,7 +61,7 @@ async fn a_provider_id_is_all_that_counts() {
     let instance = present(look_up(&node, &state, &rules()));
     assert_eq!(instance.provider_id.expect("an ID").as_str(), "rancher://uuid-2");
     let node = NodeIdentity { provider_id: Some("rancher://uuid-3".to_owned()), ..named("node-1") };
-    assert!(matches!(look_up(&node, &state, &rules()), Answer::Nowhere(_)));
+    assert!(matches!(look_up(&node, &state, &rules()), Answer::NotListed(_)));
     assert_eq!(unknown(look_up(&with_id("rke2://node-1"), &state, &rules())).kind(), ErrorKind::InvalidInput);
 }
 
@@ -86,7 +86,7 @@ async fn states_of_hosts() {
     }
     for gone in ["removed", "purged"] {
         let one = Host { state: Some(gone.to_owned()), ..host(1, "node-1") };
-        assert!(matches!(look_up(&named("node-1"), &state(vec![one]), &rules()), Answer::Nowhere(_)));
+        assert!(matches!(look_up(&named("node-1"), &state(vec![one]), &rules()), Answer::NotListed(_)));
     }
 }
 

@@ -14,19 +14,19 @@ use super::*;
 use crate::config::{AddressRules, Config, Environment};
 
 /// What a server answers.
-type Answer = BoxFuture<'static, Result<(u16, String)>>;
+type Resolution = BoxFuture<'static, Result<(u16, String)>>;
 
-fn at_once(status: u16, body: impl Into<String>) -> Answer {
+fn at_once(status: u16, body: impl Into<String>) -> Resolution {
     let answer = (status, body.into());
     Box::pin(async { Ok(answer) })
 }
 
-fn refused() -> Answer {
+fn refused() -> Resolution {
     Box::pin(async { Err(Error::new(ErrorKind::PermissionDenied, "the API key may not do this (403)")) })
 }
 
 /// A server with one Machine, whose watches stay open. `answer` may answer a path itself.
-fn server(answer: impl Fn(&str) -> Option<Answer> + Send + 'static) -> kube::Client {
+fn server(answer: impl Fn(&str) -> Option<Resolution> + Send + 'static) -> kube::Client {
     serving(move |path| {
         let list = |kind: &str, items: &Value| json!({"kind": format!("{kind}List"), "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": items});
         if let Some(answer) = answer(path) {
@@ -97,7 +97,7 @@ async fn a_watch_that_is_too_old_begins_anew_and_nothing_is_forgotten() {
     for (status, body) in [(410, gone.to_owned()), (200, event + "\n"), (410, "<html>".to_owned())] {
         let kubernetes = server(move |path| {
             let (is_watch, body) = (path.contains("/machines?") && path.contains("watch=true"), body.clone());
-            is_watch.then(|| -> Answer {
+            is_watch.then(|| -> Resolution {
                 Box::pin(async move {
                     // After all listings.
                     sleep(Duration::from_secs(1)).await;
@@ -108,7 +108,7 @@ async fn a_watch_that_is_too_old_begins_anew_and_nothing_is_forgotten() {
         let (ended, machines) = watched(&kubernetes).await;
         ended.expect("no error");
         let state = machines.state();
-        assert!(state.trouble.is_none() && state.inventory.get("u-1").is_some());
+        assert!(state.staleness.is_none() && state.inventory.get("u-1").is_some());
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a look-up of a Node answers. Pure rules.
+//! Resolves a Node to its machine, from memory: pure rules.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use cloudprovider::{
 
 use super::{
     addresses::{has_ip, node_addresses},
-    inventory::{Missing, State, Truth},
+    inventory::{Missing, SourceOfTruth, State},
     machine::{Machine, is_same_name},
     nodes::SHOWS_NODES,
 };
@@ -32,8 +32,8 @@ const ADDRESS_RETRY: Duration = Duration::from_secs(10);
 /// The length of what Rancher appends to a host name that it cuts: `-` and five hexadecimal digits.
 const CUT_SUFFIX: usize = 6;
 
-/// The result of a look-up in memory.
-pub(super) type Answer = lookups::Answer<Missing>;
+/// How a Node is resolved from memory.
+pub(super) type Resolution = lookups::Resolution<Missing>;
 
 /// What the configuration says of Nodes.
 #[derive(Clone, Debug, Default)]
@@ -42,20 +42,23 @@ pub(super) struct Rules {
     pub(super) addresses: AddressRules,
 }
 
-/// Looks up the machine of a node.
-pub(super) fn look_up(node: &NodeIdentity, state: &State, rules: &Rules) -> Answer {
+/// Resolves a node to its machine.
+pub(super) fn resolve(node: &NodeIdentity, state: &State, rules: &Rules) -> Resolution {
     let id = node.provider_id.as_deref().filter(|id| !id.is_empty());
     let parsed = match id.map(parse_machine_id).transpose() {
         Ok(parsed) => parsed,
         Err(error) => return error.into(),
     };
-    if let Some((trouble, _)) = &state.trouble {
-        let words = format!("cannot tell whether there is a machine for this node: {}", trouble.report());
-        let error = Error::new(trouble.kind(), words);
-        return trouble.retry_after().into_iter().fold(error, Error::with_retry_after).into();
+    if let Some((staleness, _)) = &state.staleness {
+        let words = format!("cannot tell whether there is a machine for this node: {}", staleness.report());
+        let error = Error::new(staleness.kind(), words);
+        return staleness.retry_after().into_iter().fold(error, Error::with_retry_after).into();
     }
     if state.listed.is_none() {
-        return Answer::Starting(Error::new(ErrorKind::Unavailable, "the machines have not been listed yet"));
+        return Resolution::Starting(Error::new(
+            ErrorKind::Unavailable,
+            "the machines have not been listed yet",
+        ));
     }
     let found = match (id, &parsed) {
         (Some(id), Some((cluster, key))) => with_id(node, state, id, (cluster, key)),
@@ -63,11 +66,11 @@ pub(super) fn look_up(node: &NodeIdentity, state: &State, rules: &Rules) -> Answ
     };
     match found {
         Ok(Found::Machine(machine, matched_by)) => match instance(node, &machine, state, rules) {
-            Ok(instance) => Answer::Settled(instance.with_matched_by(matched_by).into()),
+            Ok(instance) => Resolution::Settled(instance.with_matched_by(matched_by).into()),
             Err(error) => error.into(),
         },
-        Ok(Found::Absent) => Answer::Settled(InstanceLookup::Absent),
-        Ok(Found::Nowhere(missing)) => Answer::Nowhere(missing),
+        Ok(Found::Absent) => Resolution::Settled(InstanceLookup::Absent),
+        Ok(Found::NotListed(missing)) => Resolution::NotListed(missing),
         Err(error) => error.into(),
     }
 }
@@ -75,7 +78,7 @@ pub(super) fn look_up(node: &NodeIdentity, state: &State, rules: &Rules) -> Answ
 enum Found {
     Machine(std::sync::Arc<Machine>, &'static str),
     Absent,
-    Nowhere(Missing),
+    NotListed(Missing),
 }
 
 /// Looks for the machine of a provider ID. The Node's name and labels make no machine its own, but they can make the
@@ -93,7 +96,7 @@ fn with_id(node: &NodeIdentity, state: &State, id: &str, (cluster, key): (&str, 
     if let Some(machine) = state.inventory.with_id(id)? {
         return Ok(Found::Machine(machine.clone(), "provider ID that Rancher has"));
     }
-    if state.truth == Truth::Mirror {
+    if state.source_of_truth == SourceOfTruth::Mirror {
         let words = "the server does not list this node. It only mirrors the cluster's own Nodes, so that proves nothing";
         return Err(Error::new(ErrorKind::Unavailable, words));
     }
@@ -123,12 +126,14 @@ fn with_id(node: &NodeIdentity, state: &State, id: &str, (cluster, key): (&str, 
         return Ok(Found::Absent);
     }
     state.history.check_proof(node)?;
-    Ok(Found::Nowhere(Missing::Machine(key.to_owned())))
+    Ok(Found::NotListed(Missing::Machine(key.to_owned())))
 }
 
 /// Finds the machine of a Node that has no provider ID yet. No such Node is ever deleted.
 fn without_id(node: &NodeIdentity, state: &State) -> Result<Found> {
-    if let Some(uid) = node.labels.get(MACHINE_LABEL).filter(|_| state.truth == Truth::Machines) {
+    if let Some(uid) =
+        node.labels.get(MACHINE_LABEL).filter(|_| state.source_of_truth == SourceOfTruth::Machines)
+    {
         let Some(machine) = state.inventory.get(uid) else {
             // A restored management cluster has new UIDs, and the labels are old.
             if let Some(machine) = state.inventory.with_node(&node.name)? {
@@ -150,12 +155,12 @@ fn without_id(node: &NodeIdentity, state: &State) -> Result<Found> {
         return Ok(Found::Machine(machine.clone(), "name"));
     }
     check_not_empty(state)?;
-    if state.truth == Truth::Mirror && !state.is_active {
+    if state.source_of_truth == SourceOfTruth::Mirror && !state.is_active {
         let words = "the server does not reach the cluster, so it does not know new nodes";
         return Err(Error::new(ErrorKind::Unavailable, words));
     }
     let name = node.name.to_ascii_lowercase();
-    Ok(if state.absences.are_known_of(&name) { Found::Absent } else { Found::Nowhere(Missing::Name(name)) })
+    Ok(if state.absences.are_known_of(&name) { Found::Absent } else { Found::NotListed(Missing::Name(name)) })
 }
 
 /// A token without rights sees empty lists, and so does one for another cluster.
@@ -164,9 +169,11 @@ fn check_not_empty(state: &State) -> Result<()> {
         return Ok(());
     }
     let words = "the server lists no machine at all for this cluster; check what the token may see";
-    let role = match state.truth {
-        Truth::Machines => String::new(),
-        Truth::Mirror => format!(": its user needs a role on the cluster in Rancher that {SHOWS_NODES}"),
+    let role = match state.source_of_truth {
+        SourceOfTruth::Machines => String::new(),
+        SourceOfTruth::Mirror => {
+            format!(": its user needs a role on the cluster in Rancher that {SHOWS_NODES}")
+        }
     };
     Err(Error::new(ErrorKind::Unavailable, format!("{words}{role}")))
 }
@@ -198,7 +205,7 @@ fn is_uid(key: &str) -> bool {
     key.len() == 36 && key.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-')
 }
 
-/// What a machine is to its Node.
+/// The instance that a machine is for its Node.
 fn instance(node: &NodeIdentity, machine: &Machine, state: &State, rules: &Rules) -> Result<Instance> {
     let id = provider_id(node, machine, state)?;
     let mut zone = zone_of(&machine.labels, &rules.zones);
@@ -206,7 +213,7 @@ fn instance(node: &NodeIdentity, machine: &Machine, state: &State, rules: &Rules
         let domain = machine.failure_domain.clone().filter(|domain| label_value_fault(domain).is_none());
         zone.zone = domain.or(zone.zone);
     }
-    let is_machine = state.truth == Truth::Machines;
+    let is_machine = state.source_of_truth == SourceOfTruth::Machines;
     let addresses = node_addresses(node, &machine.addresses, &rules.addresses);
     let has_ip = has_ip(&addresses);
     let metadata = InstanceMetadata {

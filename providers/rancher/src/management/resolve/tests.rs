@@ -47,7 +47,7 @@ fn origin(revision: u64) -> Origin {
 fn list(machines: &Machines, origin: Origin, listed: &[Machine]) {
     let listing = Listing {
         cluster: "c-m-abcdefgh".to_owned(),
-        truth: Truth::Machines,
+        source_of_truth: SourceOfTruth::Machines,
         is_watched: true,
         origin: Some(origin),
         is_active: true,
@@ -62,7 +62,7 @@ fn state(machines: impl IntoIterator<Item = Machine>) -> State {
     history.go_on(origin(100));
     State {
         cluster: "c-m-abcdefgh".to_owned(),
-        truth: Truth::Machines,
+        source_of_truth: SourceOfTruth::Machines,
         is_active: true,
         inventory: Inventory::new(machines),
         history,
@@ -86,14 +86,18 @@ fn with_label(name: &str, uid: &str) -> NodeIdentity {
 
 /// The answer in a word.
 fn answer(node: &NodeIdentity, state: &State) -> String {
-    match look_up(node, state, &Rules::default()) {
-        Answer::Settled(InstanceLookup::Present(instance)) => {
+    match resolve(node, state, &Rules::default()) {
+        Resolution::Settled(InstanceLookup::Present(instance)) => {
             format!("present {}", instance.provider_id.as_ref().map_or("", |id| id.as_str()))
         }
-        Answer::Settled(InstanceLookup::Absent) => "absent".to_owned(),
-        Answer::Settled(InstanceLookup::Unknown(error)) => format!("{}: {}", error.kind(), error.report()),
-        Answer::Starting(_) => "starting".to_owned(),
-        Answer::Nowhere(Missing::Machine(missing) | Missing::Name(missing)) => format!("nowhere {missing}"),
+        Resolution::Settled(InstanceLookup::Absent) => "absent".to_owned(),
+        Resolution::Settled(InstanceLookup::Unknown(error)) => {
+            format!("{}: {}", error.kind(), error.report())
+        }
+        Resolution::Starting(_) => "starting".to_owned(),
+        Resolution::NotListed(Missing::Machine(missing) | Missing::Name(missing)) => {
+            format!("nowhere {missing}")
+        }
     }
 }
 
@@ -173,10 +177,10 @@ async fn a_name_without_a_machine_is_remembered_until_one_comes_or_the_listing_i
 #[tokio::test(start_paused = true)]
 async fn an_absence_counts_for_longer_while_the_machines_are_watched() {
     let nobody = node("node-2");
-    let seconds = async |truth, is_watched, note_unwatched: bool| {
+    let seconds = async |source_of_truth, is_watched, note_unwatched: bool| {
         let machines = Machines::new();
         let listing = Listing {
-            truth,
+            source_of_truth,
             is_watched,
             is_active: true,
             machines: vec![machine(UID, "node-1")],
@@ -188,16 +192,16 @@ async fn an_absence_counts_for_longer_while_the_machines_are_watched() {
             machines.note_unwatched(began);
         }
         machines.note_absences(vec![Missing::Name("node-2".to_owned())]);
-        while matches!(look_up(&nobody, &machines.state(), &Rules::default()), Answer::Settled(_)) {
+        while matches!(resolve(&nobody, &machines.state(), &Rules::default()), Resolution::Settled(_)) {
             advance(Duration::from_secs(1)).await;
         }
         began.elapsed().as_secs()
     };
-    for truth in [Truth::Machines, Truth::Mirror] {
-        assert_eq!(seconds(truth, true, false).await, 300, "{truth:?}");
-        assert_eq!(seconds(truth, false, false).await, 30, "{truth:?}");
+    for source_of_truth in [SourceOfTruth::Machines, SourceOfTruth::Mirror] {
+        assert_eq!(seconds(source_of_truth, true, false).await, 300, "{source_of_truth:?}");
+        assert_eq!(seconds(source_of_truth, false, false).await, 30, "{source_of_truth:?}");
         // The right to watch may be missing.
-        assert_eq!(seconds(truth, true, true).await, 30, "{truth:?}");
+        assert_eq!(seconds(source_of_truth, true, true).await, 30, "{source_of_truth:?}");
     }
 }
 
@@ -232,12 +236,12 @@ fn only_what_is_known_to_be_gone_is_absent() {
         ErrorKind::Unavailable,
         ErrorKind::RateLimited,
     ] {
-        all.trouble = Some((Error::new(kind, "away"), Instant::now()));
+        all.staleness = Some((Error::new(kind, "away"), Instant::now()));
         for node in [with_id("old", OTHER), with_id("node-1", UID), node("node-1"), node("nobody")] {
             is(&node, &all, kind.as_str());
         }
     }
-    all.trouble = None;
+    all.staleness = None;
     all.inventory = Inventory::default();
     is(&with_id("old", OTHER), &all, "unavailable");
     is(&node("old"), &all, "unavailable");
@@ -325,7 +329,7 @@ fn a_machine_with_the_nodes_name_stops_its_absence() {
 #[test]
 fn a_mirror_proves_no_absence() {
     let mut all = state([bound("machine-abcde", "node-1", "node-1")]);
-    all.truth = Truth::Mirror;
+    all.source_of_truth = SourceOfTruth::Mirror;
     all.gone.insert(OTHER.to_owned());
     is(&with_id("old", OTHER), &all, "unavailable");
     is(&with_id("node-1", OTHER), &all, "unavailable");
@@ -351,27 +355,28 @@ fn the_provider_id_that_rancher_has_is_followed() {
 
 #[test]
 fn zones_and_types_are_the_machines() {
-    let look = |machine: Machine, truth| {
-        let state = State { truth, ..state([machine]) };
-        match look_up(&node("node-1"), &state, &Rules::default()) {
-            Answer::Settled(InstanceLookup::Present(instance)) => *instance,
+    let look = |machine: Machine, source_of_truth| {
+        let state = State { source_of_truth, ..state([machine]) };
+        match resolve(&node("node-1"), &state, &Rules::default()) {
+            Resolution::Settled(InstanceLookup::Present(instance)) => *instance,
             other => panic!("{other:?}"),
         }
     };
     let plain = || machine(UID, "node-1");
-    let metadata = look(plain(), Truth::Machines).metadata;
+    let metadata = look(plain(), SourceOfTruth::Machines).metadata;
     assert_eq!((metadata.zone, metadata.instance_type.as_deref()), (None, Some("rancher")));
-    assert_eq!(look(plain(), Truth::Mirror).metadata.instance_type, None);
+    assert_eq!(look(plain(), SourceOfTruth::Mirror).metadata.instance_type, None);
     let placed = Machine { failure_domain: Some("fd-1".to_owned()), ..plain() };
-    assert_eq!(look(placed.clone(), Truth::Machines).metadata.zone.as_deref(), Some("fd-1"));
+    assert_eq!(look(placed.clone(), SourceOfTruth::Machines).metadata.zone.as_deref(), Some("fd-1"));
     let label = [("topology.kubernetes.io/zone".to_owned(), "rack-7".to_owned())].into();
     let labelled =
         Machine { labels: label, instance_type: Some("VmwarevsphereMachine".to_owned()), ..placed };
-    let metadata = look(labelled, Truth::Machines).metadata;
+    let metadata = look(labelled, SourceOfTruth::Machines).metadata;
     assert_eq!(metadata.zone.as_deref(), Some("rack-7"));
     assert_eq!(metadata.instance_type.as_deref(), Some("VmwarevsphereMachine"));
-    let leaving = look(Machine { is_leaving: true, ..plain() }, Truth::Machines);
+    let leaving = look(Machine { is_leaving: true, ..plain() }, SourceOfTruth::Machines);
     assert_eq!((leaving.power_state, leaving.power_state.is_shutdown()), (PowerState::ShuttingDown, false));
-    let unaddressed = look(Machine { addresses: KnownAddresses::default(), ..plain() }, Truth::Machines);
+    let unaddressed =
+        look(Machine { addresses: KnownAddresses::default(), ..plain() }, SourceOfTruth::Machines);
     assert_eq!(unaddressed.incomplete.map(|error| error.kind()), Some(ErrorKind::InProgress));
 }
