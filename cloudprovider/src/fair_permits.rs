@@ -1,17 +1,15 @@
-//! Permits that go to those who wait in turns.
+//! A semaphore whose permits go to keys in turns.
 
-use std::{
-    collections::{HashMap, VecDeque},
-    fmt,
-    hash::Hash,
-    sync::Arc,
-};
+use std::{fmt, hash::Hash, sync::Arc};
 
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
+use crate::fair_queue::FairQueue;
+
 /// A semaphore whose permits go round robin over keys, such as namespaces: however many requests of one key wait, a request of
-/// another key waits for one permit of each key at most. Within a key, requests are served in their order.
+/// another key waits for one permit of each key at most. Within a key, requests are served in their order. The order is that
+/// of [`FairQueue`].
 ///
 /// Clones share the permits. A request whose future is dropped leaves its queue.
 ///
@@ -28,8 +26,8 @@ pub struct FairPermits<K: Clone + Eq + Hash>(Arc<Mutex<State<K>>>);
 /// A permit of [`FairPermits`]. When it is dropped, the next in turn gets it.
 #[must_use = "a permit that is dropped goes to the next in turn"]
 pub struct FairPermit<K: Clone + Eq + Hash> {
-    /// `None` if somebody else has it.
-    permits: Option<FairPermits<K>>,
+    /// The semaphore and the key. `None` if the permit was taken back.
+    given_by: Option<(FairPermits<K>, K)>,
 }
 
 /// The permits are [closed](FairPermits::close).
@@ -38,15 +36,10 @@ pub struct FairPermit<K: Clone + Eq + Hash> {
 pub struct PermitsClosed;
 
 struct State<K: Clone + Eq + Hash> {
-    /// Zero while a request waits.
-    free: usize,
     is_closed: bool,
     /// The number of the next request.
     next: u64,
-    /// The requests that wait, by key. No queue is empty.
-    queues: HashMap<K, VecDeque<Request<K>>>,
-    /// The keys that have a queue, the next in turn first.
-    turns: VecDeque<K>,
+    queue: FairQueue<K, Request<K>>,
 }
 
 struct Request<K: Clone + Eq + Hash> {
@@ -57,13 +50,7 @@ struct Request<K: Clone + Eq + Hash> {
 impl<K: Clone + Eq + Hash> FairPermits<K> {
     /// So many permits.
     pub fn new(permits: usize) -> Self {
-        Self(Arc::new(Mutex::new(State {
-            free: permits,
-            is_closed: false,
-            next: 0,
-            queues: HashMap::new(),
-            turns: VecDeque::new(),
-        })))
+        Self(Arc::new(Mutex::new(State { is_closed: false, next: 0, queue: FairQueue::new(permits) })))
     }
 
     /// Waits for a permit, in the turn of `key`.
@@ -71,18 +58,20 @@ impl<K: Clone + Eq + Hash> FairPermits<K> {
     /// # Errors
     /// The permits are closed.
     pub async fn acquire(&self, key: K) -> Result<FairPermit<K>, PermitsClosed> {
-        let (number, granted) = {
+        let (grant, granted) = oneshot::channel();
+        let number = {
             let mut state = self.lock();
             if state.is_closed {
                 return Err(PermitsClosed);
             }
-            if state.free > 0 {
-                state.free -= 1;
-                return Ok(FairPermit { permits: Some(self.clone()) });
-            }
-            state.enqueue(&key)
+            let number = state.next;
+            state.next += 1;
+            // The queue has no limit, so it gives no request back.
+            let _ = state.queue.add(key.clone(), Request { number, grant });
+            number
         };
         let mut place = Place { permits: self, key, number, is_left: false };
+        self.serve();
         let permit = granted.await.map_err(|_| PermitsClosed);
         place.is_left = true;
         permit
@@ -92,10 +81,9 @@ impl<K: Clone + Eq + Hash> FairPermits<K> {
     pub fn close(&self) {
         let mut state = self.lock();
         state.is_closed = true;
-        state.turns.clear();
-        let queues = std::mem::take(&mut state.queues);
+        let queue = std::mem::replace(&mut state.queue, FairQueue::new(0));
         drop(state);
-        drop(queues);
+        drop(queue);
     }
 
     /// Whether the permits are closed.
@@ -103,14 +91,16 @@ impl<K: Clone + Eq + Hash> FairPermits<K> {
         self.lock().is_closed
     }
 
-    /// Gives a permit that came back to the next in turn.
-    fn pass_on(&self) {
+    /// Gives the free permits to the requests that are next.
+    fn serve(&self) {
         loop {
-            let Some(request) = self.lock().next_or_free() else { return };
-            match request.grant.send(FairPermit { permits: Some(self.clone()) }) {
-                Ok(()) => return,
-                // The request has just been given up.
-                Err(mut permit) => permit.permits = None,
+            let Some((key, request)) = self.lock().queue.start_next() else { return };
+            let permit = FairPermit { given_by: Some((self.clone(), key)) };
+            // An error: the request has just been given up.
+            if let Err(mut permit) = request.grant.send(permit)
+                && let Some((_, key)) = permit.given_by.take()
+            {
+                self.lock().queue.end(&key);
             }
         }
     }
@@ -129,61 +119,18 @@ impl<K: Clone + Eq + Hash> Clone for FairPermits<K> {
 impl<K: Clone + Eq + Hash> fmt::Debug for FairPermits<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.lock();
-        let waiting: usize = state.queues.values().map(VecDeque::len).sum();
         f.debug_struct("FairPermits")
-            .field("free", &state.free)
-            .field("waiting", &waiting)
+            .field("free", &state.queue.free())
+            .field("waiting", &state.queue.waiting())
             .finish_non_exhaustive()
-    }
-}
-
-impl<K: Clone + Eq + Hash> State<K> {
-    fn enqueue(&mut self, key: &K) -> (u64, oneshot::Receiver<FairPermit<K>>) {
-        let (grant, granted) = oneshot::channel();
-        let number = self.next;
-        self.next += 1;
-        let queue = self.queues.entry(key.clone()).or_default();
-        if queue.is_empty() {
-            self.turns.push_back(key.clone());
-        }
-        queue.push_back(Request { number, grant });
-        (number, granted)
-    }
-
-    /// Takes the request that is next in turn out of its queue. Without one there is a free permit more.
-    fn next_or_free(&mut self) -> Option<Request<K>> {
-        let next = self.turns.pop_front().and_then(|key| {
-            let queue = self.queues.get_mut(&key)?;
-            let request = queue.pop_front();
-            if queue.is_empty() {
-                self.queues.remove(&key);
-            } else {
-                self.turns.push_back(key);
-            }
-            request
-        });
-        if next.is_none() {
-            self.free += 1;
-        }
-        next
-    }
-
-    fn remove(&mut self, key: &K, number: u64) {
-        let Some(queue) = self.queues.get_mut(key) else { return };
-        if let Ok(place) = queue.binary_search_by_key(&number, |request| request.number) {
-            queue.remove(place);
-        }
-        if queue.is_empty() {
-            self.queues.remove(key);
-            self.turns.retain(|other| other != key);
-        }
     }
 }
 
 impl<K: Clone + Eq + Hash> Drop for FairPermit<K> {
     fn drop(&mut self) {
-        if let Some(permits) = self.permits.take() {
-            permits.pass_on();
+        if let Some((permits, key)) = self.given_by.take() {
+            permits.lock().queue.end(&key);
+            permits.serve();
         }
     }
 }
@@ -205,7 +152,7 @@ struct Place<'a, K: Clone + Eq + Hash> {
 impl<K: Clone + Eq + Hash> Drop for Place<'_, K> {
     fn drop(&mut self) {
         if !self.is_left {
-            self.permits.lock().remove(&self.key, self.number);
+            self.permits.lock().queue.withdraw(&self.key, |request| request.number == self.number);
         }
     }
 }
@@ -257,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_with_many_requests_delays_another_one_by_one_permit() {
+    fn a_key_with_many_requests_does_not_delay_another_one() {
         let permits = FairPermits::new(1);
         let first = taken(&permits, "a");
         let mut requests: Vec<_> = (0..1000).map(|_| ("a", waiting(&permits, "a"))).collect();
@@ -265,7 +212,7 @@ mod tests {
         requests.push(("b", waiting(&permits, "b")));
         requests.push(("c", waiting(&permits, "c")));
         let order = served(first, requests);
-        assert!(order.starts_with("a b c a b a a a"), "{}", &order[..40]);
+        assert!(order.starts_with("b c a b a a a"), "{}", &order[..40]);
         assert_eq!(order.split(' ').count(), 1003, "everybody is served");
         assert_eq!(format!("{permits:?}"), "FairPermits { free: 1, waiting: 0, .. }");
     }

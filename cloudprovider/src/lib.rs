@@ -74,6 +74,7 @@ mod config_text;
 mod error;
 mod error_kind;
 mod fair_permits;
+mod fair_queue;
 mod instances;
 mod inventory;
 mod labels;
@@ -113,6 +114,7 @@ pub use config_text::{
 pub use error::{ConfigProblem, Error, Result};
 pub use error_kind::ErrorKind;
 pub use fair_permits::{FairPermit, FairPermits, PermitsClosed};
+pub use fair_queue::FairQueue;
 pub use instances::{
     CHECK_NODE_NAME, Instance, InstanceChange, InstanceLookup, InstanceMetadata, InstanceRef, InstanceStream,
     Instances, PowerState,

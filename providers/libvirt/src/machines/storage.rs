@@ -54,7 +54,6 @@ mod leftovers;
 mod limits;
 mod removal;
 mod small;
-mod turns;
 mod volume;
 mod work;
 

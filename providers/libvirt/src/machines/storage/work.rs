@@ -1,10 +1,10 @@
 //! Work that takes long and that several machines may wait for: imports and copies.
 //!
-//! It is a task of its own, so that no step waits for it. A hypervisor has a few places for each kind of it, and a task
-//! begins when it has its place: before that it has opened and made nothing. Namespaces take [turns](super::turns). All of
-//! a namespace who ask for the same share one task. When it ends, well or not, those who asked are named to the [`Wake`]
-//! function, so that their steps run again. After a failure there is a pause that grows; meanwhile all of the namespace who
-//! ask for the same from the same source get the same error.
+//! It is a task of its own, so that no step waits for it. A hypervisor has a few permits for each kind of it, and a task begins
+//! when it has one: before that it has opened and made nothing. Namespaces take turns ([`FairQueue`]), and what waits of one
+//! namespace is bounded. Machines of a namespace that ask for the same share one task. When it ends, well or not, the [`Wake`]
+//! function gets the machines that asked, so that their steps run again. A failure is followed by a pause that grows with each;
+//! meanwhile machines of the namespace that ask for the same from the same source get the same error.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -18,45 +18,48 @@ use std::{
     time::Duration,
 };
 
-use cloudprovider::{Backoff, Error, ErrorKind, Result, machines::Wait};
+use cloudprovider::{Backoff, Error, ErrorKind, FairQueue, Result, machines::Wait};
 use futures::{FutureExt, future::BoxFuture};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{turns::Turns, volume::size_text};
+use super::volume::size_text;
 use crate::worker_pool::{MAX_COPIES, MAX_UPLOADS};
 
-/// Is told the identities (UIDs) of the machines whose steps can do more now.
+/// Called with the UIDs of the machines whose next step can do more.
 pub(crate) type Wake = Arc<dyn Fn(Vec<String>) + Send + Sync>;
 
 /// The pauses after failures.
 const BACKOFF: Backoff = Backoff { first: Duration::from_secs(5), most: Duration::from_secs(600) };
-/// How long after its pause a failure is forgotten that nobody asked about.
+/// How long after its pause a failure is forgotten.
 const FORGET_AFTER: Duration = Duration::from_secs(3600);
-/// When a step looks again at what is not done yet, to show how far it is.
+/// When a step runs again to show the progress of work that is not done.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
+/// The most work of one namespace that waits for a permit. The machines of the rest ask again later.
+pub(super) const MAX_WAITING: usize = 16;
 /// Failures of one namespace that are remembered.
 const MAX_FAILED: usize = 256;
 /// Work whose size is not known shows how much is done in steps of this.
 const UNKNOWN_STEP: u64 = 1 << 30;
 
-/// A kind of long work, with places of its own at each hypervisor.
+/// A kind of long work, with permits of its own at each hypervisor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Kind {
-    /// Bytes come from a server or a file. A source can be slow, so no namespace has both places.
+    /// Bytes come from a server or a file. A source can be slow, so no namespace has both permits.
     Import,
     /// The hypervisor copies a volume.
     Copy,
 }
 
 impl Kind {
-    /// The places at one hypervisor. There are as many threads for uploads and for copies.
-    fn turns(self) -> Turns<WorkKey> {
-        match self {
-            Self::Import => Turns::new(MAX_UPLOADS, MAX_UPLOADS.saturating_sub(1).max(1)),
-            Self::Copy => Turns::new(MAX_COPIES, MAX_COPIES),
-        }
+    /// The queue of one hypervisor. There are as many workers for uploads and for copies.
+    fn queue(self) -> FairQueue<String, WorkKey> {
+        let queue = match self {
+            Self::Import => FairQueue::new(MAX_UPLOADS).with_max_of_key(MAX_UPLOADS.saturating_sub(1).max(1)),
+            Self::Copy => FairQueue::new(MAX_COPIES),
+        };
+        queue.with_max_waiting(MAX_WAITING)
     }
 }
 
@@ -147,16 +150,16 @@ enum Entry {
 
 /// All long work of a provider. Clones share it.
 #[derive(Clone)]
-pub(super) struct LongWork(Arc<Shared>);
+pub(super) struct LongWork(Arc<Inner>);
 
 #[derive(Default)]
 struct State {
     entries: HashMap<WorkKey, Entry>,
-    /// The places of each hypervisor.
-    places: HashMap<(String, Kind), Turns<WorkKey>>,
+    /// The queues of each hypervisor.
+    queues: HashMap<(String, Kind), FairQueue<String, WorkKey>>,
 }
 
-struct Shared {
+struct Inner {
     state: Mutex<State>,
     wake: Wake,
     stop: CancellationToken,
@@ -166,7 +169,7 @@ struct Shared {
 impl LongWork {
     /// Nothing runs yet. Everything ends when `stop` is cancelled; `tasks` has the tasks.
     pub(super) fn new(wake: Wake, stop: CancellationToken, tasks: TaskTracker) -> Self {
-        Self(Arc::new(Shared { state: Mutex::default(), wake, stop, tasks }))
+        Self(Arc::new(Inner { state: Mutex::default(), wake, stop, tasks }))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -197,12 +200,12 @@ impl LongWork {
         is_meant: &(dyn Fn(&str) -> bool + Send + Sync),
     ) -> Option<String> {
         let mut state = self.state();
-        let State { entries, places } = &mut *state;
+        let State { entries, queues } = &mut *state;
         let is_here = |key: &WorkKey| key.hypervisor == hypervisor && key.pool == pool && is_meant(&key.base);
         entries.retain(|key, entry| {
             let stays = !is_here(key) || !matches!(entry, Entry::Waiting { .. });
-            if let Some(turns) = places.get_mut(&key.places()).filter(|_| !stays) {
-                turns.withdraw(&key.namespace, |waiting| waiting == key);
+            if let Some(queue) = queues.get_mut(&key.queue()).filter(|_| !stays) {
+                queue.withdraw(&key.namespace, |waiting| waiting == key);
             }
             stays
         });
@@ -210,8 +213,8 @@ impl LongWork {
         running.find(|(key, _)| is_here(key)).map(|(key, _)| key.base.clone())
     }
 
-    /// Begins work when it has a place, unless somebody is at it or its pause is not over. `work` begins by looking whether
-    /// all is done: the caller may have looked before somebody else finished it.
+    /// Begins work when it gets a permit, unless it is going on or its pause is not over. `work` first checks whether all is
+    /// done: it may have been done since the caller checked.
     ///
     /// If enough of the namespace waits, nothing of this is kept, and the caller asks again.
     pub(super) fn begin<F>(&self, key: WorkKey, waiter: &str, progress: Arc<Progress>, work: F) -> Standing
@@ -227,8 +230,8 @@ impl LongWork {
             Some(Entry::Failed { failures, .. }) => *failures,
             _ => 0,
         };
-        let turns = state.places.entry(key.places()).or_insert_with(|| key.kind.turns());
-        if turns.add(&key.namespace, key.clone()).is_err() {
+        let queue = state.queues.entry(key.queue()).or_insert_with(|| key.kind.queue());
+        if queue.add(key.namespace.clone(), key.clone()).is_err() {
             return Standing::Running(turn(&progress));
         }
         let waiters = BTreeSet::from([waiter.to_owned()]);
@@ -236,20 +239,20 @@ impl LongWork {
         state
             .entries
             .insert(key.clone(), Entry::Waiting { progress: Arc::clone(&progress), waiters, failures, work });
-        self.start(&mut state, &key.places());
+        self.start(&mut state, &key.queue());
         match standing(&mut state.entries, &key, waiter, &progress) {
             Standing::Idle => Standing::Running(wait(&progress)),
             other => other,
         }
     }
 
-    /// Starts what has a place.
-    fn start(&self, state: &mut State, places: &(String, Kind)) {
-        let Some(turns) = state.places.get_mut(places) else { return };
-        while let Some(key) = turns.next() {
+    /// Starts the work that gets a permit.
+    fn start(&self, state: &mut State, queue: &(String, Kind)) {
+        let Some(queue) = state.queues.get_mut(queue) else { return };
+        while let Some((_, key)) = queue.start_next() {
             let Some(Entry::Waiting { progress, waiters, failures, work }) = state.entries.remove(&key)
             else {
-                turns.end(&key.namespace);
+                queue.end(&key.namespace);
                 continue;
             };
             state.entries.insert(key.clone(), Entry::Running { progress, waiters });
@@ -280,9 +283,9 @@ impl LongWork {
             Some(Entry::Running { progress, waiters }) => (progress.what.clone(), waiters),
             _ => (String::new(), BTreeSet::new()),
         };
-        let places = key.places();
-        if let Some(turns) = state.places.get_mut(&places) {
-            turns.end(&key.namespace);
+        let queue = key.queue();
+        if let Some(queue) = state.queues.get_mut(&queue) {
+            queue.end(&key.namespace);
         }
         match result {
             Ok(()) => tracing::info!(work = what, "done"),
@@ -296,7 +299,7 @@ impl LongWork {
                 state.entries.insert(key, Entry::Failed { what, kind: error.kind(), words, until, failures });
             }
         }
-        self.start(&mut state, &places);
+        self.start(&mut state, &queue);
         drop(state);
         (self.0.wake)(waiters.into_iter().collect());
     }
@@ -309,8 +312,8 @@ impl fmt::Debug for LongWork {
 }
 
 impl WorkKey {
-    /// The places that it waits for.
-    fn places(&self) -> (String, Kind) {
+    /// The queue in which it waits.
+    fn queue(&self) -> (String, Kind) {
         (self.hypervisor.clone(), self.kind)
     }
 }
@@ -358,7 +361,7 @@ fn wait(progress: &Progress) -> Wait {
     Wait::task(progress.message()).look_again_after(LOOK_AGAIN)
 }
 
-/// The wait of what has no place yet.
+/// The wait for a permit.
 fn turn(progress: &Progress) -> Wait {
     let words = format!("{}: waits until it is the turn of its namespace", progress.what);
     Wait::task(words).look_again_after(LOOK_AGAIN)

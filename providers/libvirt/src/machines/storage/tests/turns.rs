@@ -1,7 +1,7 @@
 //! Many imports at once: what they take, and whose turn it is.
 
 use super::*;
-use crate::machines::storage::{testing::Body, turns::MAX_WAITING};
+use crate::machines::storage::{testing::Body, work::MAX_WAITING};
 
 /// Checksums that no image has.
 fn wrong(number: u16) -> Image {
