@@ -15,7 +15,7 @@ async fn no_fault_is_an_absence() {
     let server = FakeCattle::start().await;
     server.add_host("node-1", "10.0.0.1");
     let running = start(&server, "").await;
-    running.until("node-1", "present").await;
+    running.until(&node("node-1"), "present").await;
     for (fault, expected) in [
         (Fault::error(401, "Unauthorized"), "unknown unauthenticated"),
         (Fault::error(403, "PermissionDenied"), "unknown permission_denied"),
@@ -41,13 +41,13 @@ async fn no_fault_is_an_absence() {
         ),
     ] {
         server.set_fault(Some(fault));
-        let told = running.until("node-1", expected).await;
+        let told = running.until(&node("node-1"), expected).await;
         assert!(!told.contains(SECRET_KEY) && !told.contains("10.0.0.1:"), "{told}");
-        assert!(running.answer("node-2").await.starts_with("unknown"), "a host that nobody ever saw");
+        assert!(running.answer(&node("node-2")).await.starts_with("unknown"), "a host that nobody ever saw");
         server.set_fault(None);
-        running.until("node-1", "present").await;
+        running.until(&node("node-1"), "present").await;
     }
-    assert_eq!(running.answer("node-2").await, "absent");
+    assert_eq!(running.answer(&node("node-2")).await, "absent");
 }
 
 #[tokio::test]
@@ -60,17 +60,17 @@ async fn a_wrong_key_is_told_and_a_new_one_is_taken_from_its_file() {
     let config =
         format!("url: {}\naccessKey: {ACCESS_KEY}\nsecretKeyFile: {}\n", server.url(), file.display());
     let running = start_with(&config).await;
-    let told = running.until("node-1", "unknown unauthenticated").await;
+    let told = running.until(&node("node-1"), "unknown unauthenticated").await;
     assert!(told.contains("the API key is refused (401)") && !told.contains("wrong\n"), "{told}");
     // The daemon sees the file change, and makes another provider, with whatever the configuration says then.
     std::fs::write(&file, format!("{SECRET_KEY}\n")).expect("written");
     let running = start_with(&config).await;
-    running.until("node-1", "present").await;
+    running.until(&node("node-1"), "present").await;
     // The key expires, and the server has another one.
     server.cloud().key.1 = "another".to_owned();
     server.go_away();
     server.come_back();
-    running.until("node-1", "unknown unauthenticated").await;
+    running.until(&node("node-1"), "unknown unauthenticated").await;
     std::fs::write(&file, "another").expect("written");
     start_with(&config).await.until("node-1", "present").await;
     // Another URL.
@@ -84,9 +84,9 @@ async fn too_many_requests_are_not_made_more() {
     let server = FakeCattle::start().await;
     server.add_host("node-1", "10.0.0.1");
     let running = start(&server, "").await;
-    running.until("node-1", "present").await;
+    running.until(&node("node-1"), "present").await;
     server.set_fault(Some(Fault::error(429, "TooMany").with_header("retry-after", "3600")));
-    running.until("node-1", "unknown rate_limited").await;
+    running.until(&node("node-1"), "unknown rate_limited").await;
     let calls = server.calls();
     for _ in 0..20 {
         let answers = running.look_up(&[node("node-1"), node("node-2")]).await;
@@ -110,22 +110,22 @@ async fn ten_thousand_hosts_and_a_page_that_fails() {
     let running = start(&server, "pageSize: 1000\n").await;
     // Nothing is known, not even of the hosts of the first pages.
     for name in ["node-1", "node-9999", "node-10000"] {
-        let told = running.until(name, "unknown unavailable").await;
+        let told = running.until(&node(name), "unknown unavailable").await;
         assert!(told.contains("list hosts (page 6)"), "{told}");
     }
     server.cloud().bad_page = None;
     for name in ["node-1", "node-9999"] {
-        running.until(name, "present").await;
+        running.until(&node(name), "present").await;
     }
-    assert_eq!(running.answer("node-10000").await, "absent");
+    assert_eq!(running.answer(&node("node-10000")).await, "absent");
     // What was there becomes unknown, and not absent, when a page fails later.
     server.cloud().bad_page = Some((3, Fault::login_page()));
     let calls = server.calls();
-    assert!(running.answer("node-10001").await.starts_with("unknown unavailable"));
+    assert!(running.answer(&node("node-10001")).await.starts_with("unknown unavailable"));
     // One listing up to the page that fails, and the one that may be under way.
     let calls = server.calls() - calls;
     assert!(calls <= 6, "{calls} calls for an answer");
-    assert!(running.answer("node-2500").await.starts_with("unknown unavailable"));
+    assert!(running.answer(&node("node-2500")).await.starts_with("unknown unavailable"));
 }
 
 #[tokio::test]
@@ -135,7 +135,7 @@ async fn a_listing_that_may_have_no_end_is_not_complete() {
         server.add_host(&format!("node-{n}"), &format!("10.0.0.{n}"));
     }
     let running = start(&server, "pageSize: 2\n").await;
-    running.until("node-1", "present").await;
+    running.until(&node("node-1"), "present").await;
     let page = |rest: &str| Fault {
         status: 200,
         headers: Vec::new(),
@@ -148,10 +148,10 @@ async fn a_listing_that_may_have_no_end_is_not_complete() {
         ("node-9", 1, r#","pagination":{"total":3}"#, "1 objects came, and the server has 3"),
     ] {
         server.cloud().bad_page = Some((number, page(rest)));
-        let told = running.until(name, "unknown unavailable").await;
+        let told = running.until(&node(name), "unknown unavailable").await;
         assert!(told.contains(expected), "{told}");
         server.cloud().bad_page = None;
-        running.until(name, "absent").await;
+        running.until(&node(name), "absent").await;
     }
 }
 
@@ -162,14 +162,14 @@ async fn an_odd_host_hides_no_other_and_no_absence_is_certain_beside_it() {
     let odd = server.add_host("node-2", "10.0.0.2");
     server.cloud().change("host", &odd, serde_json::json!({"uuid": 5}));
     let running = start(&server, "").await;
-    running.until("node-1", "present").await;
+    running.until(&node("node-1"), "present").await;
     for name in ["node-2", "node-3"] {
-        let told = running.until(name, "unknown unavailable").await;
+        let told = running.until(&node(name), "unknown unavailable").await;
         assert!(told.contains(&format!("host {odd} cannot be read")), "{told}");
     }
-    running.until("node-1", "present").await;
+    running.until(&node("node-1"), "present").await;
     server.remove_host(&odd);
-    running.until("node-3", "absent").await;
+    running.until(&node("node-3"), "absent").await;
 }
 
 #[tokio::test]
@@ -180,7 +180,7 @@ async fn pages_of_another_server_are_not_read() {
         r#"{"type":"collection","data":[],"pagination":{"next":"http://192.0.2.1/v2-beta/hosts?marker=m1"}}"#;
     server.set_fault(Some(Fault { status: 200, headers: Vec::new(), body: page.to_owned() }));
     let running = start(&server, "").await;
-    let told = running.until("node-1", "unknown unavailable").await;
+    let told = running.until(&node("node-1"), "unknown unavailable").await;
     assert!(told.contains("a URL of another server"), "{told}");
 }
 

@@ -29,14 +29,14 @@ async fn a_host_is_found_with_everything_and_its_changes_arrive() {
         server.change_host(&id, json!({"state": state}));
         let Some(InstanceChange::Changed(references)) = changes.next().await else { panic!("a change") };
         assert!(references.iter().any(|one| one.provider_id.as_deref() == Some(provider_id.as_str())));
-        assert_eq!(running.answer("node-1").await, expected);
+        assert_eq!(running.answer(&node("node-1")).await, expected);
     }
     server.change_host(&id, json!({"agentState": "disconnected"}));
-    running.until("node-1", "present off").await;
+    running.until(&node("node-1"), "present off").await;
     server.remove_host(&id);
-    running.until("node-1", "absent").await;
+    running.until(&node("node-1"), "absent").await;
     server.add_host("node-2", "10.0.0.2");
-    running.until("node-2", "present running").await;
+    running.until(&node("node-2"), "present running").await;
 }
 
 #[tokio::test]
@@ -66,25 +66,25 @@ async fn a_node_without_a_host_costs_one_listing() {
     let server = FakeCattle::start().await;
     server.add_host("node-1", "10.0.0.1");
     let running = start(&server, "").await;
-    running.until("node-1", "present").await;
+    running.until(&node("node-1"), "present").await;
     let listings = || *server.cloud().calls.get("hosts").unwrap_or(&0);
     for name in ["node-2", "node-3"] {
         let before = listings();
         for _ in 0..50 {
-            assert_eq!(running.answer(name).await, "absent");
+            assert_eq!(running.answer(&node(name)).await, "absent");
             // Others that have none either do not make it forgotten.
-            assert_eq!(running.answer("node-2").await, "absent");
+            assert_eq!(running.answer(&node("node-2")).await, "absent");
         }
         assert_eq!(listings(), before + 1, "{name}");
     }
     // An event brings its host, and takes it away. Then it is asked for again.
     let id = server.add_host("node-2", "10.0.0.2");
-    running.until("node-2", "present running").await;
+    running.until(&node("node-2"), "present running").await;
     let before = listings();
     server.remove_host(&id);
-    running.until("node-2", "absent").await;
+    running.until(&node("node-2"), "absent").await;
     assert_eq!(listings(), before + 1);
-    assert_eq!(running.answer("node-3").await, "absent");
+    assert_eq!(running.answer(&node("node-3")).await, "absent");
     assert_eq!(listings(), before + 1, "the other one is still known");
 }
 
@@ -94,8 +94,8 @@ async fn without_events_the_hosts_are_still_found() {
     server.cloud().no_events = true;
     server.add_host("node-1", "10.0.0.1");
     let running = start(&server, "").await;
-    assert_eq!(running.answer("node-1").await, "present running");
-    assert_eq!(running.answer("node-2").await, "absent");
+    assert_eq!(running.answer(&node("node-1")).await, "present running");
+    assert_eq!(running.answer(&node("node-2")).await, "absent");
 }
 
 #[tokio::test]

@@ -40,7 +40,7 @@ async fn cluster() -> (FakeCattle, Running, Vec<NodeIdentity>) {
         server.add_host(&format!("node-{n}.example.org"), &format!("10.0.0.{n}"));
     }
     let running = start(&server, "loadBalancer: {retryInterval: 1s}\n").await;
-    running.until("node-3", "present").await;
+    running.until(&node("node-3"), "present").await;
     let nodes = (1..=3).map(|n| node(&format!("node-{n}.example.org"))).collect();
     (server, running, nodes)
 }
@@ -153,7 +153,7 @@ async fn a_node_that_is_no_host_gets_no_traffic() {
         .find(|(_, one)| one["hostname"] == "node-3.example.org")
         .map(|((_, id), _)| id.clone());
     server.remove_host(&host.expect("its host"));
-    running.until("node-3.example.org", "absent").await;
+    running.until(&node("node-3.example.org"), "absent").await;
     ensure(&running, &web, &nodes).await;
     assert_eq!(externals(&server), expected[..2]);
 }
@@ -321,7 +321,7 @@ async fn without_a_host_no_load_balancer_is_certainly_absent() {
         );
     }
     server.cloud().objects = objects;
-    running.until("node-1", "present").await;
+    running.until(&node("node-1"), "present").await;
     assert!(running.balancers().get(CLUSTER, &web).await.expect("an answer").is_some());
 }
 
@@ -442,7 +442,7 @@ async fn a_load_balancer_loses_no_node_because_the_hosts_are_not_known() {
     }
     assert_eq!((rules(&server).len(), externals(&server).len()), (3, 3));
     server.cloud().bad_page = None;
-    running.until("node-1", "present").await;
+    running.until(&node("node-1"), "present").await;
     running.balancers().update(CLUSTER, &web, &all).await.expect("updated");
     assert_eq!(rules(&server).len(), 3);
 }

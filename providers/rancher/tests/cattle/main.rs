@@ -6,6 +6,8 @@
 mod fake_server;
 #[path = "../private_authority/mod.rs"]
 mod private_authority;
+#[path = "../running/mod.rs"]
+mod running;
 #[path = "../testing/mod.rs"]
 mod testing;
 

@@ -35,7 +35,7 @@ async fn cluster(hosts: u16) -> (FakeCattle, Running, Vec<NodeIdentity>) {
         server.add_host(&format!("node-{n}"), &format!("10.0.0.{n}"));
     }
     let running = start(&server, "").await;
-    running.until(&format!("node-{hosts}"), "present").await;
+    running.until(&node(&format!("node-{hosts}")), "present").await;
     let nodes = (1..=hosts).map(|n| node(&format!("node-{n}"))).collect();
     (server, running, nodes)
 }

@@ -4,6 +4,7 @@ use std::{
     convert::Infallible,
     future::pending,
     net::SocketAddr,
+    ops::Deref,
     sync::{
         Arc, Weak,
         atomic::{AtomicBool, Ordering::SeqCst},
@@ -11,7 +12,7 @@ use std::{
 };
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use http::{Request, Response};
+use http::{Method, Request, Response, header};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
@@ -93,32 +94,99 @@ impl Connections {
     }
 }
 
-/// Where a server listens.
-#[derive(Clone, Copy)]
-pub(crate) struct Place {
+/// A running server. It ends when the last clone is dropped.
+pub(crate) struct Fake<S> {
+    server: Arc<S>,
     address: SocketAddr,
     scheme: &'static str,
 }
 
-impl Place {
-    /// The URL of the server, without a path.
-    pub(crate) fn url(self) -> String {
-        format!("{}://{}", self.scheme, self.address)
+impl<S> Clone for Fake<S> {
+    fn clone(&self) -> Self {
+        Self { server: Arc::clone(&self.server), ..*self }
     }
 }
 
-/// Starts a server on a free port of loopback, with certificates or without.
-pub(crate) async fn start<S: Server>(server: &Arc<S>, acceptor: Option<TlsAcceptor>) -> Place {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-    let address = listener.local_addr().expect("an address");
-    let scheme = if acceptor.is_some() { "https" } else { "http" };
-    tokio::spawn(serve(
-        listener,
-        (scheme, acceptor),
-        Arc::downgrade(server),
-        server.connections().stop.clone(),
-    ));
-    Place { address, scheme }
+impl<S> Deref for Fake<S> {
+    type Target = S;
+
+    fn deref(&self) -> &S {
+        &self.server
+    }
+}
+
+impl<S: Server> Fake<S> {
+    /// Starts a server on a free port of loopback, with certificates or without.
+    pub(crate) async fn serve(server: S, acceptor: Option<TlsAcceptor>) -> Self {
+        let server = Arc::new(server);
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("an address");
+        let scheme = if acceptor.is_some() { "https" } else { "http" };
+        let stop = server.connections().stop.clone();
+        tokio::spawn(serve(listener, (scheme, acceptor), Arc::downgrade(&server), stop));
+        Self { server, address, scheme }
+    }
+
+    /// The URL of the server, without a path.
+    pub(crate) fn url(&self) -> String {
+        format!("{}://{}", self.scheme, self.address)
+    }
+
+    /// Breaks all connections and refuses new ones.
+    pub(crate) fn go_away(&self) {
+        self.connections().go_away();
+    }
+
+    /// Accepts connections again.
+    pub(crate) fn come_back(&self) {
+        self.connections().come_back();
+    }
+
+    /// Breaks all connections.
+    pub(crate) fn break_connections(&self) {
+        self.connections().break_all();
+    }
+}
+
+/// A request, as far as both servers read it.
+pub(crate) struct Asked {
+    pub(crate) method: Method,
+    /// Scheme and authority, for complete URLs.
+    pub(crate) origin: String,
+    pub(crate) path: String,
+    pub(crate) query: Vec<(String, String)>,
+    pub(crate) authorization: Option<String>,
+}
+
+impl Asked {
+    /// What this request says.
+    pub(crate) fn of<B>(request: &Request<B>, connection: &Connection) -> Self {
+        let text = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
+        Self {
+            method: request.method().clone(),
+            origin: format!("{}://{}", connection.scheme, text(header::HOST).unwrap_or_default()),
+            path: request.uri().path().to_owned(),
+            query: parameters(request.uri().query().unwrap_or_default()),
+            authorization: text(header::AUTHORIZATION).map(str::to_owned),
+        }
+    }
+
+    /// The parts of the path.
+    pub(crate) fn parts(&self) -> Vec<&str> {
+        self.path.split('/').filter(|part| !part.is_empty()).collect()
+    }
+
+    /// The value of a parameter of the query.
+    pub(crate) fn value(&self, name: &str) -> Option<&str> {
+        self.query.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The complete URL of the page of this listing that begins at a marker.
+    pub(crate) fn page_url(&self, marker: &str) -> String {
+        let others = self.query.iter().filter(|(name, _)| name != "marker");
+        let query: Vec<_> = others.map(|(name, value)| format!("{name}={value}")).collect();
+        format!("{}{}?{}&marker={marker}", self.origin, self.path, query.join("&"))
+    }
 }
 
 async fn serve<S: Server>(
@@ -197,6 +265,12 @@ impl Fault {
         self
     }
 
+    /// What a server answers without a valid key or token: the status is a text, and there is no code.
+    pub(crate) fn unauthorized() -> Self {
+        let body = r#"{"type":"error","status":"401","message":"Unauthorized 401: must authenticate"}"#;
+        Self { body: body.to_owned(), ..Self::error(401, "") }
+    }
+
     /// A login page, with status 200.
     pub(crate) fn login_page() -> Self {
         let headers = vec![("content-type", "text/html; charset=utf-8".to_owned())];
@@ -235,7 +309,7 @@ pub(crate) fn basic(value: &str) -> Option<String> {
 }
 
 /// The parameters of a query.
-pub(crate) fn parameters(query: &str) -> Vec<(String, String)> {
+fn parameters(query: &str) -> Vec<(String, String)> {
     let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
     pairs.map(|(name, value)| (name.to_owned(), value.replace("%3A", ":"))).collect()
 }

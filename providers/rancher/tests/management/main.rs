@@ -7,6 +7,8 @@
 mod fake_server;
 #[path = "../private_authority/mod.rs"]
 mod private_authority;
+#[path = "../running/mod.rs"]
+mod running;
 
 mod clusters;
 mod conformance;

@@ -6,36 +6,21 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use cloudprovider::{
-    CloudProvider, FactoryInput, Instance, InstanceLookup, Instances, NodeAddress, NodeIdentity, StartContext,
-};
+use cloudprovider::{FactoryInput, Instance, InstanceLookup, NodeAddress, NodeIdentity};
 use cloudprovider_rancher::{Config, Environment, RancherProvider};
 use parking_lot::Mutex;
 use test_env::{ControlPlane, StartError};
-use tokio::time::sleep;
-use tokio_util::sync::CancellationToken;
 use tracing::{
     Event, Level, Metadata, Subscriber,
     field::{Field, Visit},
     span,
 };
 
+pub(crate) use crate::running::{Running, in_a_word};
 use crate::{
     kinds::ClusterApi,
     management_cluster::{ManagementCluster, options},
 };
-
-/// A provider that is started. It ends with this value.
-pub(crate) struct Running {
-    pub(crate) provider: Arc<RancherProvider>,
-    stop: CancellationToken,
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.stop.cancel();
-    }
-}
 
 /// A provider with this configuration, not started. It lists more often than an operator may ask for, unless the
 /// configuration says how often.
@@ -49,10 +34,7 @@ pub(crate) fn provider(text: &str) -> cloudprovider::Result<RancherProvider> {
 
 /// A provider with this configuration, started.
 pub(crate) async fn start(config: &str) -> Running {
-    let provider = Arc::new(provider(config).expect("a good configuration"));
-    let stop = CancellationToken::new();
-    provider.start(StartContext::new(stop.clone(), "test")).await.expect("it starts");
-    Running { provider, stop }
+    Running::start(provider(config).expect("a good configuration")).await
 }
 
 /// The API server of all tests with this version. It ends with the process.
@@ -101,27 +83,6 @@ impl ManagementCluster {
 }
 
 impl Running {
-    pub(crate) async fn look_up(&self, nodes: &[NodeIdentity]) -> Vec<InstanceLookup> {
-        self.provider.lookup(&nodes.iter().collect::<Vec<_>>()).await
-    }
-
-    /// The answer for a Node, in a word.
-    pub(crate) async fn answer(&self, node: &NodeIdentity) -> String {
-        in_a_word(&self.look_up(std::slice::from_ref(node)).await[0])
-    }
-
-    /// Waits until the answer for a Node begins so.
-    pub(crate) async fn until(&self, node: &NodeIdentity, expected: &str) -> String {
-        for _ in 0..400 {
-            let answer = self.answer(node).await;
-            if answer.starts_with(expected) {
-                return answer;
-            }
-            sleep(Duration::from_millis(50)).await;
-        }
-        panic!("{} is {:?} and does not become {expected:?}", node.name, self.answer(node).await);
-    }
-
     /// The instance of a Node that is there.
     pub(crate) async fn instance(&self, node: &NodeIdentity) -> Instance {
         self.until(node, "present").await;
@@ -172,15 +133,6 @@ impl Visit for Words {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         // Writing to a text does not fail.
         let _ = write!(self.0, "{}={value:?} ", field.name());
-    }
-}
-
-/// An answer in a word, for comparisons.
-pub(crate) fn in_a_word(lookup: &InstanceLookup) -> String {
-    match lookup {
-        InstanceLookup::Present(instance) => format!("present {}", instance.power_state),
-        InstanceLookup::Absent => "absent".to_owned(),
-        InstanceLookup::Unknown(error) => format!("unknown {}: {}", error.kind(), error.report()),
     }
 }
 

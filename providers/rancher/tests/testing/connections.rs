@@ -16,10 +16,10 @@ use tokio_tungstenite::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Fault, Shared,
-    fake_server::{Answer, Connection, Connections, Server, basic, json_response, parameters, response},
+    Cattle, Fault,
     requests::{Request, admit, answer, parts},
 };
+use crate::fake_server::{Answer, Asked, Connection, Connections, Server, basic, json_response, response};
 
 /// How often a subscriber gets a ping.
 const PING_INTERVAL: Duration = Duration::from_secs(5);
@@ -27,7 +27,7 @@ const PING_INTERVAL: Duration = Duration::from_secs(5);
 /// How often a request that is held looks whether it may go on.
 const HOLD_INTERVAL: Duration = Duration::from_millis(5);
 
-impl Server for Shared {
+impl Server for Cattle {
     fn connections(&self) -> &Connections {
         &self.connections
     }
@@ -39,17 +39,12 @@ impl Server for Shared {
     ) -> Answer {
         let body =
             request.body_mut().collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-        let text = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
-        let known = Request {
-            method: request.method().clone(),
-            origin: format!("{}://{}", connection.scheme, text(header::HOST).unwrap_or_default()),
-            path: request.uri().path().to_owned(),
-            query: parameters(request.uri().query().unwrap_or_default()),
-            key: text(header::AUTHORIZATION).and_then(basic).and_then(|key| {
-                key.split_once(':').map(|(user, password)| (user.to_owned(), password.to_owned()))
-            }),
-            body: serde_json::from_slice(&body).unwrap_or(Value::Null),
-        };
+        let asked = Asked::of(&request, &connection);
+        let key = asked.authorization.as_deref().and_then(basic);
+        let key = key.and_then(|key| {
+            key.split_once(':').map(|(user, password)| (user.to_owned(), password.to_owned()))
+        });
+        let known = Request { asked, key, body: serde_json::from_slice(&body).unwrap_or(Value::Null) };
         let all = format!("{:?} {}", request.uri(), known.body);
         while self.cloud().held.as_ref().is_some_and(|held| all.contains(held)) {
             sleep(HOLD_INTERVAL).await;
@@ -57,7 +52,7 @@ impl Server for Shared {
         if let Err(fault) = admit(&mut self.cloud(), &known) {
             return fault.answer();
         }
-        if parts(&known.path).is_some_and(|parts| parts == ["subscribe"]) {
+        if parts(&known.asked).is_some_and(|parts| parts == ["subscribe"]) {
             return subscribe(request, &self, connection.broken);
         }
         let outcome = answer(&mut self.cloud(), &known);
@@ -68,14 +63,14 @@ impl Server for Shared {
     }
 }
 
-fn subscribe(request: http::Request<Incoming>, shared: &Shared, broken: CancellationToken) -> Answer {
+fn subscribe(request: http::Request<Incoming>, cattle: &Cattle, broken: CancellationToken) -> Answer {
     let asks_for_changes =
         request.uri().query().is_some_and(|query| query.contains("eventNames=resource.change"));
     let key = request.headers().get(header::SEC_WEBSOCKET_KEY).cloned();
-    let (Some(key), true, false) = (key, asks_for_changes, shared.cloud().no_events) else {
+    let (Some(key), true, false) = (key, asks_for_changes, cattle.cloud().no_events) else {
         return Fault::error(405, "MethodNotAllow").answer();
     };
-    let mut events = shared.events.subscribe();
+    let mut events = cattle.events.subscribe();
     let work = async move {
         let Ok(upgraded) = hyper::upgrade::on(request).await else { return };
         let socket: WebSocketStream<TokioIo<Upgraded>> =

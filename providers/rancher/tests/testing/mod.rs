@@ -6,7 +6,7 @@ mod connections;
 mod objects;
 mod requests;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
@@ -14,21 +14,18 @@ use tokio::sync::broadcast;
 use tokio_rustls::TlsAcceptor;
 
 pub(crate) use crate::fake_server::Fault;
-use crate::fake_server::{self, Connections, Place};
+use crate::fake_server::{Connections, Fake};
 
 /// The API key that the server accepts at first.
 pub(crate) const ACCESS_KEY: &str = "8CBD1D2F";
 /// Its secret.
 pub(crate) const SECRET_KEY: &str = "correct-horse-battery";
 
-/// A running server. It ends when the last clone is dropped.
-#[derive(Clone)]
-pub(crate) struct FakeCattle {
-    shared: Arc<Shared>,
-    place: Place,
-}
+/// A running server.
+pub(crate) type FakeCattle = Fake<Cattle>;
 
-struct Shared {
+/// The server.
+pub(crate) struct Cattle {
     cloud: Mutex<Cloud>,
     events: broadcast::Sender<String>,
     connections: Connections,
@@ -86,18 +83,12 @@ impl FakeCattle {
             "setting",
             json!({"name": "lb.instance.image", "value": "rancher/lb-service-haproxy:v0.9.14"}),
         );
-        let shared = Arc::new(Shared {
+        let server = Cattle {
             cloud: Mutex::new(cloud),
             events: broadcast::Sender::new(10_000),
             connections: Connections::default(),
-        });
-        let place = fake_server::start(&shared, acceptor).await;
-        Self { shared, place }
-    }
-
-    /// The URL of the server, without a path.
-    pub(crate) fn url(&self) -> String {
-        self.place.url()
+        };
+        Self::serve(server, acceptor).await
     }
 
     /// A configuration for this server, with further lines.
@@ -105,37 +96,22 @@ impl FakeCattle {
         format!("url: {}\naccessKey: {ACCESS_KEY}\nsecretKey: {SECRET_KEY}\n{more}", self.url())
     }
 
-    /// The state, to look at and to change.
-    pub(crate) fn cloud(&self) -> MutexGuard<'_, Cloud> {
-        self.shared.cloud()
-    }
-
     /// Adds a host that runs. Returns its ID.
     pub(crate) fn add_host(&self, name: &str, ip: &str) -> String {
         let id = self.cloud().add_host(name, ip);
-        self.shared.publish(&id);
+        self.publish(&id);
         id
     }
 
     /// Changes fields of a host, and sends the event.
     pub(crate) fn change_host(&self, id: &str, fields: Value) {
         self.cloud().change("host", id, fields);
-        self.shared.publish(id);
+        self.publish(id);
     }
 
     /// Removes a host, and sends the event.
     pub(crate) fn remove_host(&self, id: &str) {
         self.change_host(id, json!({"state": "removed", "removed": "2017-08-02T10:00:00Z"}));
-    }
-
-    /// Breaks all connections and refuses new ones.
-    pub(crate) fn go_away(&self) {
-        self.shared.connections.go_away();
-    }
-
-    /// Accepts connections again.
-    pub(crate) fn come_back(&self) {
-        self.shared.connections.come_back();
     }
 
     /// Sets the answer to every request.
@@ -144,7 +120,7 @@ impl FakeCattle {
         self.cloud().fault = fault;
         if is_set {
             // What is open already would not notice.
-            self.shared.connections.break_all();
+            self.break_connections();
         }
     }
 
@@ -154,8 +130,9 @@ impl FakeCattle {
     }
 }
 
-impl Shared {
-    fn cloud(&self) -> MutexGuard<'_, Cloud> {
+impl Cattle {
+    /// The state, to look at and to change.
+    pub(crate) fn cloud(&self) -> MutexGuard<'_, Cloud> {
         self.cloud.lock()
     }
 

@@ -4,14 +4,11 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::{Cloud, Fault, objects::type_of};
+use crate::fake_server::Asked;
 
 /// A request as far as it matters.
 pub(super) struct Request {
-    pub(super) method: Method,
-    /// Scheme and authority, for complete URLs.
-    pub(super) origin: String,
-    pub(super) path: String,
-    pub(super) query: Vec<(String, String)>,
+    pub(super) asked: Asked,
     /// User and password.
     pub(super) key: Option<(String, String)>,
     pub(super) body: Value,
@@ -21,8 +18,8 @@ pub(super) struct Request {
 const MAX_LIMIT: usize = 10_000;
 
 /// The part of the path behind `/v2-beta`, without a project.
-pub(super) fn parts(path: &str) -> Option<Vec<&str>> {
-    let mut parts: Vec<_> = path.split('/').filter(|part| !part.is_empty()).collect();
+pub(super) fn parts(asked: &Asked) -> Option<Vec<&str>> {
+    let mut parts = asked.parts();
     if parts.first() != Some(&"v2-beta") {
         return None;
     }
@@ -35,20 +32,19 @@ pub(super) fn parts(path: &str) -> Option<Vec<&str>> {
 
 /// Checks what every request needs.
 pub(super) fn admit(cloud: &mut Cloud, request: &Request) -> Result<(), Fault> {
-    let collection = parts(&request.path).and_then(|parts| parts.first().map(|part| part.to_lowercase()));
+    let collection = parts(&request.asked).and_then(|parts| parts.first().map(|part| part.to_lowercase()));
     *cloud.calls.entry(collection.unwrap_or_default()).or_default() += 1;
     if let Some(fault) = &cloud.fault {
         return Err(fault.clone());
     }
     if let Some((method, of)) = cloud.crash_point {
-        let path = parts(&request.path).unwrap_or_default();
-        if request.method == method && path.first().is_some_and(|part| part.eq_ignore_ascii_case(of)) {
+        let path = parts(&request.asked).unwrap_or_default();
+        if request.asked.method == method && path.first().is_some_and(|part| part.eq_ignore_ascii_case(of)) {
             return Err(Fault::error(500, "ServerError"));
         }
     }
     if request.key.as_ref() != Some(&cloud.key) {
-        let body = r#"{"type":"error","status":"401","message":"Unauthorized 401: must authenticate"}"#;
-        return Err(Fault { body: body.to_owned(), ..Fault::error(401, "") });
+        return Err(Fault::unauthorized());
     }
     Ok(())
 }
@@ -56,10 +52,9 @@ pub(super) fn admit(cloud: &mut Cloud, request: &Request) -> Result<(), Fault> {
 /// The answer to a request that was admitted: its status and its body.
 pub(super) fn answer(cloud: &mut Cloud, request: &Request) -> Result<(u16, Value), Fault> {
     let not_found = || Fault::error(404, "NotFound");
-    let parts = parts(&request.path).ok_or_else(not_found)?;
+    let parts = parts(&request.asked).ok_or_else(not_found)?;
     let kind = parts.first().and_then(|part| type_of(part)).ok_or_else(not_found)?;
-    let action = request.query.iter().find(|(name, _)| name == "action").map(|(_, action)| action.as_str());
-    match (&request.method, &parts[1..], action) {
+    match (&request.asked.method, &parts[1..], request.asked.value("action")) {
         (&Method::GET, [], _) => list(cloud, request, kind).map(|page| (200, page)),
         (&Method::POST, [], _) => cloud.post(kind, request.body.clone()).map(|object| (201, object)),
         (&Method::GET, [id, "ipaddresses"], _) => {
@@ -89,13 +84,12 @@ fn list(cloud: &mut Cloud, request: &Request, kind: &'static str) -> Result<Valu
     if let Some((_, fault)) = cloud.bad_page.as_ref().filter(|(bad, _)| kind == "host" && *bad == number) {
         return Err(fault.clone());
     }
-    Ok(page(request, kind, cloud.listed(kind, &request.query)))
+    Ok(page(request, kind, cloud.listed(kind, &request.asked.query)))
 }
 
 /// The place of the first object of the page, which the marker names, and the number of objects.
 fn place(request: &Request) -> (usize, usize) {
-    let value =
-        |name: &str| request.query.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
+    let value = |name| request.asked.value(name);
     let limit = value("limit").and_then(|limit| limit.parse().ok()).unwrap_or(1000).min(MAX_LIMIT);
     let first = value("marker").and_then(|marker| marker.strip_prefix('m')?.parse().ok()).unwrap_or(0);
     (first, limit)
@@ -108,10 +102,7 @@ fn page(request: &Request, kind: &str, all: Vec<Value>) -> Value {
     let end = first + data.len();
     let mut pagination = json!({"limit": limit, "total": null, "partial": end < total || first > 0});
     if end < total {
-        let others = request.query.iter().filter(|(name, _)| name != "marker");
-        let query: Vec<_> = others.map(|(name, value)| format!("{name}={value}")).collect();
-        let next = format!("{}{}?{}&marker=m{end}", request.origin, request.path, query.join("&"));
-        pagination["next"] = json!(next);
+        pagination["next"] = json!(request.asked.page_url(&format!("m{end}")));
     }
     json!({"type": "collection", "resourceType": kind, "data": data, "pagination": pagination})
 }

@@ -3,17 +3,14 @@
 mod answers;
 mod connections;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 use tokio_rustls::TlsAcceptor;
 
 pub(crate) use crate::fake_server::Fault;
-use crate::fake_server::{self, Connections, Place};
+use crate::fake_server::{Connections, Fake};
 
 /// The token of a user who may see everything.
 pub(crate) const TOKEN: &str = "token-abcde:correct-horse-battery";
@@ -30,14 +27,11 @@ pub(crate) const POWERLESS: &str = "token-fghij:stapler-stapler";
 /// The header of every answer to a user whom the server knows.
 const AUTHENTICATED: &str = "x-api-cattle-auth";
 
-/// A running server. It ends when the last clone is dropped.
-#[derive(Clone)]
-pub(crate) struct FakeRancher {
-    shared: Arc<Shared>,
-    place: Place,
-}
+/// A running server.
+pub(crate) type FakeRancher = Fake<Rancher>;
 
-struct Shared {
+/// The server.
+pub(crate) struct Rancher {
     server: Mutex<Server>,
     connections: Connections,
     upstream: Option<Upstream>,
@@ -90,12 +84,6 @@ impl Fault {
         Self { status: 404, body: "<html>404 Not Found</html>".to_owned(), ..Self::login_page() }
     }
 
-    /// What a real server answers without a valid token: the status is a text, and there is no code.
-    pub(crate) fn unauthorized() -> Self {
-        let body = r#"{"type":"error","status":"401","message":"Unauthorized 401: must authenticate"}"#;
-        Self { body: body.to_owned(), ..Self::error(401, "") }
-    }
-
     /// What a real 2.9 answers at `/apis/management.cattle.io` to all but administrators, whatever roles grant: nothing.
     pub(crate) fn for_administrators() -> Self {
         Self { status: 403, headers: Vec::new(), body: String::new() }.with_header(AUTHENTICATED, "true")
@@ -116,24 +104,12 @@ impl FakeRancher {
     /// A server with certificates, an API server behind it, or both.
     pub(crate) async fn start_with(acceptor: Option<TlsAcceptor>, upstream: Option<Upstream>) -> Self {
         let (server, connections) = (Mutex::default(), Connections::default());
-        let shared = Arc::new(Shared { server, connections, upstream });
-        let place = fake_server::start(&shared, acceptor).await;
-        Self { shared, place }
-    }
-
-    /// The URL of the server, without a path.
-    pub(crate) fn url(&self) -> String {
-        self.place.url()
+        Self::serve(Rancher { server, connections, upstream }, acceptor).await
     }
 
     /// A configuration for a cluster of this server, with further lines.
     pub(crate) fn config(&self, cluster: &str, more: &str) -> String {
         format!("url: {}\ntoken: {TOKEN}\nclusterID: {cluster}\n{more}", self.url())
-    }
-
-    /// The state, to look at and to change.
-    pub(crate) fn server(&self) -> MutexGuard<'_, Server> {
-        self.shared.server()
     }
 
     /// Adds a cluster that the server reaches. By its ID it is one that Rancher provisions, or not.
@@ -190,16 +166,6 @@ impl FakeRancher {
         self.server().nodes.retain(|node| node["id"] != id);
     }
 
-    /// Breaks all connections and refuses new ones.
-    pub(crate) fn go_away(&self) {
-        self.shared.connections.go_away();
-    }
-
-    /// Accepts connections again.
-    pub(crate) fn come_back(&self) {
-        self.shared.connections.come_back();
-    }
-
     /// Sets the answer to every request whose path begins so.
     pub(crate) fn set_fault(&self, fault: Option<(&'static str, Fault)>) {
         let is_set = fault.is_some();
@@ -210,19 +176,15 @@ impl FakeRancher {
         }
     }
 
-    /// Breaks all connections.
-    pub(crate) fn break_connections(&self) {
-        self.shared.connections.break_all();
-    }
-
     /// How many requests there were so far, of all kinds.
     pub(crate) fn calls(&self) -> usize {
         self.server().calls.values().sum()
     }
 }
 
-impl Shared {
-    fn server(&self) -> MutexGuard<'_, Server> {
+impl Rancher {
+    /// The state, to look at and to change.
+    pub(crate) fn server(&self) -> MutexGuard<'_, Server> {
         self.server.lock()
     }
 }

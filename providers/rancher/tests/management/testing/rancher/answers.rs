@@ -3,13 +3,11 @@
 use serde_json::{Value, json};
 
 use super::{Fault, NEXT_TOKEN, NEXT_VIEWER, POWERLESS, Server, TOKEN, VIEWER};
+use crate::fake_server::Asked;
 
 /// A request as far as it matters.
 pub(super) struct Request {
-    /// Scheme and authority, for complete URLs.
-    pub(super) origin: String,
-    pub(super) path: String,
-    pub(super) query: Vec<(String, String)>,
+    pub(super) asked: Asked,
     /// The token, whether it came as a bearer token or as user and password.
     pub(super) token: Option<String>,
 }
@@ -33,15 +31,16 @@ const FILTERS: [&str; 4] = ["id", "clusterId", "name", "nodeName"];
 
 /// Counts a request, and checks what every one needs.
 pub(super) fn admit(server: &mut Server, request: &Request) -> Result<Rights, Fault> {
-    let mut parts: Vec<_> = request.path.split('/').filter(|part| !part.is_empty()).collect();
+    let asked = &request.asked;
+    let mut parts = asked.parts();
     // Objects count as their collection.
     parts.truncate(if parts.first() == Some(&"v3") { 2 } else { 6 });
-    let watches = request.query.iter().any(|(name, value)| name == "watch" && value == "true");
+    let watches = asked.value("watch") == Some("true");
     let what = parts.last().copied().unwrap_or_default();
     // They are another collection than those below `/v3`.
     let what = if parts.first() == Some(&"apis") && what == "nodes" { "nodes.management" } else { what };
     // Not a listing: it asks for the resource version.
-    let asks_for_one = request.query.iter().any(|(name, value)| name == "limit" && value == "1");
+    let asks_for_one = asked.value("limit") == Some("1");
     let what = match (watches, asks_for_one) {
         (true, _) => format!("watch {what}"),
         (false, true) => format!("one of {what}"),
@@ -50,11 +49,11 @@ pub(super) fn admit(server: &mut Server, request: &Request) -> Result<Rights, Fa
     let number = server.calls.entry(what).or_default();
     *number += 1;
     let number = *number;
-    if let Some((_, _, id)) = server.leaves.take_if(|(path, at, _)| request.path == *path && *at == number) {
+    if let Some((_, _, id)) = server.leaves.take_if(|(path, at, _)| asked.path == *path && *at == number) {
         server.nodes.retain(|node| node["id"] != id);
         server.clusters.retain(|cluster| cluster["id"] != id);
     }
-    if let Some((_, fault)) = server.fault.as_ref().filter(|(begin, _)| request.path.starts_with(begin)) {
+    if let Some((_, fault)) = server.fault.as_ref().filter(|(begin, _)| asked.path.starts_with(begin)) {
         return Err(fault.clone());
     }
     match request.token.as_deref() {
@@ -69,7 +68,7 @@ pub(super) fn admit(server: &mut Server, request: &Request) -> Result<Rights, Fa
 
 /// The answer to a request that was admitted.
 pub(super) fn answer(server: &Server, request: &Request, rights: Rights) -> Result<Value, Fault> {
-    let parts: Vec<_> = request.path.split('/').filter(|part| !part.is_empty()).collect();
+    let parts = request.asked.parts();
     let objects = match parts.get(1) {
         Some(&"clusters") => &server.clusters,
         Some(&"nodes") => &server.nodes,
@@ -78,7 +77,7 @@ pub(super) fn answer(server: &Server, request: &Request, rights: Rights) -> Resu
     // Without rights the lists are empty, and there is no error.
     let seen = if rights == Rights::Nothing { &[] } else { objects.as_slice() };
     match parts.get(2) {
-        None => list(server, request, seen),
+        None => list(server, &request.asked, seen),
         Some(id) => {
             let found = seen.iter().find(|object| object["id"] == **id);
             found.cloned().ok_or_else(|| Fault::error(404, "NotFound"))
@@ -87,9 +86,8 @@ pub(super) fn answer(server: &Server, request: &Request, rights: Rights) -> Resu
 }
 
 /// A page of a collection. The marker is the ID of its first object.
-fn list(server: &Server, request: &Request, seen: &[Value]) -> Result<Value, Fault> {
-    let value =
-        |name: &str| request.query.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
+fn list(server: &Server, request: &Asked, seen: &[Value]) -> Result<Value, Fault> {
+    let value = |name| request.value(name);
     let fits = |object: &&Value| {
         // A filter that is not known is ignored.
         let known = request.query.iter().filter(|(name, _)| FILTERS.contains(&name.as_str()));
@@ -112,10 +110,8 @@ fn list(server: &Server, request: &Request, seen: &[Value]) -> Result<Value, Fau
     }
     let end = all.len().min(first + limit);
     let page_url = |at: usize| {
-        let others = request.query.iter().filter(|(name, _)| name != "marker");
-        let query: Vec<_> = others.map(|(name, value)| format!("{name}={value}")).collect();
         let marker = all.get(at).and_then(|object| object["id"].as_str()).unwrap_or_default();
-        json!(format!("{}{}?{}&marker={marker}", request.origin, request.path, query.join("&")))
+        json!(request.page_url(marker))
     };
     let mut pagination = json!({"limit": limit, "total": all.len()});
     if all.len() > limit {

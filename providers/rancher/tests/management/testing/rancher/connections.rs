@@ -6,24 +6,20 @@ use http::{HeaderValue, header};
 use hyper::body::Incoming;
 
 use super::{
-    AUTHENTICATED, Fault, Shared, Upstream,
+    AUTHENTICATED, Fault, Rancher, Upstream,
     answers::{Request, Rights, admit, answer},
-    fake_server::{Answer, Connection, Connections, Server, basic, json_response, parameters},
 };
+use crate::fake_server::{Answer, Asked, Connection, Connections, Server, basic, json_response};
 
-impl Server for Shared {
+impl Server for Rancher {
     fn connections(&self) -> &Connections {
         &self.connections
     }
 
     async fn respond(self: Arc<Self>, request: http::Request<Incoming>, connection: Connection) -> Answer {
-        let text = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
-        let known = Request {
-            origin: format!("{}://{}", connection.scheme, text(header::HOST).unwrap_or_default()),
-            path: request.uri().path().to_owned(),
-            query: parameters(request.uri().query().unwrap_or_default()),
-            token: text(header::AUTHORIZATION).and_then(token),
-        };
+        let asked = Asked::of(&request, &connection);
+        let token = asked.authorization.as_deref().and_then(token);
+        let known = Request { asked, token };
         let admitted = admit(&mut self.server(), &known);
         match admitted {
             Ok(rights) => {
@@ -38,19 +34,19 @@ impl Server for Shared {
 
 /// The answer to a user whom the server knows.
 async fn respond_to(
-    shared: &Shared,
+    rancher: &Rancher,
     request: &http::Request<Incoming>,
     known: &Request,
     rights: Rights,
 ) -> Answer {
-    if known.path.starts_with("/apis/management.cattle.io") && rights != Rights::All {
+    if known.asked.path.starts_with("/apis/management.cattle.io") && rights != Rights::All {
         return Fault::for_administrators().answer();
     }
-    let first = known.path.split('/').nth(1).unwrap_or_default();
+    let first = known.asked.path.split('/').nth(1).unwrap_or_default();
     if matches!(first, "api" | "apis") && request.method() == http::Method::GET {
-        return match &shared.upstream {
+        return match &rancher.upstream {
             Some(upstream) => pass_on(upstream, request, rights).await,
-            None => Fault::no_such_object(&known.path).answer(),
+            None => Fault::no_such_object(&known.asked.path).answer(),
         };
     }
     if first != "v3" {
@@ -60,7 +56,7 @@ async fn respond_to(
     if request.method() != http::Method::GET {
         return Fault::error(405, "MethodNotAllow").answer();
     }
-    let answered = answer(&shared.server(), known, rights);
+    let answered = answer(&rancher.server(), known, rights);
     match answered {
         Ok(body) => json_response(200, &body),
         Err(fault) => fault.answer(),
