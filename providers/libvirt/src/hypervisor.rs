@@ -46,7 +46,7 @@ pub(crate) enum Status {
     Disconnected { since: Timestamp, failure: Failure },
 }
 
-/// What is known about a hypervisor, protected by one lock.
+/// The state of a hypervisor, protected by one lock.
 pub(crate) struct State {
     pub(crate) status: Status,
     pub(crate) inventory: Inventory,
@@ -54,7 +54,7 @@ pub(crate) struct State {
     pub(crate) is_listed: bool,
     /// When the inventory was last compared with libvirt's own list.
     pub(crate) confirmed: Option<Instant>,
-    /// Its CPUs and memory, as libvirt told them for this connection, or why they are not known.
+    /// Its CPUs and memory, as read once for each connection, or why they are not known.
     pub(crate) size: std::result::Result<Size, String>,
 }
 

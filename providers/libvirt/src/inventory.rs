@@ -90,7 +90,7 @@ impl Inventory {
         for (uuid, why) in listing.unreadable {
             changed.extend(self.set_unreadable(uuid, why));
         }
-        // networks that are no longer listed are gone, and so are their leases
+        // a network that the listing lacks is gone, and so are its leases
         self.network_leases.clear();
         merge(&mut changed, self.set_leases(listing.leases));
         changed
@@ -107,7 +107,7 @@ impl Inventory {
         self.update(uuid, Some(Domain { state: Err(why), ..known.clone() }))
     }
 
-    /// Applies the result of reading a domain again; `None` if it does not exist any more.
+    /// Applies the result of reading a domain again; `None` if it is gone.
     pub(crate) fn update(&mut self, uuid: Uuid, domain: Option<Domain>) -> Option<InstanceRef> {
         let old = self.domains.get(&uuid);
         if old == domain.as_ref() {

@@ -29,7 +29,7 @@ use self::{
 /// When to look again at a Node that has no address yet. A change of the Node is noticed anyway.
 const ADDRESS_RETRY: Duration = Duration::from_secs(10);
 
-/// How long a table that was read serves for further changes.
+/// How long a table that was read serves for changes.
 const TABLE_AGE: Duration = Duration::from_secs(1);
 
 /// The kernel's routing table, with the changes since it was read.

@@ -173,7 +173,7 @@ impl CloudProvider for LibvirtProvider {
             return Vec::new();
         }
         let listings = self.hypervisors().map(|hypervisor| async move {
-            // Of one that cannot be asked nothing is said here: it is told elsewhere.
+            // The actor reports a hypervisor that cannot be asked.
             hypervisor.bridged_networks().await.unwrap_or_default()
         });
         self.config.allow.networks_behind_bridges(&join_all(listings).await.concat())

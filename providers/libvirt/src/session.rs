@@ -164,7 +164,7 @@ impl Session {
         }
     }
 
-    /// Reads a domain; `None` if it does not exist any more. A domain that cannot be read is kept with the
+    /// Reads a domain; `None` if it is gone. A domain that cannot be read is kept with the
     /// reason, since it still exists.
     fn read(&self, handle: &Handle, state: Option<(i32, i32)>) -> Result<Option<Domain>, Failure> {
         let state = match state {

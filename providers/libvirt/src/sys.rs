@@ -365,7 +365,7 @@ pub(crate) fn all_states(connect: &Connect) -> Result<Vec<(Uuid, i32, i32)>, Err
         }
     }
     if !records.is_null() {
-        // SAFETY: the list came from libvirt and nothing points into it any more.
+        // SAFETY: the list came from libvirt and no pointer into it is left.
         unsafe { sys::virDomainStatsRecordListFree(records) };
     }
     Ok(states)

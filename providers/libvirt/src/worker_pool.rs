@@ -33,7 +33,7 @@ const MAX_ABANDONED: usize = 8;
 const TICK: Duration = Duration::from_millis(20);
 
 tokio::task_local! {
-    /// What a step holds as long as it, or a call that it began, goes on. Calls that nobody waits for any more keep it.
+    /// The lock that a step holds as long as it, or a call that it began, goes on. An abandoned call keeps it.
     pub(crate) static HELD: Arc<OwnedMutexGuard<()>>;
     static NAMESPACE: Namespace;
 }
@@ -103,7 +103,7 @@ impl Link {
         Ok(pool)
     }
 
-    /// Looks a pool up again the next time: libvirt does not have this one any more.
+    /// Looks a pool up again the next time, since libvirt does not have this one.
     pub(crate) fn forget_pool(&mut self, name: &str) {
         self.pools.remove(name);
     }
@@ -184,7 +184,7 @@ impl WorkerPool {
         self.run_on(pooled, permit, limit, work).await
     }
 
-    /// Ends the threads, as soon as what they do has ended. There is no further work.
+    /// Ends the workers as soon as their work has ended, and takes no more.
     pub(crate) fn close(&self) {
         self.short.close();
         self.uploads.close();

@@ -1,4 +1,4 @@
-//! The actor, and how it waits for what libvirt answers.
+//! The actor, and how it waits for the answers of its worker.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Asking guest agents, which are in the hands of the guests: some answer late, some never.
+//! Asks guest agents. They are in the hands of the guests: some answer late, some never.
 
 mod asking;
 
@@ -55,7 +55,7 @@ impl AgentSession {
 struct AgentWorker {
     number: u64,
     worker: Worker<AgentSession>,
-    /// Who is being asked, and since when.
+    /// The domain whose agent is being asked, and since when.
     asked: Option<(Uuid, Instant)>,
 }
 
@@ -68,7 +68,7 @@ pub(super) struct AgentAnswer {
 
 /// The agents of one connection.
 pub(super) struct Agents {
-    /// Whom to ask next.
+    /// The domains whose agents are asked next.
     pub(super) queue: VecDeque<Uuid>,
     pub(super) answers: mpsc::UnboundedReceiver<AgentAnswer>,
     sender: mpsc::UnboundedSender<AgentAnswer>,
@@ -76,10 +76,10 @@ pub(super) struct Agents {
     next_number: u64,
     /// Threads that wait for an agent which hangs.
     abandoned: AbandonedThreads,
-    /// Domains whose agent did not answer in time, and whose call has not come back yet: another one would hold a second
-    /// thread. Whether the agent has come anew since, and is to be asked when the call is back.
+    /// Domains whose agent did not answer in time, and whose call has not come back yet: another call would hold a second
+    /// thread. The value says whether the agent has connected again since, and is asked once the call is back.
     hanging: HashMap<Uuid, bool>,
-    /// Whether it was said that too many hang.
+    /// Whether the log has said that too many hang.
     is_full: bool,
 }
 
@@ -98,7 +98,7 @@ impl Agents {
         }
     }
 
-    /// Asks an agent that has come anew.
+    /// Asks an agent that has connected again.
     pub(super) fn ask_again(&mut self, uuid: Uuid) {
         match self.hanging.get_mut(&uuid) {
             // libvirt gives up its call when the agent goes: soon
@@ -107,7 +107,7 @@ impl Agents {
         }
     }
 
-    /// A call came back that nobody waits for any more.
+    /// An abandoned call came back.
     fn came_back(&mut self, uuid: Uuid) {
         if self.hanging.remove(&uuid) == Some(true) {
             self.queue.push_back(uuid);
@@ -118,7 +118,7 @@ impl Agents {
         self.workers.iter().any(|worker| worker.asked.is_some())
     }
 
-    /// Gives up the threads that wait for an answer longer than `limit`, and says whose.
+    /// Abandons the workers that have waited longer than `limit` for an answer, and returns the domains.
     fn give_up_hanging(&mut self, limit: Duration) -> Vec<Uuid> {
         let now = Instant::now();
         let mut given_up = Vec::new();
@@ -144,7 +144,7 @@ impl Agents {
         self.workers.len() < workers && self.workers.len() + hanging < MOST_THREADS
     }
 
-    /// Whether it is to be said that nobody more can be asked: when that begins.
+    /// Whether the last worker has just been lost, so that no agent can be asked.
     fn is_newly_full(&mut self) -> bool {
         let is_full = self.workers.is_empty() && !self.may_add_worker();
         let was_full = std::mem::replace(&mut self.is_full, is_full);

@@ -1,4 +1,4 @@
-//! A connection that is followed: what is to be done on it, and when.
+//! The state of a connection that is followed: which work is due on it, and when.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -26,14 +26,14 @@ use crate::{
 
 /// How long events are collected before the domains are read: starting a domain alone brings several.
 pub(super) const COLLECT: Duration = Duration::from_millis(30);
-/// When a domain that could not be read is read again; doubled each time up to [`PATIENT`].
+/// The pause before a domain that could not be read is read again; doubled each time up to [`PATIENT`].
 const FIRST_RETRY: Duration = Duration::from_secs(1);
-/// The longest pause between two looks for addresses.
+/// The longest pause between two polls for addresses.
 pub(super) const PATIENT: Duration = Duration::from_secs(60);
 /// How often it is checked whether a lease ends.
 pub(super) const LEASE_CHECK: Duration = Duration::from_secs(10);
 
-/// What to ask for each node, and who waits for it.
+/// What to probe for each node, and where the answer goes.
 type Probe = (Vec<Vec<DomainId>>, oneshot::Sender<Result<Probed, Failure>>);
 
 /// A connection that is followed.
@@ -43,7 +43,7 @@ pub(super) struct Connected {
     pub(super) events: mpsc::UnboundedReceiver<Event>,
     pub(super) agents: Agents,
     pub(super) dirty: HashSet<Uuid>,
-    /// Of these, whose guest agent came or went.
+    /// Those of them whose guest agent connected or disconnected.
     pub(super) agent_changes: HashSet<Uuid>,
     pub(super) dirty_since: Option<Instant>,
     pub(super) waiting: Vec<(std::time::Instant, oneshot::Sender<Result<(), Failure>>)>,
@@ -56,15 +56,15 @@ pub(super) struct Connected {
     /// More domains have changed than are read one by one; the next listing finds them all.
     pub(super) needs_listing: bool,
     pub(super) next_poll: Instant,
-    /// Before this there is no look because of domains that have changed.
+    /// Before this a changed domain causes no poll.
     pub(super) earliest_next_poll: Instant,
     pub(super) next_lease_check: Instant,
     /// Domains without any address.
     pub(super) without_address: Polls,
-    /// Domains that have started or were first seen running, or whose guest agent has come: further addresses may follow the
-    /// first one.
+    /// Domains that have started or were first seen running, or whose guest agent has connected: they may get more addresses than
+    /// the first.
     pub(super) settling: Polls,
-    /// Domains whose leases somebody has asked for: the next look reads them, whatever is known.
+    /// Domains of [`Command::ReadLeases`]: the next poll reads their leases, also if they have an address.
     pub(super) leases_wanted: HashSet<Uuid>,
 }
 
@@ -136,7 +136,7 @@ impl Connected {
                     let thread = std::thread::Builder::new().name("libvirt-borrowed".to_owned());
                     let lend = move || match connect() {
                         Ok(connect) => work(&connect),
-                        // dropped: whoever waits for it sees that
+                        // dropped, and so the caller's wait ends
                         Err(failure) => tracing::warn!(reason = failure.message, "cannot connect"),
                     };
                     if let Err(error) = thread.spawn(lend) {
@@ -161,7 +161,7 @@ impl Connected {
         wake
     }
 
-    /// Notes which domains have just started, and whose guest agent can be asked now.
+    /// Notes which domains have just started, and which guest agents have just connected.
     pub(super) fn note_read(&mut self, read: &Reread, before: &Inventory) {
         let now = Instant::now();
         for (uuid, _) in &read.failed {

@@ -1,4 +1,4 @@
-//! What the actor does while it is connected: follow events, and read again what changed.
+//! The actor while it is connected: it follows events, and reads domains again that changed.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -17,7 +17,7 @@ const MANY: usize = 200;
 /// Listings because of many events are at least this far apart, and ten times as far as one takes.
 const LEAST_LISTING_PAUSE: Duration = Duration::from_secs(1);
 
-/// How long there is no further listing after one that took so long.
+/// The pause after a listing that took so long.
 fn pause_after_listing(took: Duration) -> Duration {
     (took * 10).max(LEAST_LISTING_PAUSE)
 }
@@ -49,7 +49,7 @@ impl Actor {
         self.give_up(connected, failure)
     }
 
-    /// Tells everybody who waits that the connection is gone.
+    /// Fails all requests that wait, since the connection is gone.
     fn give_up(&self, connected: Connected, failure: Failure) -> Failure {
         for (_, answer) in connected.waiting {
             let _ = answer.send(Err(failure.clone()));
@@ -102,8 +102,7 @@ impl Actor {
         self.ask_agents(connected).await
     }
 
-    /// Reads domains again. A domain that is not known yet and cannot be read needs its name from the list, to be
-    /// known by it.
+    /// Reads domains again. A domain that is not in the inventory and cannot be read gets its name from `names`.
     async fn reread(
         &mut self,
         connected: &mut Connected,
@@ -128,12 +127,12 @@ impl Actor {
             }
             changed
         });
-        // a domain that has just started wants an address
+        // a domain that has just started has no address yet
         connected.poll_soon();
         Ok(())
     }
 
-    /// Compares the inventory with libvirt's list, for all who wait for it.
+    /// Compares the inventory with libvirt's list, and answers all confirmations that wait.
     async fn confirm(&mut self, connected: &mut Connected) -> Result<(), Failure> {
         let confirmed = self.hypervisor.state().confirmed;
         let is_served = |asked: &std::time::Instant| confirmed.is_some_and(|at| at >= *asked);

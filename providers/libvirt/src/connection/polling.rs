@@ -21,15 +21,15 @@ use crate::{
 const EAGER: Duration = Duration::from_secs(60);
 /// How long after its start a domain may still get addresses of a second family.
 const SETTLED_AFTER: Duration = Duration::from_secs(120);
-/// The least time between two looks. Each may bring all leases of a network, so many domains that start share one.
+/// The least time between two polls. Each may read all leases of a network, so many domains that start share one.
 const LEAST_PAUSE: Duration = Duration::from_millis(250);
 
-/// When to ask again for a domain that has been without an address for so long.
+/// The pause before the next poll for a domain that has been without an address for so long.
 fn pause_without_address(age: Duration) -> Duration {
     if age < EAGER { Duration::from_secs(1) } else { (age / 10).min(PATIENT) }
 }
 
-/// When to ask again for the second family of a domain that started so long ago.
+/// The pause before the next poll for the second family of a domain that started so long ago.
 fn pause_while_settling(age: Duration) -> Duration {
     (age / 4).max(Duration::from_secs(1))
 }
@@ -119,13 +119,13 @@ impl Connected {
         }
     }
 
-    /// When the next look is: when the first domain is due, but not too soon.
+    /// The next poll: when the first domain is due, but not too soon.
     fn next_poll_after(&self, now: Instant) -> Instant {
         let due = [self.without_address.next(), self.settling.next()].into_iter().flatten().min();
         due.unwrap_or(now + PATIENT).min(now + PATIENT).max(self.earliest_next_poll)
     }
 
-    /// Has addresses looked for as soon as may be: domains may have started.
+    /// Polls for addresses as soon as it may: domains may have started.
     pub(super) fn poll_soon(&mut self) {
         self.next_poll = Instant::now().max(self.earliest_next_poll);
     }

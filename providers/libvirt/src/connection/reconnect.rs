@@ -1,4 +1,4 @@
-//! What the actor does while it is not connected: connect, and wait before it tries again.
+//! The actor while it is not connected: it connects, and backs off before it tries again.
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -109,8 +109,7 @@ impl Actor {
         }
     }
 
-    /// Waits, and meanwhile tells everybody who asks that there is no connection. An abandoned call that comes back
-    /// ends the wait: somebody is there again.
+    /// Waits, and meanwhile refuses commands. An abandoned call that comes back ends the wait: libvirtd answers again.
     async fn pause(&mut self, pause: Duration) {
         let until = Instant::now() + pause;
         let mut waiting = self.abandoned.get();
@@ -183,7 +182,7 @@ impl Actor {
         let domains = listing.domains.len();
         let ran = self.hypervisor.running();
         self.hypervisor.set_status(Status::Live, |state| {
-            // the controllers look at everything again anyway, so what is different need not be told
+            // the new status makes the controllers look everything up again, so the differences are not reported
             state.inventory.replace(listing);
             state.is_listed = true;
             state.size = size;

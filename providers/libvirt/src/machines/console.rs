@@ -40,8 +40,8 @@ pub(crate) use self::excerpt::excerpt;
 /// How much is read at most.
 const MAX_READ: usize = 8 << 10;
 
-/// The last whole lines of a log that lies in a storage pool. A line whose beginning is not read is left out: a part of
-/// a secret could not be told from other text.
+/// The last whole lines of a log that lies in a storage pool. The first line is left out if its
+/// beginning is not read: a part of a secret looks like other text.
 pub(crate) async fn read_end(
     calls: &dyn StorageCalls,
     pool: &str,

@@ -182,7 +182,7 @@ impl Domains {
     }
 
     /// Powers a domain off and removes its definition, with its NVRAM, snapshots and whatever else libvirt keeps of
-    /// it. Succeeds only if libvirt confirms that there is no such domain any more.
+    /// it. Succeeds only if libvirt confirms that there is no such domain.
     pub(crate) async fn remove(&self, uuid: Uuid) -> Result<()> {
         self.run("remove the domain", move |link| {
             let Some(handle) = find(link, uuid)? else { return Ok(()) };

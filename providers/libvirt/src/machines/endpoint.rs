@@ -17,8 +17,8 @@
 //! # Where it is written
 //!
 //! In `spec.controlPlaneEndpoint`, which a move to another management cluster keeps, and which never changes. A crash after the
-//! claim and before the report finds the claim in the next step. Once the endpoint is written, each step renews its claim, so
-//! an entry that somebody has removed comes back, and one that somebody else has made meanwhile is told.
+//! claim and before the report finds the claim in the next step. Once the endpoint is written, each step renews its claim.
+//! So an entry that was removed comes back, and a condition names an entry that another program has made meanwhile.
 
 mod choice;
 mod claim;

@@ -6,8 +6,8 @@ use cloudprovider::{
 };
 use uuid::Uuid;
 
-/// What identifies an object in the provider's memory. A UID alone does not: whoever may write an object may say that it had
-/// the UID of another namespace's object before a move.
+/// Identifies an object in the provider's memory. A UID alone does not: a user who may write an object may claim that it had the
+/// UID of another namespace's object before a move.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Identity {
     /// The namespace of the object.

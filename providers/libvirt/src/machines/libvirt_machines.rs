@@ -129,7 +129,7 @@ impl LibvirtMachines {
         };
         let wake = Arc::new(move |uids: Vec<String>| {
             let machine = |uid| InstanceRef { machine: Some(uid), ..InstanceRef::default() };
-            // An error means that nobody listens.
+            // An error means that there are no listeners.
             let _ = changes.send(InstanceChange::Changed(uids.into_iter().map(machine).collect()));
         });
         let inside = Inside::default();
@@ -216,7 +216,7 @@ impl LibvirtMachines {
         let contenders: Vec<_> = ours.iter().enumerate().map(contender).collect();
         let meant = match the_meant_one(&contenders) {
             Meant::None => return Ok(foreign.into_iter().next()),
-            // whoever works on it sees that it cannot be read
+            // its step finds that it cannot be read
             Meant::One(place) | Meant::Unread(place) => place,
             Meant::Tie => {
                 let names: Vec<_> = ours.iter().map(|(host, _)| format!("{:?}", host.name())).collect();

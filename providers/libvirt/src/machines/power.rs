@@ -27,7 +27,7 @@ use super::spec::{LibvirtMachineSpec, PowerOffMode};
 /// When a guest that does not react is asked again.
 const ASK_INTERVAL: Duration = Duration::from_secs(15);
 
-/// How often a guest without a timeout is looked at. Its end comes as an event.
+/// How often a step checks a guest without a timeout. Its end brings an event.
 const LOOK_INTERVAL: Duration = Duration::from_secs(60);
 
 /// How a machine is powered off: the mode of its spec with the timeout.

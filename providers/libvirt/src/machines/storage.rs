@@ -86,7 +86,7 @@ pub(crate) use self::{
 pub(crate) enum Made<T> {
     /// It is there.
     Ready(T),
-    /// Somebody is at work on it. The machine that asked is woken when that ends, well or not.
+    /// Work on it is going on. The machine that asked is woken when it ends, well or not.
     Working(Wait),
 }
 
@@ -101,7 +101,8 @@ pub(crate) struct MachineStorage {
 }
 
 impl MachineStorage {
-    /// Storage whose work ends when `stop` is cancelled. `tasks` has the tasks. `wake` is told which machines can go on. No image comes from
+    /// Storage whose work ends when `stop` is cancelled. `tasks` has the tasks. It calls `wake` with the machines that can go
+    /// on. No image comes from
     /// addresses in `inside`.
     pub(crate) fn new(wake: Wake, stop: CancellationToken, tasks: TaskTracker, inside: Inside) -> Self {
         let (work, fetch) = (LongWork::new(wake, stop, tasks), Arc::new(Fetcher::new(inside)));

@@ -38,7 +38,7 @@ use self::{
 };
 use crate::config::{HarvesterAnnouncer, HarvesterConfig};
 
-/// How often an object is looked at again that came into being after it was looked for.
+/// How often an object is read again that was created after a read had not found it.
 const ATTEMPTS: usize = 3;
 
 /// The load balancers of a cluster in Harvester.
@@ -267,7 +267,7 @@ impl LoadBalancer for HarvesterLoadBalancers {
     async fn delete(&self, cluster: &str, service: &LoadBalancerService) -> Result<()> {
         let Started { api, services } = self.started()?;
         let name = demand::name(cluster, service);
-        // First, so that nobody announces an address that Harvester gives to the next one.
+        // First, so that kube-vip does not announce an address that Harvester gives to the next Service.
         let removal = self.announcer().removal(service);
         if self.announcer() == Announcer::KubeVip && !removal.is_empty() {
             match services.change_service(&service_ref(service), &removal).await {

@@ -110,7 +110,7 @@ impl Session<'_> {
     /// Lists the machines, and watches them until the next listing is due.
     ///
     /// # Errors
-    /// Why what is known is not up to date any more.
+    /// Why the inventory is stale.
     async fn run(&mut self) -> Result<()> {
         let cluster = cluster::find(&self.source.client, &self.source.config.cluster).await?;
         let was_rancher = self.followed.as_ref() == Some(&cluster.id);

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use cloudprovider::{Error, ErrorKind, NodeIdentity, Result};
 use kube::core::ObjectMeta;
 
-/// What a person has to do if nothing proves that a machine is gone.
+/// The advice if nothing proves that a machine is gone.
 const ADVICE: &str = "if the machine is really gone, delete the Node yourself";
 
 /// What tells a management cluster from a restored one.
@@ -41,7 +41,7 @@ impl Origin {
 #[derive(Debug, Default)]
 pub(super) struct History {
     last: Option<Origin>,
-    /// Whether a restore was seen. It stays so: nobody knows which Machines were lost.
+    /// Whether a restore was seen. It stays so, since the lost Machines are not known.
     is_broken: bool,
 }
 

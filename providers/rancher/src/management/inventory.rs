@@ -172,7 +172,7 @@ fn labels(machine: &Machine) -> HashSet<String> {
 /// Which objects of the server say what machines there are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum SourceOfTruth {
-    /// The Machines of Cluster API. A Machine that is not there any more is gone.
+    /// The Machines of Cluster API. A Machine that the listing lacks is gone.
     Machines,
     /// The nodes of the server, which only mirror the cluster's Nodes. They prove no absence.
     #[default]
@@ -237,7 +237,7 @@ pub(super) enum Change {
     Put(Box<Machine>),
     /// The machine with this key is gone.
     Remove(String),
-    /// The machine with this key has this infrastructure now, or has none any more.
+    /// The machine with this key has this infrastructure, or has lost it.
     Infrastructure(String, Option<String>),
 }
 

@@ -51,7 +51,7 @@ impl Mirror<'_> {
     /// Lists the nodes, and watches them until the next listing is due.
     ///
     /// # Errors
-    /// Why what is known is not up to date any more.
+    /// Why the inventory is stale.
     pub(super) async fn watch(&self, troubles: &mut Troubles) -> Result<MirrorEnd> {
         let kind = node_objects::kind();
         let namespace = &self.cluster.id;

@@ -13,8 +13,8 @@ use crate::norman::{
 /// What a role in Rancher has to do.
 pub(super) const SHOWS_NODES: &str = "shows its nodes, such as nodes-view (View Nodes)";
 
-/// A node of a listing. Fields that only mirror what the Node itself says are left out: a Node that is told its own words
-/// could never change them.
+/// A node of a listing. Fields that only mirror the Node are left out: a Node that got back its own values could
+/// never change them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ManagementNode {

@@ -22,7 +22,7 @@ use crate::norman::{
     reply::{plain, unavailable},
 };
 
-/// Statuses that may have a meaning for whoever asks: there is no such object, and a watch that has to begin anew.
+/// Statuses that callers read: the object does not exist, and the watch has to begin anew.
 const PASSED: [u16; 2] = [404, 410];
 
 /// The time for an answer, and for a watch after its server-side end.

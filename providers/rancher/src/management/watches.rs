@@ -1,4 +1,4 @@
-//! What the watches of the management cluster's objects have in common.
+//! Parts that all watches of the management cluster share.
 
 use cloudprovider::{Error, ErrorKind, Result};
 use futures::{Stream, StreamExt as _, future};
@@ -20,7 +20,7 @@ pub(super) fn config(page_size: u32) -> watcher::Config {
     watcher::Config::default().timeout(WATCH_TIMEOUT).page_size(page_size)
 }
 
-/// What an event means for a listing.
+/// The step of a listing that an event is.
 pub(super) enum Step {
     /// It begins.
     Begun,
@@ -44,7 +44,7 @@ impl Step {
     }
 }
 
-/// What the error of a watch means.
+/// The step that follows from the error of a watch.
 ///
 /// # Errors
 /// The error in the contract's terms, with the right that is missing.

@@ -49,7 +49,7 @@ pub(crate) struct Client {
     credentials: Credentials,
     timeout: Duration,
     pub(crate) page_size: u32,
-    /// Until when the server wants to be left alone.
+    /// The time until which the server refuses requests (429).
     paused: Arc<Mutex<Option<Instant>>>,
 }
 
@@ -63,7 +63,7 @@ impl Client {
         let builder = reqwest::Client::builder();
         let mut builder = if config.insecure {
             tls::install_crypto_provider();
-            // Whoever accepts any certificate does not mind whose it is either.
+            // A client that accepts any certificate does not check its name either.
             builder.tls_danger_accept_invalid_certs(true)
         } else {
             let key = if config.authorities.is_some() { "caFile, caCert" } else { "" };
@@ -133,13 +133,13 @@ impl Client {
         self.send(method, url, Some(body)).await?.decode()
     }
 
-    /// Deletes an object. One that is not there any more is no error.
+    /// Deletes an object. It is no error if the object is gone.
     pub(crate) async fn delete(&self, url: Url) -> Result<()> {
         let reply = self.send(Method::DELETE, url, None::<&()>).await?;
         if reply.status == 404 { Ok(()) } else { reply.check() }
     }
 
-    /// Reads from an API of the same server whose successful answers somebody else decodes, as they arrive. `timeout`
+    /// Reads from an API of the same server. The caller decodes successful answers as they arrive. `timeout`
     /// is the time for the whole answer. Answers with one of the statuses `passed` are successful too.
     ///
     /// # Errors

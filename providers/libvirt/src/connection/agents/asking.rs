@@ -1,4 +1,4 @@
-//! What the actor does with guest agents: who is asked next, and what becomes of the answers.
+//! The actor's work with guest agents: it hands out the questions, and takes the answers.
 
 use std::sync::Arc;
 
@@ -17,12 +17,12 @@ use crate::{
 impl Actor {
     /// Gives the next domains to the threads that ask guest agents.
     pub(in super::super) async fn ask_agents(&mut self, connected: &mut Connected) -> Result<(), Failure> {
-        // an agent that hangs holds its thread, but not what is known of its domain from elsewhere
+        // an agent that hangs holds its thread, but not the addresses of its domain from elsewhere
         let mut unheard = connected.agents.give_up_hanging(self.hypervisor.settings.call_timeout);
         while let Some(uuid) = connected.agents.queue.front().copied() {
             if connected.agents.is_left_alone(uuid) {
                 connected.agents.queue.pop_front();
-                // what is known from elsewhere need not wait for it
+                // addresses from elsewhere need not wait for it
                 unheard.extend(Some(uuid).filter(|uuid| connected.agents.hanging.contains_key(uuid)));
                 continue;
             }
@@ -51,7 +51,7 @@ impl Actor {
             );
         }
         if connected.agents.workers.is_empty() {
-            // nobody is left to ask the others; the next refresh tries again
+            // no worker is left to ask the others; the next refresh tries again
             unheard.extend(connected.agents.queue.drain(..));
         }
         if !unheard.is_empty() {
@@ -93,7 +93,7 @@ impl Actor {
         }
         let heard = match answer.answer {
             Ok(interfaces) => Some(interfaces),
-            // a guest can make its agent say anything; whether the connection lives is for others to find out
+            // a guest can make its agent say anything, so an error says nothing of the connection
             Err(failure) => {
                 tracing::debug!(
                     hypervisor = self.name(),

@@ -22,7 +22,7 @@ const ENDPOINT: &str = "spec.controlPlaneEndpoint.host";
 /// How often a step tries the next address, because others were faster.
 const MAX_TRIES: usize = 8;
 
-/// When a cluster without an address looks again. Nothing tells when another one is deleted.
+/// When a cluster without an address tries again. No event says that another cluster is deleted.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
 /// What a step of a cluster has about its endpoint.
@@ -42,7 +42,7 @@ pub(crate) enum Endpoint {
 /// # Errors
 /// - [`ErrorKind::InvalidInput`]: the pool cannot be read, or has no address that the network can keep.
 /// - [`ErrorKind::NotFound`]: there is no such network, or it has no DHCP server.
-/// - [`ErrorKind::Conflict`]: the known address is somebody else's.
+/// - [`ErrorKind::Conflict`]: the known address belongs to another object.
 /// - Others are libvirt's.
 pub(crate) async fn ensure_endpoint(
     calls: &dyn NetworkCalls,
@@ -86,7 +86,7 @@ pub(crate) async fn ensure_endpoint(
                 let endpoint = ControlPlaneEndpoint { host: address.to_string(), port: spec.port };
                 return Ok(Endpoint::At(endpoint));
             }
-            // Somebody was faster. One definition may have the claim, and nobody knows of the address yet.
+            // Another cluster was faster. One definition may have the claim, and the address is written nowhere yet.
             Err(error) if error.kind() == ErrorKind::Conflict => {
                 reservation::remove(calls, &spec.network, claim.mac, &claim.name).await.map_err(in_field)?;
                 last = Some(error);

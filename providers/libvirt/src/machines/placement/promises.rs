@@ -95,7 +95,7 @@ impl Placer {
         Ok(placement)
     }
 
-    /// Ends the promise to a machine that is deleted, or of which nothing was made.
+    /// Ends the promise to a machine that is deleted, or that has no part yet.
     pub(crate) fn release(&self, machine: &Identity) {
         self.lock().remove(machine);
     }

@@ -31,13 +31,13 @@ pub(crate) struct NetworkDhcp {
 /// An `<ip>` of a network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Subnet {
-    /// Its place among those of the network, by which libvirt is told where a change belongs.
+    /// Its place among those of the network. A change names it.
     pub(crate) index: i32,
     /// The network's own address there, with the length of the prefix.
     pub(crate) own: IpNet,
     /// Whether it has a DHCP server.
     pub(crate) has_dhcp: bool,
-    /// What the server gives to anyone: first and last address.
+    /// The ranges from which the server gives leases: first and last address.
     pub(crate) ranges: Vec<(IpAddr, IpAddr)>,
     /// What it keeps.
     pub(crate) hosts: Vec<HostEntry>,
@@ -46,7 +46,7 @@ pub(crate) struct Subnet {
 /// A host entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct HostEntry {
-    /// Whose it is.
+    /// The MAC address of its interface.
     pub(crate) mac: Option<Mac>,
     /// The host name.
     pub(crate) name: Option<String>,

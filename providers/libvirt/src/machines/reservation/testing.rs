@@ -32,7 +32,7 @@ struct State {
     ends_at: Option<(usize, bool)>,
     /// The calls so far.
     count: usize,
-    /// Entries that somebody else makes right before the first change.
+    /// Entries that another program makes right before the first change.
     rival: Vec<HostEntry>,
     /// What the server has given.
     leases: Vec<(Mac, Lease)>,

@@ -82,7 +82,7 @@ impl LibvirtMachines {
     ) -> Result<Deletion> {
         let Some(pool) = &request.spec.control_plane_endpoint_pool else { return Ok(Deletion::Gone) };
         let claim = Claim::of(uid, &request.mark, &request.object_uid);
-        // Where it is not known any more, the claim can be anywhere.
+        // If the endpoint is lost, the claim can be anywhere.
         let named = self.named_host(request, pool);
         let hosts = named.map_or_else(|_| self.hosts.iter().collect(), |host| vec![host]);
         // Without an endpoint there was no claim, and an address outside of the pool was never claimed.

@@ -29,7 +29,7 @@ use crate::{
     size::Size,
 };
 
-/// How soon a step looks again at a domain that libvirt has and the inventory has not.
+/// How soon a step runs again for a domain that libvirt has and the inventory has not.
 const UNSEEN_RETRY: Duration = Duration::from_secs(1);
 
 const GIB: u64 = 1 << 30;

@@ -31,7 +31,7 @@ impl LibvirtMachines {
         mark.out_of_reach(what, format_args!("hypervisor {name:?}"))
     }
 
-    /// The hypervisor that the machine was made on, or is said to have been, if the configuration does not have it.
+    /// The hypervisor that the machine was made on, by its status or its spec, if the configuration does not have it.
     pub(super) fn left<C>(
         &self,
         request: &MachineRequest<LibvirtMachineSpec, C>,
@@ -43,7 +43,7 @@ impl LibvirtMachines {
         self.host(name).is_none().then(|| name.clone())
     }
 
-    /// The hypervisor that has the machine under another name than is known.
+    /// The hypervisor that has the machine, if the configuration has given it another name since.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidConfiguration`] if none has: the machine can be on the one that is missing. Also if one cannot be asked.

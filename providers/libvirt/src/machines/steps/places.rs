@@ -65,7 +65,7 @@ pub(super) fn check_cluster(allow: &Allow, request: &ClusterRequest<LibvirtClust
 }
 
 impl LibvirtMachines {
-    /// Checks that nobody else has a MAC address of the machine: no domain of any hypervisor, since networks can reach over several, no
+    /// Checks that no other machine has a MAC address of this one: no domain of any hypervisor, since networks can reach over several, no
     /// machine whose domain is about to be made, and of one that the spec chooses, no host entry of the interface's network. Keeps it
     /// for the machine. One that is made from the mark has 36 bits of its hash, for which a tenant finds a mark of its own.
     pub(super) async fn check_macs(&self, host: &Host, request: &Request) -> Result<()> {
@@ -115,7 +115,7 @@ impl LibvirtMachines {
 
     /// Whether neither a domain nor another machine has it. Keeps it for this machine.
     fn is_free(&self, mac: Mac, machine: &Identity, request: &Request) -> bool {
-        // A machine that has just released it has a domain by now, so the domains are looked at after that.
+        // A machine that has just released it has a domain by now, so the domains are checked after that.
         self.kept_macs.take(mac, machine, Instant::now()) && !self.has_domain_with(mac, &request.mark)
     }
 

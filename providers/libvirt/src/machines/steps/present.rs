@@ -20,7 +20,7 @@ use crate::{
     },
 };
 
-/// How soon a step looks again at a domain that was started. An event comes earlier.
+/// How soon a step checks again a domain that was started. An event comes earlier.
 const STARTED_RETRY: Duration = Duration::from_secs(5);
 
 /// How soon a wipe of bootstrap data that failed is tried again.
@@ -35,7 +35,7 @@ enum Next {
     Address,
 }
 
-/// A machine that was complete once is not started again: whoever switched it off had a reason.
+/// A machine that was complete once is not started again: a person switched it off, for a reason.
 fn next(power: PowerState, is_provisioned: bool) -> Next {
     if power.is_shutdown() && !is_provisioned { Next::Start } else { Next::Address }
 }
@@ -130,7 +130,7 @@ impl LibvirtMachines {
             let data = data.clone();
             // Large data take long to compare with.
             let quote = move || end.ok().and_then(|end| console::excerpt(&end, &data));
-            // Without the log the wait is told all the same.
+            // Without the log the condition says that it waits all the same.
             let words = tokio::task::spawn_blocking(quote).await.ok().flatten();
             self.console_reads.set(machine, words, Instant::now());
         }
@@ -151,7 +151,7 @@ pub(super) fn starting(name: &str, host: &Host) -> Wait {
         .told_late()
 }
 
-/// The error about a domain that is somebody else's.
+/// The error about a domain that belongs to another object.
 pub(super) fn conflict(
     host: &Host,
     name: &str,

@@ -25,7 +25,7 @@ use crate::{
     },
 };
 
-/// How soon a step looks again for a lease. A change of the machine's addresses brings an event earlier.
+/// How soon a step checks for a lease again. A change of the machine's addresses brings an event earlier.
 const LEASE_RETRY: Duration = Duration::from_secs(3);
 
 /// An interface whose address a network keeps.
@@ -175,7 +175,7 @@ pub(super) async fn reserve_leased(host: &Host, domain: &Domain, request: &Reque
         let now = Timestamp::now().as_second();
         let entry = kept.entry(identities);
         let Some(address) = host.hypervisor.state().inventory.leased_ipv4(domain, entry.0, now) else {
-            // The machine has an address, so nobody else looks for this one.
+            // The machine has an address, so the actor does not poll for this one.
             host.hypervisor.read_leases_soon(domain.uuid);
             let words = format!("no DHCP lease for {} in network {:?} yet", entry.0, kept.network);
             return Ok(Some(Wait::address(words).look_again_after(LEASE_RETRY)));

@@ -60,7 +60,7 @@ pub(super) fn parse(name: &str) -> Option<AttemptName<'_>> {
 pub(super) struct Attempts {
     /// Volumes with a marker, and the least lengths of their files. Sorted, so that everybody takes the first one.
     pub(super) complete: Vec<(String, u64)>,
-    /// Volumes without a marker: somebody is at work on them, or was.
+    /// Volumes without a marker: a daemon writes to them, or did.
     pub(super) incomplete: Vec<String>,
     /// Markers without a volume.
     pub(super) markers: Vec<String>,

@@ -12,7 +12,7 @@ use super::{
     image::Base,
     limits::Limits,
     volume::{Format, NewVolume},
-    work::{Kind, Progress, Standing, WorkKey},
+    work::{Kind, Progress, WorkKey, WorkStatus},
 };
 
 impl MachineStorage {
@@ -45,10 +45,10 @@ impl MachineStorage {
             base.volume,
             calls.hypervisor()
         ));
-        match self.work.standing(&key, &waiter.uid, &progress) {
-            Standing::Running(wait) => return Ok(Made::Working(wait.with_reason("CopyingImage"))),
-            Standing::Failed(error) => return Err(error),
-            Standing::Idle => {}
+        match self.work.status(&key, &waiter.uid, &progress) {
+            WorkStatus::Running(wait) => return Ok(Made::Working(wait.with_reason("CopyingImage"))),
+            WorkStatus::Failed(error) => return Err(error),
+            WorkStatus::Idle => {}
         }
         let wanted = NewVolume::new(name, format, rounded(bytes));
         let names = list(calls, pool).await?;
@@ -58,9 +58,9 @@ impl MachineStorage {
         let (calls, limits) = (Arc::clone(calls), self.limits);
         let work = Copy { calls, pool: pool.to_owned(), wanted, base: base.clone(), limits };
         match self.work.begin(key, &waiter.uid, progress, work.run()) {
-            Standing::Running(wait) => Ok(Made::Working(wait.with_reason("CopyingImage"))),
-            Standing::Failed(error) => Err(error),
-            Standing::Idle => Err(Error::new(ErrorKind::Internal, "the copy has not begun")),
+            WorkStatus::Running(wait) => Ok(Made::Working(wait.with_reason("CopyingImage"))),
+            WorkStatus::Failed(error) => Err(error),
+            WorkStatus::Idle => Err(Error::new(ErrorKind::Internal, "the copy has not begun")),
         }
     }
 }
@@ -123,7 +123,7 @@ impl Copy {
             }
         }
         self.check_source().await?;
-        // A raw image may have holes, of which no copy takes room.
+        // A raw image may have holes, and they take no room in the copy.
         let length = if base.format == Format::Qcow2 { base.length } else { 0 };
         limits.check_room(calls, pool, &format!("a copy of volume {:?}", base.volume), length).await?;
         let attempt = NewVolume { name: new_attempt(&wanted.name), ..wanted.clone() };

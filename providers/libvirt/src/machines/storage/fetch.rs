@@ -1,7 +1,7 @@
 //! Where images come from: http servers, and files of this machine.
 //!
-//! Both are named by whoever may write a machine, so [`allow`](crate::allow) decides what may be named, and what was named
-//! is found without a way around that: a file by descriptors ([`files`]), a host by its addresses ([`reach`]).
+//! A user who may write a machine names both, so [`allow`](crate::allow) decides which names are allowed, and no link or redirect
+//! leads around that: a file is opened by descriptors ([`files`]), a host by its checked addresses ([`reach`]).
 //!
 //! Certificates are checked against the authorities of the system, or those in the file that the environment variable
 //! `SSL_CERT_FILE` names. Proxies are those of the environment.

@@ -11,7 +11,7 @@ use super::{
     calls::{CallError, Place, StorageCalls, list},
     header::{self, Unusable},
     image::{Base, Existing, Image, complete},
-    work::{Kind, Progress, Standing, WorkKey},
+    work::{Kind, Progress, WorkKey, WorkStatus},
 };
 
 impl MachineStorage {
@@ -89,10 +89,10 @@ impl MachineStorage {
             image.origin,
             calls.hypervisor()
         ));
-        match self.work.standing(&key, &waiter.uid, &progress) {
-            Standing::Running(wait) => return Ok(Made::Working(wait.with_reason("ImportingImage"))),
-            Standing::Failed(error) => return Err(error),
-            Standing::Idle => {}
+        match self.work.status(&key, &waiter.uid, &progress) {
+            WorkStatus::Running(wait) => return Ok(Made::Working(wait.with_reason("ImportingImage"))),
+            WorkStatus::Failed(error) => return Err(error),
+            WorkStatus::Idle => {}
         }
         let names = list(calls, pool).await?;
         self.sweep_leftovers(calls, pool, &names);
@@ -108,9 +108,9 @@ impl MachineStorage {
             self.limits,
         );
         match self.work.begin(key, &waiter.uid, progress, work) {
-            Standing::Running(wait) => Ok(Made::Working(wait.with_reason("ImportingImage"))),
-            Standing::Failed(error) => Err(error),
-            Standing::Idle => Err(Error::new(ErrorKind::Internal, "the import has not begun")),
+            WorkStatus::Running(wait) => Ok(Made::Working(wait.with_reason("ImportingImage"))),
+            WorkStatus::Failed(error) => Err(error),
+            WorkStatus::Idle => Err(Error::new(ErrorKind::Internal, "the import has not begun")),
         }
     }
 }

@@ -1,8 +1,8 @@
 //! What interrupted imports leave in a pool.
 //!
-//! Nobody can tell a try that was interrupted from one that another daemon is at. So a volume counts as left over if its
-//! file does not change between two looks that are further apart than an import can stand still: a server that sends
-//! nothing is given up earlier. If that should be wrong, the other daemon notices it, and imports again.
+//! An interrupted import looks like one that another daemon is making. So a volume counts as left over if its file does not change
+//! between two listings that are 5 minutes apart: an import gives up a server that sends nothing for a minute. If that should
+//! be wrong, the other daemon notices that its volume is gone, and imports again.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -18,7 +18,7 @@ use super::{
     volume::Volume,
 };
 
-/// The time between the two looks.
+/// The time between the two listings.
 pub(super) const STALL: Duration = Duration::from_secs(300);
 
 /// What is left over of images, among these names of a pool.
@@ -27,7 +27,7 @@ fn leftovers(names: &[String]) -> Attempts {
 }
 
 impl MachineStorage {
-    /// Has leftovers deleted, if there are any among these names and nobody does it yet.
+    /// Begins to delete leftovers, if there are any among these names and the pool is not swept yet.
     pub(super) fn sweep_leftovers(&self, calls: &Arc<dyn StorageCalls>, pool: &str, names: &[String]) {
         let found = leftovers(names);
         let is_at_work = |volume: &String| self.is_at_work(calls.hypervisor(), pool, volume);
@@ -41,7 +41,7 @@ impl MachineStorage {
         let (this, calls, pool) = (self.clone(), Arc::clone(calls), pool.to_owned());
         self.work.spawn(async move {
             if let Err(error) = this.sweep(&calls, &pool).await {
-                // the next look at the pool begins again
+                // the next listing of the pool begins again
                 tracing::debug!(hypervisor = calls.hypervisor(), pool, ?error, "cannot look for leftovers");
             }
             this.swept_pools.lock().remove(&key);
@@ -54,7 +54,7 @@ impl MachineStorage {
     }
 
     async fn sweep(&self, calls: &Arc<dyn StorageCalls>, pool: &str) -> CallResult<()> {
-        let before = look(calls, pool).await?;
+        let before = list_leftovers(calls, pool).await?;
         tokio::time::sleep(STALL).await;
         let names = calls.list(pool).await?;
         let now = leftovers(&names);
@@ -94,13 +94,13 @@ impl MachineStorage {
     }
 }
 
-/// What there is at one look.
-struct Look {
+/// The leftovers of a pool at one moment.
+struct PoolListing {
     volumes: HashMap<String, Volume>,
     markers: HashSet<String>,
 }
 
-async fn look(calls: &Arc<dyn StorageCalls>, pool: &str) -> CallResult<Look> {
+async fn list_leftovers(calls: &Arc<dyn StorageCalls>, pool: &str) -> CallResult<PoolListing> {
     let found = leftovers(&calls.list(pool).await?);
     let mut volumes = HashMap::new();
     for name in found.incomplete {
@@ -108,7 +108,7 @@ async fn look(calls: &Arc<dyn StorageCalls>, pool: &str) -> CallResult<Look> {
             volumes.insert(name, volume);
         }
     }
-    Ok(Look { volumes, markers: found.markers.into_iter().collect() })
+    Ok(PoolListing { volumes, markers: found.markers.into_iter().collect() })
 }
 
 /// A volume, if it is still there.

@@ -27,8 +27,8 @@ pub(crate) enum Removal {
 
 impl MachineStorage {
     /// Deletes the volumes of a machine in these pools. `is_ours` decides by the whole name, without what an attempt adds
-    /// to it. A copy that is still made, by this daemon or by libvirt alone, is waited for. One that waits for its turn is
-    /// not made any more.
+    /// to it. It waits for a copy that is still made, by this daemon or by libvirt alone, and
+    /// withdraws one that has not begun.
     ///
     /// `log` is the end of the name of the volume of the serial log. Beside its file there may be older parts of it, which virtlogd has renamed,
     /// and which libvirt does not know before it looks at the pool again. `is_ours` has to know their names too.

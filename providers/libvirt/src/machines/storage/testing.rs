@@ -157,7 +157,7 @@ impl StorageCalls for FakeCalls {
 
     async fn copy(&self, pool: &str, volume: &NewVolume, from: &str, name: &str) -> CallResult<()> {
         let side = self.begin().await;
-        // libvirtd goes on with a copy that nobody waits for any more
+        // libvirtd goes on with a copy whose caller is gone
         let copied = self.hypervisor.begin_copy(pool, volume, from, name)?;
         if side == Some(Side::During) {
             self.die().await;

@@ -117,14 +117,14 @@ impl Progress {
     }
 }
 
-/// How some work stands.
+/// The status of some work.
 #[derive(Debug)]
-pub(super) enum Standing {
-    /// Nobody is at work.
+pub(super) enum WorkStatus {
+    /// No work is going on.
     Idle,
-    /// Somebody is, or will be. Whoever asked is woken when it ends.
+    /// It is going on, or waits for a permit. The machine that asked is woken when it ends.
     Running(Wait),
-    /// It failed a while ago. The error says why, and when it is tried again.
+    /// It failed. The error says why, and when it is tried again.
     Failed(Error),
 }
 
@@ -176,13 +176,13 @@ impl LongWork {
         self.0.state.lock()
     }
 
-    /// How some work stands. `waiter` is the identity of the machine that asks, and `progress` what it would begin: a
+    /// The status of some work. `waiter` is the identity of the machine that asks, and `progress` what it would begin: a
     /// failure counts only for the same.
-    pub(super) fn standing(&self, key: &WorkKey, waiter: &str, progress: &Progress) -> Standing {
-        standing(&mut self.state().entries, key, waiter, progress)
+    pub(super) fn status(&self, key: &WorkKey, waiter: &str, progress: &Progress) -> WorkStatus {
+        status(&mut self.state().entries, key, waiter, progress)
     }
 
-    /// Whether somebody imports to this base of a hypervisor and pool.
+    /// Whether an import to this base of a hypervisor and pool is going on.
     pub(super) fn is_imported(&self, hypervisor: &str, pool: &str, base: &str) -> bool {
         let is_meant = |key: &WorkKey| {
             key.kind == Kind::Import && key.hypervisor == hypervisor && key.pool == pool && key.base == base
@@ -217,13 +217,13 @@ impl LongWork {
     /// done: it may have been done since the caller checked.
     ///
     /// If enough of the namespace waits, nothing of this is kept, and the caller asks again.
-    pub(super) fn begin<F>(&self, key: WorkKey, waiter: &str, progress: Arc<Progress>, work: F) -> Standing
+    pub(super) fn begin<F>(&self, key: WorkKey, waiter: &str, progress: Arc<Progress>, work: F) -> WorkStatus
     where
         F: Future<Output = Result<()>> + Send + 'static,
     {
         let mut state = self.state();
-        match standing(&mut state.entries, &key, waiter, &progress) {
-            Standing::Idle => {}
+        match status(&mut state.entries, &key, waiter, &progress) {
+            WorkStatus::Idle => {}
             other => return other,
         }
         let failures = match state.entries.get(&key) {
@@ -232,7 +232,7 @@ impl LongWork {
         };
         let queue = state.queues.entry(key.queue()).or_insert_with(|| key.kind.queue());
         if queue.add(key.namespace.clone(), key.clone()).is_err() {
-            return Standing::Running(turn(&progress));
+            return WorkStatus::Running(turn(&progress));
         }
         let waiters = BTreeSet::from([waiter.to_owned()]);
         let work = work.boxed();
@@ -240,8 +240,8 @@ impl LongWork {
             .entries
             .insert(key.clone(), Entry::Waiting { progress: Arc::clone(&progress), waiters, failures, work });
         self.start(&mut state, &key.queue());
-        match standing(&mut state.entries, &key, waiter, &progress) {
-            Standing::Idle => Standing::Running(wait(&progress)),
+        match status(&mut state.entries, &key, waiter, &progress) {
+            WorkStatus::Idle => WorkStatus::Running(wait(&progress)),
             other => other,
         }
     }
@@ -333,27 +333,27 @@ fn forget_one(entries: &mut HashMap<WorkKey, Entry>, namespace: &str) {
     }
 }
 
-fn standing(
+fn status(
     entries: &mut HashMap<WorkKey, Entry>,
     key: &WorkKey,
     waiter: &str,
     wanted: &Progress,
-) -> Standing {
+) -> WorkStatus {
     let now = Instant::now();
     entries.retain(|_, entry| !matches!(entry, Entry::Failed { until, .. } if *until + FORGET_AFTER < now));
     match entries.get_mut(key) {
         Some(Entry::Waiting { progress, waiters, .. }) => {
             waiters.insert(waiter.to_owned());
-            Standing::Running(turn(progress))
+            WorkStatus::Running(turn(progress))
         }
         Some(Entry::Running { progress, waiters }) => {
             waiters.insert(waiter.to_owned());
-            Standing::Running(wait(progress))
+            WorkStatus::Running(wait(progress))
         }
         Some(Entry::Failed { what, kind, words, until, .. }) if *until > now && *what == wanted.what => {
-            Standing::Failed(Error::new(*kind, words.clone()).with_retry_after(*until - now))
+            WorkStatus::Failed(Error::new(*kind, words.clone()).with_retry_after(*until - now))
         }
-        _ => Standing::Idle,
+        _ => WorkStatus::Idle,
     }
 }
 

@@ -68,7 +68,7 @@ impl Demand {
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`] for what Harvester cannot do, and for what the configuration does not let Services choose;
-    /// [`ErrorKind::InvalidInput`] for what nobody can.
+    /// [`ErrorKind::InvalidInput`] for what no load balancer can.
     pub(super) fn of(
         cluster: &str,
         service: &LoadBalancerService,

@@ -16,7 +16,7 @@ pub(super) const PLURAL: &str = "loadbalancers";
 /// The kind of workload whose traffic is balanced inside of the guest cluster. Harvester only gives the address.
 pub(super) const CLUSTER: &str = "cluster";
 
-/// The address that Harvester gives with `ipam: dhcp`: whoever announces it asks a DHCP server.
+/// The address that Harvester gives with `ipam: dhcp`: its announcer asks a DHCP server.
 pub(super) const DHCP: IpAddr = IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED);
 
 /// A `LoadBalancer` as the API server has it.
@@ -27,7 +27,7 @@ pub(super) fn resource() -> ApiResource {
     ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(GROUP, VERSION, KIND), PLURAL)
 }
 
-/// The `spec`. What is missing has its default, so that an object of somebody else can be read.
+/// The `spec`. What is missing has its default, so that an object of another program can be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Spec {

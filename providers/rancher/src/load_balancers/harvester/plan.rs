@@ -31,7 +31,7 @@ pub(super) fn is_of(found: &LoadBalancer, uid: &str) -> bool {
 /// The step towards what is demanded.
 ///
 /// # Errors
-/// [`ErrorKind::Conflict`] if the object is somebody else's, [`ErrorKind::Unsupported`] for what cannot be changed.
+/// [`ErrorKind::Conflict`] if the object belongs to another program, [`ErrorKind::Unsupported`] for what cannot be changed.
 pub(super) fn step(found: Option<&LoadBalancer>, demand: &Demand) -> Result<Step> {
     let Some(found) = found else {
         return match &demand.asked_address {

@@ -105,7 +105,7 @@ fn on_thread<T>(
     })
 }
 
-/// The error about a pool that was looked up earlier, and that libvirt does not have any more.
+/// The error about a pool that was looked up earlier and is gone.
 fn of_known_pool(link: &mut Link, name: &str) -> CallError {
     link.forget_pool(name);
     match link.pool(name).map_err(plain) {

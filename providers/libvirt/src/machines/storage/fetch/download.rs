@@ -45,7 +45,7 @@ pub(super) async fn open(network: &Network, url: &Url, hosts: &ImageHosts, origi
     Err(Error::new(ErrorKind::Unavailable, format!("{origin}: too many redirects")))
 }
 
-/// One request. Redirects are not followed: each goes to a host that is looked at on its own.
+/// One request. The client follows no redirect: the host of each is checked first.
 async fn ask(network: &Network, url: &Url, hosts: &ImageHosts, origin: &str) -> Result<Response> {
     let way = network.way_to(url, hosts).await.map_err(|_| {
         let words = format!(

@@ -152,7 +152,7 @@ impl Network {
     }
 }
 
-/// Answers with addresses that were looked at, whatever the name.
+/// Answers with addresses that were checked, whatever the name.
 pub(super) struct Fixed(pub(super) Vec<SocketAddr>);
 
 impl Resolve for Fixed {

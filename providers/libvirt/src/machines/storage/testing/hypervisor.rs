@@ -90,7 +90,7 @@ impl FakeHypervisor {
         all.into_iter().cloned().collect()
     }
 
-    /// Makes a volume, as somebody else would.
+    /// Makes a volume, as another program would.
     pub(crate) fn put(&self, pool: &str, name: &str, content: &[u8]) {
         let mut state = self.state();
         let id = state.add(content.to_vec());

@@ -38,16 +38,16 @@ impl LongWork {
     }
 }
 
-fn failed(standing: Standing) -> Error {
+fn failed(standing: WorkStatus) -> Error {
     match standing {
-        Standing::Failed(error) => error,
+        WorkStatus::Failed(error) => error,
         other => panic!("{other:?}"),
     }
 }
 
-fn message(standing: Standing) -> String {
+fn message(standing: WorkStatus) -> String {
     match standing {
-        Standing::Running(wait) => wait.message.into_owned(),
+        WorkStatus::Running(wait) => wait.message.into_owned(),
         other => panic!("{other:?}"),
     }
 }
@@ -64,16 +64,16 @@ async fn all_who_ask_share_one_task_and_are_woken_when_it_ends() {
     progress.set_total(100);
     for (more, percent) in [(9, 0), (1, 10), (85, 90), (5, 100), (50, 100)] {
         progress.add(more);
-        assert_eq!(message(work.standing(&key("a"), "m3", &progress)), format!("import of a, {percent} %"));
+        assert_eq!(message(work.status(&key("a"), "m3", &progress)), format!("import of a, {percent} %"));
     }
     assert!(
-        matches!(work.standing(&key("b"), "m4", &progress), Standing::Idle)
+        matches!(work.status(&key("b"), "m4", &progress), WorkStatus::Idle)
             && work.is_imported("kvm1", "pool", "a")
     );
     finish.send(()).expect("it waits");
     tokio::time::sleep(Duration::from_millis(1)).await;
     assert!(
-        matches!(work.standing(&key("a"), "m1", &Progress::new("import")), Standing::Idle)
+        matches!(work.status(&key("a"), "m1", &Progress::new("import")), WorkStatus::Idle)
             && !work.is_imported("kvm1", "pool", "a")
     );
     assert_eq!(*woken.lock(), [["m1", "m2", "m3"].map(str::to_owned)]);
@@ -85,10 +85,11 @@ async fn a_failure_is_told_to_all_and_tried_again_after_a_pause_that_grows() {
     let fails = || async { Err(Error::new(ErrorKind::NotFound, "the server says 404")) };
     let mut began = Vec::new();
     for _ in 0..4 {
-        while !matches!(work.begin(key("a"), "m1", Progress::new("import"), fails()), Standing::Running(_)) {
-            let error = failed(work.standing(&key("a"), "m2", &Progress::new("import")));
-            let elsewhere = work.standing(&key("a"), "m3", &Progress::new("import from elsewhere"));
-            assert!(matches!(elsewhere, Standing::Idle), "that has not failed");
+        while !matches!(work.begin(key("a"), "m1", Progress::new("import"), fails()), WorkStatus::Running(_))
+        {
+            let error = failed(work.status(&key("a"), "m2", &Progress::new("import")));
+            let elsewhere = work.status(&key("a"), "m3", &Progress::new("import from elsewhere"));
+            assert!(matches!(elsewhere, WorkStatus::Idle), "that has not failed");
             assert_eq!((error.kind(), error.report().as_str()), (ErrorKind::NotFound, "the server says 404"));
             tokio::time::sleep(error.retry_after().expect("a time")).await;
         }
@@ -100,7 +101,7 @@ async fn a_failure_is_told_to_all_and_tried_again_after_a_pause_that_grows() {
     assert_eq!(woken.lock().len(), 4);
     // Nobody asks any more: it is forgotten.
     tokio::time::sleep(Duration::from_secs(2 * 3600)).await;
-    assert!(matches!(work.standing(&key("b"), "m1", &Progress::new("import")), Standing::Idle));
+    assert!(matches!(work.status(&key("b"), "m1", &Progress::new("import")), WorkStatus::Idle));
     assert!(work.state().entries.is_empty());
 }
 
@@ -109,7 +110,7 @@ async fn a_panic_is_a_failure() {
     let (work, woken, _stop) = new();
     work.begin(key("a"), "m1", Progress::new("import"), async { panic!("a fault") });
     tokio::time::sleep(Duration::from_millis(1)).await;
-    assert_eq!(failed(work.standing(&key("a"), "m1", &Progress::new("import"))).kind(), ErrorKind::Internal);
+    assert_eq!(failed(work.status(&key("a"), "m1", &Progress::new("import"))).kind(), ErrorKind::Internal);
     assert_eq!(woken.lock().len(), 1);
 }
 
