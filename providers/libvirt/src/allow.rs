@@ -1,8 +1,8 @@
 //! The section `machines.allow`: what the objects of a namespace may name of what is not theirs.
 //!
-//! A field of an object that names a file of the daemon, a host of its network, or something of a hypervisor, is checked
-//! here and nowhere else, with the namespace of the object's mark. What no entry names is refused, without a look at
-//! whether it exists.
+//! A field of an object that names a file of the daemon, a host of its network, or something of a hypervisor,
+//! is checked here and nowhere else, with the namespace of the object's mark. What no entry names is refused,
+//! without a look at whether it exists.
 
 mod bridges;
 mod hosts;
@@ -96,8 +96,8 @@ pub(crate) struct FileBelow {
 }
 
 impl Allowed<'_> {
-    /// Checks how large a machine is: its CPUs, its memory, and all its disks together. Of the entries for its namespace the largest
-    /// limit counts. Without any there is none.
+    /// Checks how large a machine is: its CPUs, its memory, and all its disks together. Of the entries for
+    /// its namespace the largest limit counts. Without any there is none.
     ///
     /// # Errors
     /// [`ErrorKind::PermissionDenied`] with the names of the field and the key.
@@ -108,8 +108,8 @@ impl Allowed<'_> {
     /// The file that `image.file` names. `field` names the field in messages.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] if it is no plain absolute path, and [`ErrorKind::PermissionDenied`] if it is in no
-    /// folder of the configuration, whether it exists or not.
+    /// [`ErrorKind::InvalidInput`] if it is no plain absolute path, and [`ErrorKind::PermissionDenied`] if it
+    /// is in no folder of the configuration, whether it exists or not.
     pub(crate) fn image_file(&self, field: &str, path: &str) -> Result<FileBelow> {
         let invalid = |words: &str| Error::new(ErrorKind::InvalidInput, format!("{field}: {words}"));
         let path = Path::new(path);
@@ -134,8 +134,8 @@ impl Allowed<'_> {
     /// Checks a volume that `image.volume` names. `field` names the field in messages.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] if it has the name of a volume of a machine, and [`ErrorKind::PermissionDenied`] if
-    /// the configuration does not name it, whether it exists or not.
+    /// [`ErrorKind::InvalidInput`] if it has the name of a volume of a machine, and
+    /// [`ErrorKind::PermissionDenied`] if the configuration does not name it, whether it exists or not.
     pub(crate) fn image_volume(&self, field: &str, pool: &str, name: &str) -> Result<()> {
         let is_own =
             name.get(..OWN_VOLUMES.len()).is_some_and(|start| start.eq_ignore_ascii_case(OWN_VOLUMES));

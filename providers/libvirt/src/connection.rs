@@ -14,11 +14,13 @@
 //! | libvirt's event loop, one thread of the process ([`sys`](crate::sys)) | receives events, and puts them into the channel of the actor | all |
 //! | threads for [`HypervisorHandle::with_connection`](crate::HypervisorHandle::with_connection) | run the work of a caller | one each |
 //!
-//! Two threads never make calls over one connection to a daemon; [`Session`](crate::session::Session) says why. A driver inside
-//! this process, such as the test driver, gives each connection domains of its own, so there all threads share the session's.
+//! Two threads never make calls over one connection to a daemon; [`Session`](crate::session::Session) says
+//! why. A driver inside this process, such as the test driver, gives each connection domains of its own, so
+//! there all threads share the session's.
 //!
-//! [`Calls`](crate::calls::Calls) counts each call and notes when it began. If a call takes longer than `callTimeout`, the actor
-//! abandons the worker with its thread, and the hypervisor counts as unreachable. The next connection gets a new worker.
+//! [`Calls`](crate::calls::Calls) counts each call and notes when it began. If a call takes longer than
+//! `callTimeout`, the actor abandons the worker with its thread, and the hypervisor counts as unreachable.
+//! The next connection gets a new worker.
 
 mod actor;
 mod agents;

@@ -159,7 +159,8 @@ impl Domain {
         self.metadata.as_ref()?.volume.as_deref()
     }
 
-    /// The name of its Node, as far as the domain tells: that of its machine, if it was made here, else its own.
+    /// The name of its Node, as far as the domain tells: that of its machine, if it was made here, else its
+    /// own.
     pub(crate) fn node_name(&self) -> &str {
         self.mark().and_then(|mark| mark.machine.as_deref()).unwrap_or(&self.name)
     }

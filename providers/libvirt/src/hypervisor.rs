@@ -228,15 +228,15 @@ impl Hypervisor {
         self.ask(timeout, |answer| Command::Probe(nodes, answer)).await
     }
 
-    /// Asks the actor to read a domain again, since a call showed another state of it than the inventory: an event may have been
-    /// lost. Does not wait for it.
+    /// Asks the actor to read a domain again, since a call showed another state of it than the inventory: an
+    /// event may have been lost. Does not wait for it.
     pub(crate) fn reread_soon(&self, uuid: Uuid) {
         // Without a connection there is a listing before anything else.
         drop(self.commands.send(Command::Reread(uuid)));
     }
 
-    /// Asks the actor to read the leases of a domain, also if it has an address: a second lease brings no event. Does not wait
-    /// for it.
+    /// Asks the actor to read the leases of a domain, also if it has an address: a second lease brings no
+    /// event. Does not wait for it.
     pub(crate) fn read_leases_soon(&self, uuid: Uuid) {
         // Without a connection there is a listing before anything else.
         drop(self.commands.send(Command::ReadLeases(uuid)));
@@ -355,7 +355,8 @@ impl HypervisorHandle {
     /// The networks that run and have a bridge.
     ///
     /// # Errors
-    /// As for [`with_connection`](Self::with_connection). Without libvirt's driver for networks there are none.
+    /// As for [`with_connection`](Self::with_connection). Without libvirt's driver for networks there are
+    /// none.
     pub(crate) async fn bridged_networks(&self) -> Result<Vec<BridgedNetwork>> {
         let name = self.name().to_owned();
         self.with_connection(move |connect| {

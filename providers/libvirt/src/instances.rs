@@ -54,8 +54,8 @@ impl Instances for LibvirtProvider {
 }
 
 impl LibvirtProvider {
-    /// Resolves these nodes from memory. Waits for the first listings if they may change a result, up to [`START_GRACE`] after
-    /// the start.
+    /// Resolves these nodes from memory. Waits for the first listings if they may change a result, up to
+    /// [`START_GRACE`] after the start.
     async fn resolve(&self, nodes: &[&NodeIdentity]) -> Vec<Resolution> {
         let resolve = || {
             let view = self.view();
@@ -67,9 +67,9 @@ impl LibvirtProvider {
         look_once_listed(resolve, waits, self.status_changes.subscribe(), deadline).await
     }
 
-    /// Settles nodes that no inventory lists. Such a node is absent only if every hypervisor confirms its list and
-    /// then, in a probe for the domain itself, denies having it. The list alone is not enough: libvirt omits domains
-    /// that the user may not see.
+    /// Settles nodes that no inventory lists. Such a node is absent only if every hypervisor confirms its
+    /// list and then, in a probe for the domain itself, denies having it. The list alone is not enough:
+    /// libvirt omits domains that the user may not see.
     async fn confirm_absences(&self, nodes: &[&NodeIdentity], resolutions: &mut [Resolution]) {
         let confirmed = join_all(self.hypervisors.iter().map(|one| one.confirm())).await;
         let missing = self.still_not_listed(nodes, resolutions);

@@ -1,8 +1,8 @@
 //! Pod routes as routes of this host's kernel, by netlink.
 //!
-//! Ours are recognized by their protocol number, [`ROUTE_PROTOCOL`], and the metric says to which cluster they belong. Nothing
-//! else is ever listed or deleted. The kernel stores no names of Nodes, so the names of the routes that this process made
-//! are remembered here; those of older ones come from the inventory.
+//! Ours are recognized by their protocol number, [`ROUTE_PROTOCOL`], and the metric says to which cluster
+//! they belong. Nothing else is ever listed or deleted. The kernel stores no names of Nodes, so the names of
+//! the routes that this process made are remembered here; those of older ones come from the inventory.
 
 mod kernel;
 mod table;
@@ -61,8 +61,9 @@ pub(crate) struct Made {
 #[derive(Debug, Default)]
 pub(crate) struct KernelRoutes {
     kernel: Kernel,
-    /// Only one route is changed at a time: the check for conflicts and the creation belong together. Holds the table as it was
-    /// read for the last change, so that many changes at once do not read it as many times.
+    /// Only one route is changed at a time: the check for conflicts and the creation belong together. Holds
+    /// the table as it was read for the last change, so that many changes at once do not read it as many
+    /// times.
     changes: AsyncMutex<Option<Table>>,
     /// By metric and CIDR.
     made: Mutex<HashMap<(u32, IpNet), Made>>,

@@ -35,7 +35,8 @@ pub(crate) use self::{
     storage::{TestDriverStorage, size_in_header as image_size_in_header},
 };
 
-/// The kinds of this provider's machines, for [`Registry::register_machines`](cloudprovider::Registry::register_machines).
+/// The kinds of this provider's machines, for
+/// [`Registry::register_machines`](cloudprovider::Registry::register_machines).
 pub fn machine_types() -> MachineTypes {
     MachineTypes::of::<LibvirtMachines>()
 }

@@ -12,8 +12,8 @@ pub fn image_header(bytes: &[u8]) -> Result<Option<u64>, String> {
     image_size_in_header(bytes)
 }
 
-/// A provider whose hypervisors are all of libvirt's test driver. That refuses uploads, which is overlooked here: seeds are
-/// volumes without content. Everything else is as with any hypervisor.
+/// A provider whose hypervisors are all of libvirt's test driver. That refuses uploads, which is overlooked
+/// here: seeds are volumes without content. Everything else is as with any hypervisor.
 pub fn provider_on_test_driver(config: Config) -> LibvirtProvider {
     LibvirtProvider::with_calls(config, &|workers| HostCalls {
         storage: Arc::new(TestDriverStorage::new(Arc::clone(workers))),

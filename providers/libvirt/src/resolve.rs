@@ -238,8 +238,8 @@ impl<'a> View<'a> {
         self.candidates(|host| host.state.inventory.by_uuid(uuid))
     }
 
-    /// The domains of this name, else the machines that were made here for a Node of this name. Domains come first: a tenant
-    /// chooses what its machines are called.
+    /// The domains of this name, else the machines that were made here for a Node of this name. Domains come
+    /// first: a tenant chooses what its machines are called.
     fn with_name(&self, name: &str) -> Vec<Candidate<'_>> {
         let domains = self.candidates(|host| host.state.inventory.by_name(name));
         if !domains.is_empty() {
@@ -261,8 +261,9 @@ impl<'a> View<'a> {
 
     /// The domain that is meant by these candidates.
     ///
-    /// The same UUID on two hypervisors is a domain that is being migrated, one that left its definition behind, or a copy. What is
-    /// known of them decides. Domains with different UUIDs are an error, which a person has to resolve.
+    /// The same UUID on two hypervisors is a domain that is being migrated, one that left its definition
+    /// behind, or a copy. What is known of them decides. Domains with different UUIDs are an error, which a
+    /// person has to resolve.
     fn choose<'s>(
         &self,
         node: &NodeIdentity,

@@ -61,8 +61,9 @@ impl LibvirtProvider {
         self.kernel_routes().keep_nodes(is_there);
     }
 
-    /// The names of Nodes by their addresses: those of their running domains, and those that the Nodes themselves report. A
-    /// domain that no look-up was about yet counts as a Node of its own name. Of two with one address neither counts.
+    /// The names of Nodes by their addresses: those of their running domains, and those that the Nodes
+    /// themselves report. A domain that no look-up was about yet counts as a Node of its own name. Of two
+    /// with one address neither counts.
     fn nodes_by_address(&self) -> Result<HashMap<IpAddr, String>> {
         let view = self.view();
         if let Some(staleness) = view.staleness() {
@@ -95,8 +96,9 @@ impl LibvirtProvider {
 
     /// A route of the kernel as the controller sees it.
     ///
-    /// Of a route that this process made, the Node's addresses are known, so a change of them makes a new one. An older route
-    /// is kept as long as its gateway is an address of a domain. Without such a domain it leads nowhere.
+    /// Of a route that this process made, the Node's addresses are known, so a change of them makes a new
+    /// one. An older route is kept as long as its gateway is an address of a domain. Without such a domain it
+    /// leads nowhere.
     fn described(&self, route: &KernelRoute, nodes: &HashMap<IpAddr, String>) -> Route {
         let name = route.name();
         if let Some(made) = self.kernel_routes().made(route) {

@@ -84,7 +84,8 @@ pub(crate) fn open(uri: &str, credentials: Option<&Credentials>) -> Result<Conne
         cb: Some(give_credentials),
         cbdata: ptr::from_ref(credentials).cast_mut().cast(),
     };
-    // SAFETY: `uri`, `auth`, `types` and `credentials` outlive the call, and libvirt keeps none of them after it.
+    // SAFETY: `uri`, `auth`, `types` and `credentials` outlive the call, and libvirt keeps none of them after
+    // it.
     let connect = unsafe { sys::virConnectOpenAuth(uri.as_ptr(), &raw mut auth, 0) };
     if connect.is_null() {
         return Err(Error::last_error());
@@ -146,8 +147,9 @@ impl Registration {
     /// If even lifecycle events are not available.
     pub(crate) fn register(connect: &Connect, sink: &EventSink, is_remote: bool) -> Result<Self, Error> {
         let mut registration = Self::default();
-        // SAFETY: a function pointer may be given under another signature as long as it is called under its own,
-        // which libvirt does by the event's ID; both types below are `Option`s of thin function pointers.
+        // SAFETY: a function pointer may be given under another signature as long as it is called under its
+        // own, which libvirt does by the event's ID; both types below are `Option`s of thin function
+        // pointers.
         let callbacks = unsafe {
             [
                 (
@@ -189,8 +191,8 @@ impl Registration {
         };
         for (event, callback) in callbacks {
             let opaque = Box::into_raw(Box::new(Arc::clone(sink)));
-            // SAFETY: the connection is alive; `opaque` belongs to libvirt from here on, which gives it back to
-            // `free_sink` exactly once, when the callback is taken back.
+            // SAFETY: the connection is alive; `opaque` belongs to libvirt from here on, which gives it back
+            // to `free_sink` exactly once, when the callback is taken back.
             let id = unsafe {
                 sys::virConnectDomainEventRegisterAny(
                     connect.as_ptr(),
@@ -265,7 +267,8 @@ unsafe extern "C" fn free_sink(opaque: *mut c_void) {
 /// `domain` is a domain and `opaque` an [`EventSink`], both alive during the call.
 unsafe fn pass_on(domain: sys::virDomainPtr, opaque: *mut c_void, event: fn(Uuid) -> Event) {
     let mut bytes = [0; 16];
-    // SAFETY: `domain` is alive and the buffer has VIR_UUID_BUFLEN bytes; the UUID is in memory, no call is made.
+    // SAFETY: `domain` is alive and the buffer has VIR_UUID_BUFLEN bytes; the UUID is in memory, no call is
+    // made.
     let known = unsafe { sys::virDomainGetUUID(domain, bytes.as_mut_ptr()) } == 0;
     // SAFETY: see above.
     let sink = unsafe { &*opaque.cast::<EventSink>() };
@@ -395,8 +398,8 @@ pub(crate) fn interface_addresses(
     let count = usize::try_from(count).map_err(|_| Error::last_error())?;
     let mut interfaces = Vec::with_capacity(count);
     for i in 0..count {
-        // SAFETY: libvirt gave `count` interfaces with `naddrs` addresses each. Each interface is read before it is
-        // freed, and freed once, with everything inside.
+        // SAFETY: libvirt gave `count` interfaces with `naddrs` addresses each. Each interface is read before
+        // it is freed, and freed once, with everything inside.
         unsafe {
             let pointer = *list.add(i);
             let interface = &*pointer;

@@ -137,7 +137,8 @@ pub(crate) fn is_local(uri: &str) -> bool {
     is_unix && rest.starts_with(['/', '?'])
 }
 
-/// Whether the URI leads to libvirt's test driver in this process, where a second connection may lead elsewhere.
+/// Whether the URI leads to libvirt's test driver in this process, where a second connection may lead
+/// elsewhere.
 pub(crate) fn is_in_process(uri: &str) -> bool {
     uri.starts_with("test:")
 }

@@ -107,8 +107,8 @@ type Job<S> = Box<dyn FnOnce(&mut S) + Send>;
 
 /// A thread that runs jobs one by one on a state `S`.
 ///
-/// Dropping a worker ends its thread after the current job, which may never be if libvirt does not answer. The
-/// state is dropped on that thread too, since closing a connection blocks.
+/// Dropping a worker ends its thread after the current job, which may never be if libvirt does not answer.
+/// The state is dropped on that thread too, since closing a connection blocks.
 pub(crate) struct Worker<S> {
     sender: mpsc::Sender<Job<S>>,
     /// Shared with the thread. Set when the worker is abandoned, and dropped when the thread ends.

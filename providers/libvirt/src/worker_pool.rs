@@ -1,9 +1,9 @@
-//! The pool of workers that make the calls of machines at a hypervisor. Each worker opens a connection of its own when it first
-//! needs one.
+//! The pool of workers that make the calls of machines at a hypervisor. Each worker opens a connection of its
+//! own when it first needs one.
 //!
-//! The actor's worker serves look-ups alone: a call for a machine, such as a copy of an image, takes longer. At most a few
-//! workers of the pool are busy at one hypervisor, so that libvirtd has threads left for others. Namespaces take turns, so one
-//! with thousands of machines does not hold up another one.
+//! The actor's worker serves look-ups alone: a call for a machine, such as a copy of an image, takes longer.
+//! At most a few workers of the pool are busy at one hypervisor, so that libvirtd has threads left for
+//! others. Namespaces take turns, so one with thousands of machines does not hold up another one.
 
 use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
@@ -33,7 +33,8 @@ const MAX_ABANDONED: usize = 8;
 const TICK: Duration = Duration::from_millis(20);
 
 tokio::task_local! {
-    /// The lock that a step holds as long as it, or a call that it began, goes on. An abandoned call keeps it.
+    /// The lock that a step holds as long as it, or a call that it began, goes on. An abandoned call keeps
+    /// it.
     pub(crate) static HELD: Arc<OwnedMutexGuard<()>>;
     static NAMESPACE: Namespace;
 }
@@ -41,7 +42,8 @@ tokio::task_local! {
 /// The namespace in whose turn a call waits for its permit. Empty for the daemon's own work.
 pub(crate) type Namespace = Arc<str>;
 
-/// Runs `work`, all of whose calls wait for their permits in the turn of this namespace. A task that it spawns needs this again.
+/// Runs `work`, all of whose calls wait for their permits in the turn of this namespace. A task that it
+/// spawns needs this again.
 pub(crate) async fn in_turn_of<T>(namespace: &str, work: impl Future<Output = T>) -> T {
     NAMESPACE.scope(Arc::from(namespace), work).await
 }
@@ -57,7 +59,8 @@ pub(crate) enum Work {
     Short(Duration),
     /// Many calls, which together may take minutes. Each may take as long as given here.
     Upload(Duration),
-    /// One call that may take minutes. It is waited for as long as the connection lives, which the keepalive watches.
+    /// One call that may take minutes. It is waited for as long as the connection lives, which the keepalive
+    /// watches.
     Copy,
 }
 
@@ -150,12 +153,12 @@ impl WorkerPool {
         &self.hypervisor
     }
 
-    /// Runs `work` on a thread with a connection, and waits for it. If the caller stops waiting, the work goes on to its
-    /// end, and keeps its permit.
+    /// Runs `work` on a thread with a connection, and waits for it. If the caller stops waiting, the work
+    /// goes on to its end, and keeps its permit.
     ///
     /// # Errors
-    /// What `work` returns; why there is no connection; [`ErrorKind::Timeout`] if a call takes too long, in which case it
-    /// is not known whether it takes effect.
+    /// What `work` returns; why there is no connection; [`ErrorKind::Timeout`] if a call takes too long, in
+    /// which case it is not known whether it takes effect.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         kind: Work,
@@ -259,7 +262,8 @@ impl WorkerPool {
         Ok(PooledWorker { worker, calls })
     }
 
-    /// The actor's own connection if the driver is in this process, where each connection has a world of its own.
+    /// The actor's own connection if the driver is in this process, where each connection has a world of its
+    /// own.
     async fn shared_connection(&self) -> Result<Option<Connect>, Failure> {
         if !uri::is_in_process(&self.hypervisor.config.uri) {
             return Ok(None);

@@ -1,5 +1,5 @@
-//! A kubeconfig file as a part of the configuration. The files that its current context names are read with it, so
-//! that the daemon follows them too.
+//! A kubeconfig file as a part of the configuration. The files that its current context names are read with
+//! it, so that the daemon follows them too.
 
 use std::{
     fmt,

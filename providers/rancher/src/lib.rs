@@ -1,11 +1,11 @@
 //! Rancher as a cloud for a Kubernetes cloud-controller-manager.
 //!
-//! Rancher 1.6 ("Cattle", API `v2-beta`): hosts, their zones, and load balancers. Rancher 2.x: the Machines of a
-//! cluster, as the management server knows them, and the clusters that it has. Load balancers have
+//! Rancher 1.6 ("Cattle", API `v2-beta`): hosts, their zones, and load balancers. Rancher 2.x: the Machines
+//! of a cluster, as the management server knows them, and the clusters that it has. Load balancers have
 //! [modes](LoadBalancerMode), which do not depend on Rancher but for `cattle`.
 //!
-//! The hosts of Rancher 1.6 are listed once, page by page, and then followed by Cattle's events. So look-ups are answered
-//! from memory, and a Node costs no call:
+//! The hosts of Rancher 1.6 are listed once, page by page, and then followed by Cattle's events. So look-ups
+//! are answered from memory, and a Node costs no call:
 //!
 //! ```text
 //!   look-ups ──> instances ──> inventory (memory) <── follow (task) ──> pages, events ──> norman::client ──> Cattle

@@ -1,4 +1,5 @@
-//! Look-ups in an inventory that listings fill. No Node is absent before a listing confirms it that began after the question.
+//! Look-ups in an inventory that listings fill. No Node is absent before a listing confirms it that began
+//! after the question.
 
 use std::time::Duration;
 
@@ -52,8 +53,8 @@ pub(crate) trait Listed {
     fn note_absences(&self, confirmed: Vec<Self::Sought>);
 }
 
-/// Whether a listing that began after `asked` has ended well. `listed` is when the last complete listing began. `staleness` is why
-/// none was complete since, and when that was noticed.
+/// Whether a listing that began after `asked` has ended well. `listed` is when the last complete listing
+/// began. `staleness` is why none was complete since, and when that was noticed.
 pub(crate) fn outcome_since(
     asked: Instant,
     listed: Option<Instant>,
@@ -65,8 +66,8 @@ pub(crate) fn outcome_since(
     staleness.filter(|(_, at)| *at > asked).map(|(error, _)| Err(error.clone()))
 }
 
-/// Looks Nodes up with `resolve`, and once more after a new listing if an instance is not listed. One listing confirms all
-/// absences of a batch. `started` is when the listings began.
+/// Looks Nodes up with `resolve`, and once more after a new listing if an instance is not listed. One listing
+/// confirms all absences of a batch. `started` is when the listings began.
 pub(crate) async fn look_up<L: Listed + Sync>(
     inventory: &L,
     started: Option<Instant>,

@@ -8,10 +8,11 @@
 //!
 //! There are two sources of truth:
 //!
-//! - For a cluster whose machines Rancher makes, the Machines of Cluster API in the management cluster. They are watched. A
-//!   Machine that is gone is proof that the machine is gone.
-//! - For any other cluster the server's own nodes, which are watched, or listed by `/v3/nodes` if the token may not watch them. They
-//!   mirror the cluster's own Nodes, so they prove nothing about a machine: no Node ever counts as gone.
+//! - For a cluster whose machines Rancher makes, the Machines of Cluster API in the management cluster. They
+//!   are watched. A Machine that is gone is proof that the machine is gone.
+//! - For any other cluster the server's own nodes, which are watched, or listed by `/v3/nodes` if the token
+//!   may not watch them. They mirror the cluster's own Nodes, so they prove nothing about a machine: no Node
+//!   ever counts as gone.
 
 mod addresses;
 pub(crate) mod cluster;

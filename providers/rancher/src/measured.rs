@@ -21,7 +21,8 @@ pub fn decode_load_balancers(bytes: &[u8]) -> usize {
     page.map_or(0, |page| page.data.len())
 }
 
-/// Decodes what Rancher 2.x answers: a page of nodes, a node, a cluster, and a Machine. Returns how much of it is known.
+/// Decodes what Rancher 2.x answers: a page of nodes, a node, a cluster, and a Machine. Returns how much of
+/// it is known.
 pub fn decode_management(bytes: &[u8]) -> usize {
     let nodes = serde_json::from_slice::<Collection<management::nodes::ListedNode>>(bytes);
     let nodes = nodes.map_or(0, |page| management::nodes::machines(page.data, "local").machines.len());

@@ -29,8 +29,9 @@ pub fn parse_provider_id(text: &str) -> Result<String, Error> {
     })
 }
 
-/// The provider ID of a machine of a Rancher 2.x cluster: `rancher://<ID of the cluster>/<UID of the Machine>`, or the name
-/// of the management server's node where Rancher does not make the machines.
+/// The provider ID of a machine of a Rancher 2.x cluster:
+/// `rancher://<ID of the cluster>/<UID of the Machine>`, or the name of the management server's node where
+/// Rancher does not make the machines.
 pub fn format_machine_id(cluster: &str, machine: &str) -> ProviderId {
     ProviderId::new(NAME, &format!("{}/{}", cluster.to_ascii_lowercase(), machine.to_ascii_lowercase()))
 }

@@ -16,8 +16,8 @@ impl Allow {
         self.entries.iter().any(|entry| !entry.places.bridges.is_empty())
     }
 
-    /// A line for each listed bridge that is the bridge of a network which those who may name it may not name. A bridge is listed by the
-    /// operator, so it stays open.
+    /// A line for each listed bridge that is the bridge of a network which those who may name it may not
+    /// name. A bridge is listed by the operator, so it stays open.
     pub(crate) fn networks_behind_bridges(&self, networks: &[BridgedNetwork]) -> Vec<String> {
         let of_entry = |(number, entry): (usize, &Entry)| {
             let is_behind = |network: &&BridgedNetwork| {

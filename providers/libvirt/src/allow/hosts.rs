@@ -119,7 +119,8 @@ fn plain(name: &str) -> String {
     name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
 }
 
-/// Whether an address is one of the public internet: no private, local or special one, and no other form of such a one.
+/// Whether an address is one of the public internet: no private, local or special one, and no other form of
+/// such a one.
 pub(crate) fn is_public(address: IpAddr) -> bool {
     match leads_to(address) {
         IpAddr::V4(address) => is_public_v4(address),
@@ -127,7 +128,8 @@ pub(crate) fn is_public(address: IpAddr) -> bool {
     }
 }
 
-/// The address of IPv4 that another form of it leads to: an IPv4-mapped one, one of NAT64 or of 6to4. Others are themselves.
+/// The address of IPv4 that another form of it leads to: an IPv4-mapped one, one of NAT64 or of 6to4. Others
+/// are themselves.
 pub(crate) fn leads_to(address: IpAddr) -> IpAddr {
     let IpAddr::V6(address) = address.to_canonical() else { return address.to_canonical() };
     let embedded = |shift: u32| {
@@ -144,7 +146,8 @@ pub(crate) fn leads_to(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Ranges of IPv4 that are not of the public internet, by IANA's registry of special addresses, and of one cloud.
+/// Ranges of IPv4 that are not of the public internet, by IANA's registry of special addresses, and of one
+/// cloud.
 const SPECIAL_V4: [(Ipv4Addr, u8); 16] = [
     (Ipv4Addr::UNSPECIFIED, 8),
     (Ipv4Addr::new(10, 0, 0, 0), 8),

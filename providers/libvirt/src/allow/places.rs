@@ -1,4 +1,5 @@
-//! The keys of an entry about hypervisors: networks, bridges, devices, pools, MAC addresses, and the hypervisors themselves.
+//! The keys of an entry about hypervisors: networks, bridges, devices, pools, MAC addresses, and the
+//! hypervisors themselves.
 
 use crate::fields::{Fields, Problems};
 

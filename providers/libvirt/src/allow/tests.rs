@@ -175,8 +175,8 @@ fn faults_name_their_key() {
     }
 }
 
-/// What a namespace may name of hypervisors: `N` network lan, `B` bridge br0, `D` device eth1, `P` the same for itself, `S` pool
-/// fast, `M` a MAC address, `1` and `2` the hypervisors.
+/// What a namespace may name of hypervisors: `N` network lan, `B` bridge br0, `D` device eth1, `P` the same
+/// for itself, `S` pool fast, `M` a MAC address, `1` and `2` the hypervisors.
 fn places(section: &str, namespace: &str) -> String {
     let text =
         format!("hypervisors: [{{name: a, uri: 'test:///a'}}, {{name: b, uri: 'test:///b'}}]\n{section}");

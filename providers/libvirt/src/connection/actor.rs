@@ -76,8 +76,8 @@ impl Actor {
     }
 }
 
-/// With this many threads still waiting for the answers of earlier connections, tries become rare: nothing ever ends a
-/// wait for a host that has vanished from the network, and each try may cost one more thread.
+/// With this many threads still waiting for the answers of earlier connections, tries become rare: nothing
+/// ever ends a wait for a host that has vanished from the network, and each try may cost one more thread.
 const MANY_THREADS: usize = 16;
 /// The first pause between rare tries; doubled each time ...
 const RARE: Duration = Duration::from_secs(300);

@@ -21,11 +21,12 @@ use crate::{
 
 /// Threads that ask at the same time.
 const WORKERS: usize = 2;
-/// Agents that hang until the others are asked one at a time. Each holds a thread here and a worker of libvirtd, which
-/// gives up neither: an agent that once answered is waited for without a limit, also when its guest is frozen.
+/// Agents that hang until the others are asked one at a time. Each holds a thread here and a worker of
+/// libvirtd, which gives up neither: an agent that once answered is waited for without a limit, also when its
+/// guest is frozen.
 const MANY_HANGING: usize = 8;
-/// Threads altogether, those included that wait for an agent which hangs. libvirtd has 20 workers by default, and needs
-/// some for everybody else.
+/// Threads altogether, those included that wait for an agent which hangs. libvirtd has 20 workers by default,
+/// and needs some for everybody else.
 const MOST_THREADS: usize = 16;
 
 /// State of a thread that asks.
@@ -76,8 +77,9 @@ pub(super) struct Agents {
     next_number: u64,
     /// Threads that wait for an agent which hangs.
     abandoned: AbandonedThreads,
-    /// Domains whose agent did not answer in time, and whose call has not come back yet: another call would hold a second
-    /// thread. The value says whether the agent has connected again since, and is asked once the call is back.
+    /// Domains whose agent did not answer in time, and whose call has not come back yet: another call would
+    /// hold a second thread. The value says whether the agent has connected again since, and is asked once
+    /// the call is back.
     hanging: HashMap<Uuid, bool>,
     /// Whether the log has said that too many hang.
     is_full: bool,

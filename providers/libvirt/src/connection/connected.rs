@@ -61,8 +61,8 @@ pub(super) struct Connected {
     pub(super) next_lease_check: Instant,
     /// Domains without any address.
     pub(super) without_address: Polls,
-    /// Domains that have started or were first seen running, or whose guest agent has connected: they may get more addresses than
-    /// the first.
+    /// Domains that have started or were first seen running, or whose guest agent has connected: they may get
+    /// more addresses than the first.
     pub(super) settling: Polls,
     /// Domains of [`Command::ReadLeases`]: the next poll reads their leases, also if they have an address.
     pub(super) leases_wanted: HashSet<Uuid>,
@@ -198,7 +198,8 @@ impl Connected {
         }
     }
 
-    /// Reads a domain once more after a while that doubles, since what was wrong with it brings no event when it ends.
+    /// Reads a domain once more after a while that doubles, since what was wrong with it brings no event when
+    /// it ends.
     fn try_later(&mut self, uuid: Uuid, now: Instant) {
         let pause = self.retries.get(&uuid).map_or(FIRST_RETRY, |(_, pause)| (*pause * 2).min(PATIENT));
         self.retries.insert(uuid, (now + pause, pause));
@@ -242,12 +243,14 @@ impl Polls {
         self.0.remove(&uuid);
     }
 
-    /// Polls only those domains on that `is_wanted` accepts, which is given the time that each has been polled for.
+    /// Polls only those domains on that `is_wanted` accepts, which is given the time that each has been
+    /// polled for.
     pub(super) fn keep(&mut self, now: Instant, is_wanted: impl Fn(Uuid, Duration) -> bool) {
         self.0.retain(|uuid, poll| is_wanted(*uuid, now.duration_since(poll.since)));
     }
 
-    /// Takes those that are due. Each is due again after a pause that `pause` makes of the time since its beginning.
+    /// Takes those that are due. Each is due again after a pause that `pause` makes of the time since its
+    /// beginning.
     pub(super) fn take_due(&mut self, now: Instant, pause: impl Fn(Duration) -> Duration) -> Vec<Uuid> {
         let mut due = Vec::new();
         for (uuid, poll) in self.0.iter_mut().filter(|(_, poll)| poll.due <= now) {

@@ -102,7 +102,8 @@ impl Actor {
         self.ask_agents(connected).await
     }
 
-    /// Reads domains again. A domain that is not in the inventory and cannot be read gets its name from `names`.
+    /// Reads domains again. A domain that is not in the inventory and cannot be read gets its name from
+    /// `names`.
     async fn reread(
         &mut self,
         connected: &mut Connected,

@@ -21,7 +21,8 @@ use crate::{
 const EAGER: Duration = Duration::from_secs(60);
 /// How long after its start a domain may still get addresses of a second family.
 const SETTLED_AFTER: Duration = Duration::from_secs(120);
-/// The least time between two polls. Each may read all leases of a network, so many domains that start share one.
+/// The least time between two polls. Each may read all leases of a network, so many domains that start share
+/// one.
 const LEAST_PAUSE: Duration = Duration::from_millis(250);
 
 /// The pause before the next poll for a domain that has been without an address for so long.

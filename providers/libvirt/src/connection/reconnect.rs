@@ -109,7 +109,8 @@ impl Actor {
         }
     }
 
-    /// Waits, and meanwhile refuses commands. An abandoned call that comes back ends the wait: libvirtd answers again.
+    /// Waits, and meanwhile refuses commands. An abandoned call that comes back ends the wait: libvirtd
+    /// answers again.
     async fn pause(&mut self, pause: Duration) {
         let until = Instant::now() + pause;
         let mut waiting = self.abandoned.get();
@@ -130,7 +131,8 @@ impl Actor {
         match command {
             Command::Confirm(_, answer) => drop(answer.send(Err(self.why_disconnected()))),
             Command::Probe(_, answer) => drop(answer.send(Err(self.why_disconnected()))),
-            // Dropped: who waits for borrowed work sees that, and the listing of the next connection has the others.
+            // Dropped: who waits for borrowed work sees that, and the listing of the next connection has the
+            // others.
             Command::Borrow(_) | Command::Reread(_) | Command::ReadLeases(_) => {}
         }
     }
@@ -182,7 +184,8 @@ impl Actor {
         let domains = listing.domains.len();
         let ran = self.hypervisor.running();
         self.hypervisor.set_status(Status::Live, |state| {
-            // the new status makes the controllers look everything up again, so the differences are not reported
+            // the new status makes the controllers look everything up again, so the differences are not
+            // reported
             state.inventory.replace(listing);
             state.is_listed = true;
             state.size = size;

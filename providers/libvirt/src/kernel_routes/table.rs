@@ -5,8 +5,8 @@ use std::{collections::HashSet, fmt, net::IpAddr};
 use cloudprovider::{Error, ErrorKind, Result};
 use ipnet::IpNet;
 
-/// The number that marks routes as ours (`rtm_protocol`; `ip route` prints `proto 204`). It has no meaning to the kernel, and no
-/// routing daemon uses it.
+/// The number that marks routes as ours (`rtm_protocol`; `ip route` prints `proto 204`). It has no meaning to
+/// the kernel, and no routing daemon uses it.
 pub const ROUTE_PROTOCOL: u8 = 204;
 
 /// Routes that the kernel made for an address of an interface (`RTPROT_KERNEL`).
@@ -95,8 +95,8 @@ impl fmt::Display for KernelRoute {
     }
 }
 
-/// The metric of a cluster's routes. Clusters with different names have different ones, but for one chance in a billion. It is
-/// large, so any other route to the same network comes first.
+/// The metric of a cluster's routes. Clusters with different names have different ones, but for one chance in
+/// a billion. It is large, so any other route to the same network comes first.
 pub(crate) fn metric_of(cluster: &str) -> u32 {
     // FNV-1a, which stays the same from version to version
     let hash = cluster
@@ -174,7 +174,8 @@ pub(crate) fn next_step(
     if is_there {
         return Ok(Step::Nothing);
     }
-    // of all routes to the gateway the kernel takes the most specific one, and of these the one with the smallest metric
+    // of all routes to the gateway the kernel takes the most specific one, and of these the one with the
+    // smallest metric
     let nearest = routing
         .routes
         .iter()

@@ -13,12 +13,14 @@
 //!
 //! # What may be quoted
 //!
-//! What a guest prints may contain its bootstrap data: cloud-init prints the output of scripts. A condition is
-//! readable for many who may not read the Secret. Therefore
+//! What a guest prints may contain its bootstrap data: cloud-init prints the output of scripts. A condition
+//! is readable for many who may not read the Secret. Therefore
 //!
-//! - a quotation is made only if the spec asks for it, and only while the bootstrap data are at hand to compare with;
-//! - [`excerpt()`] leaves out every line that has a part of the bootstrap data in it, or looks as if it had a secret. Data
-//!   that cannot be compared with, such as compressed ones, are never risked: then nothing is quoted.
+//! - a quotation is made only if the spec asks for it, and only while the bootstrap data are at hand to
+//!   compare with;
+//! - [`excerpt()`] leaves out every line that has a part of the bootstrap data in it, or looks as if it had a
+//!   secret. Data that cannot be compared with, such as compressed ones, are never risked: then nothing is
+//!   quoted.
 //!
 //! This is a safety net, no promise: a guest can print its data in another form.
 

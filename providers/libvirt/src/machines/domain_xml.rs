@@ -173,8 +173,8 @@ const CONTROL_PLANE: &str = "control-plane";
 /// </ccm:instance>
 /// ```
 ///
-/// It is part of the call that defines the domain, so there is no domain of ours without it. [`Domain`](crate::domain::Domain)
-/// reads it back.
+/// It is part of the call that defines the domain, so there is no domain of ours without it.
+/// [`Domain`](crate::domain::Domain) reads it back.
 fn metadata(mark: &Mark, is_control_plane: bool) -> Element {
     let mark_element = Element::new("ccm:mark")
         .with("uid", &mark.uid)

@@ -151,7 +151,8 @@ impl Domains {
         .await
     }
 
-    /// Asks the guest to shut down. Whether it does is seen by its state: a guest that still boots hears nothing.
+    /// Asks the guest to shut down. Whether it does is seen by its state: a guest that still boots hears
+    /// nothing.
     pub(crate) async fn shut_down(&self, uuid: Uuid, by: AskBy) -> Result<()> {
         self.run("shut down the domain", move |link| {
             let Some(handle) = find(link, uuid)? else { return Ok(()) };
@@ -181,8 +182,8 @@ impl Domains {
         .await
     }
 
-    /// Powers a domain off and removes its definition, with its NVRAM, snapshots and whatever else libvirt keeps of
-    /// it. Succeeds only if libvirt confirms that there is no such domain.
+    /// Powers a domain off and removes its definition, with its NVRAM, snapshots and whatever else libvirt
+    /// keeps of it. Succeeds only if libvirt confirms that there is no such domain.
     pub(crate) async fn remove(&self, uuid: Uuid) -> Result<()> {
         self.run("remove the domain", move |link| {
             let Some(handle) = find(link, uuid)? else { return Ok(()) };

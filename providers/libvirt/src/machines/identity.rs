@@ -6,8 +6,8 @@ use cloudprovider::{
 };
 use uuid::Uuid;
 
-/// Identifies an object in the provider's memory. A UID alone does not: a user who may write an object may claim that it had the
-/// UID of another namespace's object before a move.
+/// Identifies an object in the provider's memory. A UID alone does not: a user who may write an object may
+/// claim that it had the UID of another namespace's object before a move.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Identity {
     /// The namespace of the object.
@@ -30,7 +30,8 @@ impl Identity {
     }
 }
 
-/// Whether the object says that it had another UID before a move, or its own is not known. Another namespace's object can have that one.
+/// Whether the object says that it had another UID before a move, or its own is not known. Another
+/// namespace's object can have that one.
 pub(crate) fn is_borrowed<S, C>(request: &MachineRequest<S, C>) -> bool {
     let Mark { uid, .. } = &request.mark;
     request.object_uid != *uid

@@ -1,7 +1,7 @@
 //! The MAC addresses of machines, chosen or made from their marks, until their domains are there.
 //!
-//! Between the look at the domains and the definition of a machine's own one, its image and its disks are made. Two machines with
-//! one address at once would both find it free.
+//! Between the look at the domains and the definition of a machine's own one, its image and its disks are
+//! made. Two machines with one address at once would both find it free.
 
 use std::{
     collections::HashMap,
@@ -32,7 +32,8 @@ impl KeptMacs {
         true
     }
 
-    /// The domain of the machine is there and shows what it has, it was refused, or nothing of the machine is left.
+    /// The domain of the machine is there and shows what it has, it was refused, or nothing of the machine is
+    /// left.
     pub(crate) fn release(&self, machine: &Identity) {
         self.0.lock().retain(|_, (other, _)| other != machine);
     }

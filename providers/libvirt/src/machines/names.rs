@@ -23,8 +23,8 @@ const OLDER_BYTES: usize = 4;
 /// The end of the name of the volume that the output of the serial console goes to.
 pub(crate) const CONSOLE: &str = "console.log";
 
-/// How many letters of the hash of a mark, of five bits each, are in host names. A tenant chooses most of its mark, and must not find
-/// one with the name of another tenant's machine.
+/// How many letters of the hash of a mark, of five bits each, are in host names. A tenant chooses most of its
+/// mark, and must not find one with the name of another tenant's machine.
 const HASH_LETTERS: usize = 12;
 
 /// The longest host name: a label of DNS, with room for the number of an interface.
@@ -33,8 +33,8 @@ const MAX_HOST_NAME: usize = 63 - "-nic15".len();
 /// How much of a namespace is left in a name that is too long.
 const MIN_NAMESPACE: usize = 8;
 
-/// The names of a machine's volumes: `ccm-UID-HASH-disk-root` and the like. The hash is that of the whole mark,
-/// so that an object with a copied identity has other names.
+/// The names of a machine's volumes: `ccm-UID-HASH-disk-root` and the like. The hash is that of the whole
+/// mark, so that an object with a copied identity has other names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct VolumeNames {
     prefix: String,
@@ -46,8 +46,8 @@ impl VolumeNames {
         Self { prefix: format!("{}{}-", volume_prefix(&mark.uid), letters(mark, VOLUME_LETTERS)) }
     }
 
-    /// The names of volumes that were made when these had a short hash. A tenant finds another mark with the same UID for it, so they
-    /// count only where something else tells whose the volumes are.
+    /// The names of volumes that were made when these had a short hash. A tenant finds another mark with the
+    /// same UID for it, so they count only where something else tells whose the volumes are.
     pub(crate) fn older(mark: &Mark) -> Self {
         let mut prefix = volume_prefix(&mark.uid);
         for byte in hash(mark).iter().take(OLDER_BYTES) {
@@ -120,9 +120,10 @@ pub(super) fn cut(name: &str, most: usize) -> &str {
     cut.trim_end_matches('-')
 }
 
-/// The name of a machine's domain, and of its entries at DHCP servers: `NAMESPACE-MACHINE-HASH`, a label of DNS. The hash is that of the
-/// whole mark: no other machine has this name, in whatever namespace and management cluster, and no machine can be called like another
-/// host of a network, such as `registry`. The guest's own name, and that of its Node, is the machine's.
+/// The name of a machine's domain, and of its entries at DHCP servers: `NAMESPACE-MACHINE-HASH`, a label of
+/// DNS. The hash is that of the whole mark: no other machine has this name, in whatever namespace and
+/// management cluster, and no machine can be called like another host of a network, such as `registry`. The
+/// guest's own name, and that of its Node, is the machine's.
 pub(crate) fn domain(mark: &Mark) -> String {
     const MOST: usize = MAX_HOST_NAME - HASH_LETTERS - 1;
     let machine = mark.name().replace('.', "-");
@@ -131,7 +132,8 @@ pub(crate) fn domain(mark: &Mark) -> String {
     format!("{}-{}", cut(&readable, MOST), hash_label(mark))
 }
 
-/// The name of a host entry of a domain that is called like its machine, as domains were before their names had a hash.
+/// The name of a host entry of a domain that is called like its machine, as domains were before their names
+/// had a hash.
 pub(crate) fn older_host_name(mark: &Mark) -> String {
     letter_first(mark.name().to_owned())
 }
@@ -141,9 +143,9 @@ fn letter_first(name: String) -> String {
     if name.starts_with(|first: char| first.is_ascii_alphabetic()) { name } else { format!("m-{name}") }
 }
 
-/// The MAC address of an interface that names none: a locally administered one, with 36 bits of the hash of the mark.
-/// QEMU's own prefix would leave 24, with which some two of a thousand machines are the same in 3 % of all
-/// cases. It does not change as long as the order of the interfaces does not.
+/// The MAC address of an interface that names none: a locally administered one, with 36 bits of the hash of
+/// the mark. QEMU's own prefix would leave 24, with which some two of a thousand machines are the same in 3 %
+/// of all cases. It does not change as long as the order of the interfaces does not.
 pub(crate) fn mac(mark: &Mark, interface: usize) -> Mac {
     let hash = hash(mark);
     mac_with(&hash[hash.len() - 5..], interface)

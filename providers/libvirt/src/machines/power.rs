@@ -6,15 +6,15 @@
 //! | [`TrySoft`](PowerOffPolicy::TrySoft) | is asked, and powered off after the timeout | is powered off after the timeout | is powered off at once |
 //! | [`Soft`](PowerOffPolicy::Soft) | is asked, however long that takes | waits until somebody resumes it | is powered off at once |
 //!
-//! A guest is asked by its agent first, if that is connected, then by the ACPI power button, again and again: a guest
-//! that is still starting does not hear the button.
+//! A guest is asked by its agent first, if that is connected, then by the ACPI power button, again and again:
+//! a guest that is still starting does not hear the button.
 //!
 //! # What the step towards gone does with it
 //!
 //! - A domain whose state is not known is an error of the step.
-//! - The time of asking is kept in the status, which is a hint. Where it is lost, the guest is asked once more and the
-//!   timeout begins again, so a lost status costs one timeout and never waits for ever. A time in the future, by a
-//!   clock that was wrong, counts as now.
+//! - The time of asking is kept in the status, which is a hint. Where it is lost, the guest is asked once
+//!   more and the timeout begins again, so a lost status costs one timeout and never waits for ever. A time
+//!   in the future, by a clock that was wrong, counts as now.
 //! - The event of the domain's end wakes the object, so the wait is as long as the guest takes.
 
 use std::time::Duration;
@@ -144,7 +144,8 @@ impl PowerOffWait {
 
 /// What to do next about a domain in this state. `None`: it is off, so there is nothing left to do here.
 ///
-/// `since` is when the guest was first asked, in seconds since 1970, as the last step left it; `now` is the time.
+/// `since` is when the guest was first asked, in seconds since 1970, as the last step left it; `now` is the
+/// time.
 pub(crate) fn power_off(
     state: PowerState,
     has_agent: bool,

@@ -5,17 +5,17 @@
 //! | cloud-config | [`Seed::nocloud`]: a small read-only disk with a vfat file system | cloud-init, data source `NoCloud` |
 //! | ignition | [`BootstrapData::expose`], after [`check_ignition`]: the file of a `fw_cfg` entry | Ignition, platform `qemu` |
 //!
-//! - The bytes depend on the mark, the bootstrap data and the endpoint of the control plane only. So a step that was
-//!   interrupted while it uploaded them writes the same bytes again.
+//! - The bytes depend on the mark, the bootstrap data and the endpoint of the control plane only. So a step
+//!   that was interrupted while it uploaded them writes the same bytes again.
 //! - User data are never looked into: cloud-config, scripts, MIME parts and gzip all arrive unchanged.
 //! - The volume of an Ignition file must have the exact length, since Ignition does not read past the end of
 //!   the JSON. Pools of files do that. Pools of logical volumes round up and do not fit.
 //!
 //! # Host names
 //!
-//! `NoCloud` has the machine's name as `local-hostname`. An Ignition configuration arrives unchanged, and `fw_cfg` has
-//! no place for a name. So the name comes from the configuration itself (`/etc/hostname`), or from DHCP: the
-//! DHCP reservation of a machine tells the network its name.
+//! `NoCloud` has the machine's name as `local-hostname`. An Ignition configuration arrives unchanged, and
+//! `fw_cfg` has no place for a name. So the name comes from the configuration itself (`/etc/hostname`), or
+//! from DHCP: the DHCP reservation of a machine tells the network its name.
 
 mod vfat;
 
@@ -38,7 +38,8 @@ pub(crate) struct Seed(Zeroizing<Vec<u8>>);
 impl Seed {
     /// A disk for cloud-init's data source `NoCloud`, with the files `user-data` and `meta-data`.
     ///
-    /// `instance-id` is the mark's UID. cloud-init runs once for each instance ID, so it runs once for a machine.
+    /// `instance-id` is the mark's UID. cloud-init runs once for each instance ID, so it runs once for a
+    /// machine.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`] if the data are too large.
@@ -75,9 +76,9 @@ fn volume_id(uid: &str) -> u32 {
     parse_uuid(uid).map_or(0, |uuid| uuid.as_fields().0)
 }
 
-/// The file `meta-data`: `instance-id`, the host name, and where the API server of the cluster is reached, if that is known. `hostname` repeats
-/// `local-hostname`, since templates of bootstrap data use either name (`{{ ds.meta_data.hostname }}`). Names of keys have
-/// no hyphens where templates need them.
+/// The file `meta-data`: `instance-id`, the host name, and where the API server of the cluster is reached, if
+/// that is known. `hostname` repeats `local-hostname`, since templates of bootstrap data use either name
+/// (`{{ ds.meta_data.hostname }}`). Names of keys have no hyphens where templates need them.
 fn meta_data(mark: &Mark, endpoint: Option<&ControlPlaneEndpoint>) -> String {
     let name = scalar(mark.name());
     let mut text = format!("instance-id: {}\nlocal-hostname: {name}\nhostname: {name}\n", scalar(&mark.uid));
@@ -99,7 +100,8 @@ fn scalar(text: &str) -> String {
     if is_plain || is_uuid { text.to_owned() } else { serde_json::Value::from(text).to_string() }
 }
 
-/// What every version of an Ignition configuration has. The rest is passed over and not kept, since it holds secrets.
+/// What every version of an Ignition configuration has. The rest is passed over and not kept, since it holds
+/// secrets.
 #[derive(Deserialize)]
 struct IgnitionConfig {
     ignition: Option<Section>,

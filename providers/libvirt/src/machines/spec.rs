@@ -1,7 +1,7 @@
 //! What users say: the specs of `LibvirtMachine` and `LibvirtCluster`.
 //!
-//! The doc comments are the descriptions in the CRDs, so they are written for users. What a machine is made of
-//! cannot change later, as everywhere in Cluster API: a new template rolls out new machines.
+//! The doc comments are the descriptions in the CRDs, so they are written for users. What a machine is made
+//! of cannot change later, as everywhere in Cluster API: a new template rolls out new machines.
 
 mod cluster;
 mod image;

@@ -6,8 +6,9 @@
 //!                  └─ Fetch: http servers, files
 //! ```
 //!
-//! Each function here may be interrupted at any point, and does the rest when it is called again. What is there already is
-//! used if it is what is wanted. What is not is an error that names it; it is never overwritten.
+//! Each function here may be interrupted at any point, and does the rest when it is called again. What is
+//! there already is used if it is what is wanted. What is not is an error that names it; it is never
+//! overwritten.
 //!
 //! | What | How it is known to be complete after a crash |
 //! |---|---|
@@ -17,29 +18,31 @@
 //!
 //! # Attempts and markers
 //!
-//! A copy and an upload take long, and libvirt lists a volume from the first byte on: a half of an image looks like a
-//! small image, and libvirt makes overlays on it. libvirt cannot rename a volume either. So each try writes to a volume of
-//! its own, `BASE.ATTEMPT`, with random digits that are used once. When all is written and verified, it makes an empty
-//! volume `BASE.ATTEMPT.complete-LENGTH`, the marker. Only a volume with a marker is used, and only if its file has at
-//! least this length.
+//! A copy and an upload take long, and libvirt lists a volume from the first byte on: a half of an image
+//! looks like a small image, and libvirt makes overlays on it. libvirt cannot rename a volume either. So each
+//! try writes to a volume of its own, `BASE.ATTEMPT`, with random digits that are used once. When all is
+//! written and verified, it makes an empty volume `BASE.ATTEMPT.complete-LENGTH`, the marker. Only a volume
+//! with a marker is used, and only if its file has at least this length.
 //!
 //! - A crash at any point leaves a volume without a marker, or a complete one. The former is never used.
-//! - Two daemons never write to the same volume. At the worst they make two complete ones. All take the one whose name
-//!   is first; and a daemon that has finished second removes its own before anybody has seen it.
-//! - If somebody deletes a volume while its daemon still writes to it, the daemon notices that it is gone before it makes
-//!   the marker. If it is deleted between the two, the marker stands alone, which means nothing.
-//! - The length is for a hypervisor that loses its power: libvirtd does not wait until an upload is on the disk, and after
-//!   that the file is shorter. Then the image is imported again, beside it.
+//! - Two daemons never write to the same volume. At the worst they make two complete ones. All take the one
+//!   whose name is first; and a daemon that has finished second removes its own before anybody has seen it.
+//! - If somebody deletes a volume while its daemon still writes to it, the daemon notices that it is gone
+//!   before it makes the marker. If it is deleted between the two, the marker stands alone, which means
+//!   nothing.
+//! - The length is for a hypervisor that loses its power: libvirtd does not wait until an upload is on the
+//!   disk, and after that the file is shorter. Then the image is imported again, beside it.
 //!
 //! # Images
 //!
-//! An image is imported once for each hypervisor and pool, as `ccm-image-sha256-DIGITS-qcow2.ATTEMPT` (with the image's
-//! checksum and format). All machines on images with the same checksum share it. Images are a cache: they stay when the
-//! machines go. To remove one, make sure that no disk is an overlay on it (`virsh vol-dumpxml` shows `backingStore`), then
-//! delete the volume, then its marker, with `virsh vol-delete`. It is imported again when it is next needed.
+//! An image is imported once for each hypervisor and pool, as `ccm-image-sha256-DIGITS-qcow2.ATTEMPT` (with
+//! the image's checksum and format). All machines on images with the same checksum share it. Images are a
+//! cache: they stay when the machines go. To remove one, make sure that no disk is an overlay on it
+//! (`virsh vol-dumpxml` shows `backingStore`), then delete the volume, then its marker, with
+//! `virsh vol-delete`. It is imported again when it is next needed.
 //!
-//! An image without a marker whose file has not changed for five minutes is deleted, unless a volume of the hypervisor
-//! is an overlay on it. See [`leftovers`].
+//! An image without a marker whose file has not changed for five minutes is deleted, unless a volume of the
+//! hypervisor is an overlay on it. See [`leftovers`].
 
 mod attempts;
 mod calls;
@@ -101,9 +104,8 @@ pub(crate) struct MachineStorage {
 }
 
 impl MachineStorage {
-    /// Storage whose work ends when `stop` is cancelled. `tasks` has the tasks. It calls `wake` with the machines that can go
-    /// on. No image comes from
-    /// addresses in `inside`.
+    /// Storage whose work ends when `stop` is cancelled. `tasks` has the tasks. It calls `wake` with the
+    /// machines that can go on. No image comes from addresses in `inside`.
     pub(crate) fn new(wake: Wake, stop: CancellationToken, tasks: TaskTracker, inside: Inside) -> Self {
         let (work, fetch) = (LongWork::new(wake, stop, tasks), Arc::new(Fetcher::new(inside)));
         Self { work, fetch, swept_pools: Arc::default(), limits: Limits::default() }

@@ -1,4 +1,5 @@
-//! The steps of machines on libvirt's test driver, with a storage in memory: the driver can neither upload nor download.
+//! The steps of machines on libvirt's test driver, with a storage in memory: the driver can neither upload
+//! nor download.
 
 mod conformance;
 mod copies;

@@ -13,8 +13,9 @@ use nix::sched::{CloneFlags, unshare};
 
 use crate::support::PATIENCE;
 
-/// Runs a test in a network namespace of its own, in which this host is a hypervisor: a bridge `virbr0` with the addresses
-/// 192.168.122.1/24 and `fd00:122::1/64`, and forwarding. With `CI=true` it is a failure if that is not possible here.
+/// Runs a test in a network namespace of its own, in which this host is a hypervisor: a bridge `virbr0` with
+/// the addresses 192.168.122.1/24 and `fd00:122::1/64`, and forwarding. With `CI=true` it is a failure if
+/// that is not possible here.
 pub(crate) fn on_a_hypervisor<F: Future<Output = ()>>(test: impl FnOnce() -> F + Send) {
     let in_namespace = || {
         if let Err(why) = unshare(CloneFlags::CLONE_NEWNET) {
@@ -70,7 +71,8 @@ pub(crate) struct Guest {
 }
 
 impl Guest {
-    /// The guest with the addresses 192.168.122.NUMBER and `fd00:122::NUMBER`, and pods 10.244.NUMBER.1 and `fd10:NUMBER::1`.
+    /// The guest with the addresses 192.168.122.NUMBER and `fd00:122::NUMBER`, and pods 10.244.NUMBER.1 and
+    /// `fd10:NUMBER::1`.
     pub(crate) fn start(number: u8) -> Self {
         let mut keeper = Command::new("unshare");
         keeper.args(["--net", "cat"]).stdin(Stdio::piped()).stdout(Stdio::null());
@@ -107,8 +109,8 @@ impl Guest {
         command
     }
 
-    /// Whether a ping from one pod's address to another's is answered within some seconds: IPv6 needs two to settle on a new
-    /// interface.
+    /// Whether a ping from one pod's address to another's is answered within some seconds: IPv6 needs two to
+    /// settle on a new interface.
     pub(crate) fn reaches(&self, from: &str, to: &str) -> bool {
         (0..5).any(|_| self.pings(from, to))
     }

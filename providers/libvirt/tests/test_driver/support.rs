@@ -78,7 +78,8 @@ impl Drop for Cloud {
 }
 
 impl Cloud {
-    /// Starts hypervisors `kvm0`, `kvm1`, ... with these domains, each in a zone of its own, and waits until all are live.
+    /// Starts hypervisors `kvm0`, `kvm1`, ... with these domains, each in a zone of its own, and waits until
+    /// all are live.
     pub(crate) async fn start(hosts: &[Vec<String>]) -> Self {
         Self::start_with(hosts, "").await
     }

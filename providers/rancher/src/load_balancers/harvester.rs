@@ -1,6 +1,6 @@
-//! Load balancers of Harvester, for clusters whose machines are its virtual machines: one `LoadBalancer` object in Harvester
-//! for each Service. Harvester gives the address; kube-vip in the cluster announces it, and kube-proxy does the rest. The
-//! names and annotations are those of harvester-cloud-provider.
+//! Load balancers of Harvester, for clusters whose machines are its virtual machines: one `LoadBalancer`
+//! object in Harvester for each Service. Harvester gives the address; kube-vip in the cluster announces it,
+//! and kube-proxy does the rest. The names and annotations are those of harvester-cloud-provider.
 //!
 //! ```text
 //!   Service ──> demand ─┐
@@ -8,8 +8,8 @@
 //!                                   address ──> annotations of the Service, for kube-vip
 //! ```
 //!
-//! - The name and the owner's label are fixed by the Service's UID, before the object is created. So a crash at any point leaves
-//!   an object that is found again, and nothing without the label is changed or deleted.
+//! - The name and the owner's label are fixed by the Service's UID, before the object is created. So a crash
+//!   at any point leaves an object that is found again, and nothing without the label is changed or deleted.
 //! - No call waits: while Harvester works, the answer is `InProgress`.
 
 mod api;

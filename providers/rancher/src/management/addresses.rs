@@ -13,9 +13,9 @@ const PROVIDED_NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
 
 /// The addresses of the Node of a machine. No address has two types.
 ///
-/// What the kubelet was started with comes first: Rancher itself wrote it. Then what Rancher knows of the machine. If
-/// Rancher knows nothing, the Node's own addresses stay, for Rancher copies its addresses from the Node: were both to wait
-/// for each other, the Node would never get any.
+/// What the kubelet was started with comes first: Rancher itself wrote it. Then what Rancher knows of the
+/// machine. If Rancher knows nothing, the Node's own addresses stay, for Rancher copies its addresses from
+/// the Node: were both to wait for each other, the Node would never get any.
 ///
 /// The rules leave nothing out that the kubelet was started with: it works with that.
 pub(super) fn node_addresses(

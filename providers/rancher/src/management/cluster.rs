@@ -35,8 +35,8 @@ pub(crate) struct Cluster {
 /// The annotations of a cluster that matter.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub(crate) struct Annotations {
-    /// Rancher's own note on clusters that have a `provisioning.cattle.io` cluster: `true` if Rancher makes their machines,
-    /// `false` if they were imported.
+    /// Rancher's own note on clusters that have a `provisioning.cattle.io` cluster: `true` if Rancher makes
+    /// their machines, `false` if they were imported.
     #[serde(rename = "provisioning.cattle.io/administrated", default)]
     pub(crate) is_administrated: Option<String>,
 }
@@ -56,7 +56,8 @@ impl Cluster {
 /// Finds the cluster of the configuration.
 ///
 /// # Errors
-/// If the server does not show it. That is no proof that there is none: a token without rights sees empty lists.
+/// If the server does not show it. That is no proof that there is none: a token without rights sees empty
+/// lists.
 pub(crate) async fn find(client: &Client, selector: &ClusterSelector) -> Result<Cluster> {
     match selector {
         ClusterSelector::Id(id) => {

@@ -23,7 +23,8 @@ impl ManagementClusters {
     /// All clusters.
     ///
     /// # Errors
-    /// Also if the server shows none: it always has one itself, and a token without rights sees an empty list.
+    /// Also if the server shows none: it always has one itself, and a token without rights sees an empty
+    /// list.
     async fn all(&self) -> Result<Vec<Cluster>> {
         let all: Vec<Cluster> = self.client.list("clusters", &[]).await?;
         if all.is_empty() {
@@ -47,7 +48,8 @@ impl Clusters for ManagementClusters {
     }
 }
 
-/// What the clusters are called, sorted: by their names, or by their IDs where several share a name or one has none.
+/// What the clusters are called, sorted: by their names, or by their IDs where several share a name or one
+/// has none.
 fn names(all: &[Cluster]) -> Vec<String> {
     let mut by_name: BTreeMap<&str, Vec<&Cluster>> = BTreeMap::new();
     for cluster in all {

@@ -129,7 +129,8 @@ impl Session<'_> {
         }
     }
 
-    /// Watches the server's nodes until the next listing is due. Where they cannot be watched, they are only listed, once.
+    /// Watches the server's nodes until the next listing is due. Where they cannot be watched, they are only
+    /// listed, once.
     async fn mirror(&mut self, cluster: &Cluster) -> Result<()> {
         let source = self.source;
         let mirror = mirror::Mirror {
@@ -277,8 +278,8 @@ impl Session<'_> {
         }
     }
 
-    /// What an error of the watch of bootstraps means if it is a refusal, and what that costs. They serve for addresses only, so
-    /// all else works without them.
+    /// What an error of the watch of bootstraps means if it is a refusal, and what that costs. They serve for
+    /// addresses only, so all else works without them.
     fn without_addresses(&mut self, fault: &watcher::Error) -> Option<(Step, String)> {
         let error = watch_error(fault);
         if error.kind() != ErrorKind::PermissionDenied {
@@ -300,7 +301,8 @@ impl Session<'_> {
         Ok(listed.metadata.resource_version.and_then(|version| version.parse().ok()))
     }
 
-    /// What an error means for a kind that a management cluster may not have: then there are no objects of it.
+    /// What an error means for a kind that a management cluster may not have: then there are no objects of
+    /// it.
     ///
     /// # Errors
     /// As [`ended`]. Also for a 404 while the server's own lists do not say that the kind is missing.

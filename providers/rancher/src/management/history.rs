@@ -1,5 +1,5 @@
-//! Whether what the management cluster says continues what it said before. A restore from a backup breaks that: then a
-//! Machine that it lacks may still be there.
+//! Whether what the management cluster says continues what it said before. A restore from a backup breaks
+//! that: then a Machine that it lacks may still be there.
 
 use std::time::SystemTime;
 
@@ -16,7 +16,8 @@ pub(super) struct Origin {
     pub(super) uid: String,
     /// When that object was created. In a restored management cluster this may be the time of the restore.
     pub(super) created: Option<SystemTime>,
-    /// The resource version of the management cluster. It only grows, and an older one comes back with a backup of etcd.
+    /// The resource version of the management cluster. It only grows, and an older one comes back with a
+    /// backup of etcd.
     pub(super) revision: Option<u64>,
 }
 
@@ -59,8 +60,8 @@ impl History {
         continues
     }
 
-    /// Fails unless a complete listing without the Machine of this Node proves that the Machine is gone. This is for Machines
-    /// whose deletion this process did not see.
+    /// Fails unless a complete listing without the Machine of this Node proves that the Machine is gone. This
+    /// is for Machines whose deletion this process did not see.
     ///
     /// # Errors
     /// Why it proves nothing, and what to do.

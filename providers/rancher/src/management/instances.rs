@@ -29,8 +29,8 @@ pub(crate) struct MachineInstances {
 }
 
 impl MachineInstances {
-    /// The machines of this cluster. They are read once [`follow`](Self::follow) is called. `client` is one of the API
-    /// below `/v3`.
+    /// The machines of this cluster. They are read once [`follow`](Self::follow) is called. `client` is one
+    /// of the API below `/v3`.
     pub(crate) fn new(client: Client, config: &Config, management: &ManagementConfig) -> Self {
         Self {
             source: Source {

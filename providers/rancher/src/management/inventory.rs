@@ -28,8 +28,8 @@ const CHANGES_KEPT: usize = 1024;
 /// How many keys of machines that are gone are remembered. A forgotten one costs a listing.
 const GONE_KEPT: usize = 10_000;
 
-/// For how long it is remembered that there is no machine for a name: while the machines are watched, and while they are not.
-/// Each listing confirms it again.
+/// For how long it is remembered that there is no machine for a name: while the machines are watched, and
+/// while they are not. Each listing confirms it again.
 const ABSENCES_LAST_WATCHED: Duration = Duration::from_secs(5 * 60);
 const ABSENCES_LAST_UNWATCHED: Duration = Duration::from_secs(30);
 
@@ -116,8 +116,8 @@ impl Inventory {
     /// The machine that is bound to no Node yet and has this name.
     ///
     /// # Errors
-    /// [`ErrorKind::Ambiguous`] if there are several, or if one is bound to a Node whose name differs only in its form: that
-    /// may be another Node.
+    /// [`ErrorKind::Ambiguous`] if there are several, or if one is bound to a Node whose name differs only in
+    /// its form: that may be another Node.
     pub(super) fn unbound_with_name(&self, node: &str) -> Result<Option<&Arc<Machine>>> {
         let fits = |machine: &Machine| match &machine.node {
             Some(name) => is_same_name(name, node),

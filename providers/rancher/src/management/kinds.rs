@@ -37,8 +37,8 @@ pub(super) async fn machine_version(kubernetes: &kube::Client) -> Result<&'stati
     })
 }
 
-/// Whether the server does not have this kind, by its own lists of groups and resources. A 404 proves nothing: it may be a
-/// proxy's.
+/// Whether the server does not have this kind, by its own lists of groups and resources. A 404 proves
+/// nothing: it may be a proxy's.
 ///
 /// # Errors
 /// If a list cannot be read.

@@ -60,7 +60,8 @@ pub(super) fn short(name: &str) -> &str {
     name.split_once('.').map_or(name, |(first, _)| first)
 }
 
-/// Whether both are names of one machine: letter case does not matter, and if one is short, the first label decides.
+/// Whether both are names of one machine: letter case does not matter, and if one is short, the first label
+/// decides.
 pub(super) fn is_same_name(a: &str, b: &str) -> bool {
     if a.contains('.') && b.contains('.') {
         a.eq_ignore_ascii_case(b)
@@ -70,7 +71,8 @@ pub(super) fn is_same_name(a: &str, b: &str) -> bool {
 }
 
 impl KnownAddresses {
-    /// These addresses. An external address alone is the internal one too: Rancher starts the kubelet with it.
+    /// These addresses. An external address alone is the internal one too: Rancher starts the kubelet with
+    /// it.
     pub(super) fn of(internal: Vec<IpAddr>, external: Vec<IpAddr>) -> Self {
         if internal.is_empty() {
             Self { internal: external, external: Vec::new() }

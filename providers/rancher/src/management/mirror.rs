@@ -1,7 +1,7 @@
 //! Watches the server's nodes, which mirror the Nodes of a cluster whose machines are not Rancher's.
 //!
-//! They are objects of `management.cattle.io`, which Rancher 2.9 shows to administrators alone. All others list them by
-//! `/v3/nodes`.
+//! They are objects of `management.cattle.io`, which Rancher 2.9 shows to administrators alone. All others
+//! list them by `/v3/nodes`.
 
 use std::time::Duration;
 
@@ -73,7 +73,8 @@ impl Mirror<'_> {
                 Some(Ok(event)) => Step::of(event, |object, is_there| self.change(object, is_there)),
                 Some(Err(fault)) if cannot_be_watched(&fault) => {
                     let error = watch_error(&fault);
-                    // All else may be an object that cannot be read, and a token that is refused here may be refused everywhere.
+                    // All else may be an object that cannot be read, and a token that is refused here may be
+                    // refused everywhere.
                     let is_listed = matches!(fault, watcher::Error::WatchStartFailed(_))
                         && error.kind() != ErrorKind::Unauthenticated;
                     return Ok(MirrorEnd::NotWatched { why: needs_rights(error, namespace), is_listed });
@@ -137,8 +138,9 @@ fn needs_rights(error: Error, namespace: &str) -> Error {
     ))
 }
 
-/// Whether another way to list the nodes may work: the token is refused here, the server lacks the kind, or a node has a field
-/// that cannot be read. Nothing is deleted because of a mirror, so a 404 of a proxy is no danger here.
+/// Whether another way to list the nodes may work: the token is refused here, the server lacks the kind, or a
+/// node has a field that cannot be read. Nothing is deleted because of a mirror, so a 404 of a proxy is no
+/// danger here.
 fn cannot_be_watched(fault: &watcher::Error) -> bool {
     let of_call = match fault {
         watcher::Error::InitialListFailed(error)

@@ -13,8 +13,8 @@ use crate::norman::{
 /// What a role in Rancher has to do.
 pub(super) const SHOWS_NODES: &str = "shows its nodes, such as nodes-view (View Nodes)";
 
-/// A node of a listing. Fields that only mirror the Node are left out: a Node that got back its own values could
-/// never change them.
+/// A node of a listing. Fields that only mirror the Node are left out: a Node that got back its own values
+/// could never change them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ManagementNode {
@@ -99,7 +99,8 @@ pub(crate) fn machines(listed: Vec<ListedNode>, cluster: &str) -> ListedMachines
     ListedMachines { machines, unreadable }
 }
 
-/// The key of the machine of a node. `None` if it is another cluster's: the server ignores filters that it does not know.
+/// The key of the machine of a node. `None` if it is another cluster's: the server ignores filters that it
+/// does not know.
 fn machine_key(node: &ManagementNode, cluster: &str) -> Option<String> {
     let (of, key) = node.id.split_once(':')?;
     let same = of == cluster && node.cluster_id.as_deref().is_none_or(|id| id == cluster);

@@ -1,5 +1,5 @@
-//! The objects of the management cluster that say what machines there are: the fields that matter, and how they are put
-//! together.
+//! The objects of the management cluster that say what machines there are: the fields that matter, and how
+//! they are put together.
 
 use std::{
     collections::{BTreeMap, HashMap},

@@ -67,7 +67,8 @@ struct ProvisioningCluster {
 }
 
 impl ProvisioningCluster {
-    /// Whether it is the object that was asked for. Fields that are missing in anything else would have a meaning.
+    /// Whether it is the object that was asked for. Fields that are missing in anything else would have a
+    /// meaning.
     fn is(&self, namespace: &str, name: &str) -> bool {
         let metadata = &self.metadata;
         metadata.namespace.as_deref() == Some(namespace)
@@ -90,12 +91,12 @@ struct ProvisioningStatus {
     cluster_name: Option<String>,
 }
 
-/// Whose the machines of this cluster are. `configured` is the namespace of the configuration, and `was_rancher` whether they
-/// were Rancher's before.
+/// Whose the machines of this cluster are. `configured` is the namespace of the configuration, and
+/// `was_rancher` whether they were Rancher's before.
 ///
 /// # Errors
-/// If that is not certain. A Node that is initialised for a mirrored machine keeps that provider ID for ever, so only the API
-/// server's own word counts.
+/// If that is not certain. A Node that is initialised for a mirrored machine keeps that provider ID for ever,
+/// so only the API server's own word counts.
 pub(super) async fn find(
     kubernetes: &kube::Client,
     cluster: &Cluster,

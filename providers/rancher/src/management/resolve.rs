@@ -20,7 +20,8 @@ use crate::{
     zones::zone_of,
 };
 
-/// The label of a Node that Rancher provisions: the UID of its Machine. The kubelet writes it, so it is checked.
+/// The label of a Node that Rancher provisions: the UID of its Machine. The kubelet writes it, so it is
+/// checked.
 const MACHINE_LABEL: &str = "rke.cattle.io/machine";
 
 /// The instance type of a machine whose infrastructure has no kind.
@@ -81,8 +82,8 @@ enum Found {
     NotListed(Missing),
 }
 
-/// Looks for the machine of a provider ID. The Node's name and labels make no machine its own, but they can make the
-/// absence of its machine doubtful.
+/// Looks for the machine of a provider ID. The Node's name and labels make no machine its own, but they can
+/// make the absence of its machine doubtful.
 fn with_id(node: &NodeIdentity, state: &State, id: &str, (cluster, key): (&str, &str)) -> Result<Found> {
     if cluster != state.cluster {
         let words =

@@ -17,7 +17,8 @@ pub(super) const RESOURCES: &str = r#"{"kind":"APIResourceList","apiVersion":"v1
     "resources":[{"name":"custommachines","singularName":"","namespaced":true,"kind":"CustomMachine","verbs":["list"]},
     {"name":"rkebootstraps","singularName":"","namespaced":true,"kind":"RKEBootstrap","verbs":["list"]}]}"#;
 
-/// A client of an API that answers each path at once: with a status and a body, or with the error of the transport.
+/// A client of an API that answers each path at once: with a status and a body, or with the error of the
+/// transport.
 pub(super) fn answering(
     answer: impl Fn(&str) -> Result<(u16, String), Error> + Send + 'static,
 ) -> kube::Client {

@@ -1,5 +1,5 @@
-//! The Kubernetes API of the management cluster, which the Rancher server answers below `/apis`: with the same URL, token and
-//! certificates as `/v3`.
+//! The Kubernetes API of the management cluster, which the Rancher server answers below `/apis`: with the
+//! same URL, token and certificates as `/v3`.
 
 use std::{
     task::{Context, Poll},
@@ -111,8 +111,8 @@ pub(super) fn is_expired(error: &watcher::Error) -> bool {
     }
 }
 
-/// Whether the API server itself says that this object does not exist. A 404 of a proxy, of Rancher or of a server without
-/// this kind of object says nothing about it.
+/// Whether the API server itself says that this object does not exist. A 404 of a proxy, of Rancher or of a
+/// server without this kind of object says nothing about it.
 pub(super) fn is_absent(error: &kube::Error, resource: &ApiResource, name: &str) -> bool {
     let kube::Error::Api(status) = error else { return false };
     status.code == 404

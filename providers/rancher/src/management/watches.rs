@@ -12,7 +12,8 @@ use super::{
     transport::{is_expired, watch_error},
 };
 
-/// How long a watch lasts before it is renewed, in seconds. A connection that has died without a word is noticed then.
+/// How long a watch lasts before it is renewed, in seconds. A connection that has died without a word is
+/// noticed then.
 const WATCH_TIMEOUT: u32 = 60;
 
 /// How objects are listed, with this many in a page, and watched.

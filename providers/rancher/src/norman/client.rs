@@ -1,4 +1,5 @@
-//! The HTTP client of one Rancher server: one API key or token, one deadline for each call, limited sizes, no redirects.
+//! The HTTP client of one Rancher server: one API key or token, one deadline for each call, limited sizes, no
+//! redirects.
 
 use std::{fmt, net::IpAddr, sync::Arc, time::Duration};
 
@@ -100,12 +101,12 @@ impl Client {
         url
     }
 
-    /// The URL that the server gave for something, such as the next page. The API key is sent only to the server
-    /// of the configuration.
+    /// The URL that the server gave for something, such as the next page. The API key is sent only to the
+    /// server of the configuration.
     ///
     /// # Errors
-    /// If it is another server's URL. A server behind a proxy that ends TLS may say `http` of itself: then its
-    /// URL is used with the scheme of the configuration.
+    /// If it is another server's URL. A server behind a proxy that ends TLS may say `http` of itself: then
+    /// its URL is used with the scheme of the configuration.
     pub(crate) fn same_server(&self, text: &str) -> Result<Url> {
         let foreign = || unavailable("the server names a URL of another server; check its setting api.host");
         let mut url = self.base.join(text).map_err(|_| foreign())?;

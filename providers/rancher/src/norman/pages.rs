@@ -63,8 +63,8 @@ impl<'de, T: DeserializeOwned> Deserialize<'de> for Entry<T> {
     }
 }
 
-/// The objects of the pages so far, each once. If the first object of a page is deleted before the page is read, the server begins
-/// anew, without a word.
+/// The objects of the pages so far, each once. If the first object of a page is deleted before the page is
+/// read, the server begins anew, without a word.
 struct Objects<T> {
     all: Vec<T>,
     ids: HashSet<String>,
@@ -85,8 +85,8 @@ impl<T> Objects<T> {
 }
 
 impl Client {
-    /// All objects of a collection, from all pages, each once. The server ignores filters that it does not know, so the
-    /// caller has to look at each object.
+    /// All objects of a collection, from all pages, each once. The server ignores filters that it does not
+    /// know, so the caller has to look at each object.
     ///
     /// # Errors
     /// If any page cannot be read. A part of a listing is never returned.

@@ -30,8 +30,8 @@ pub(crate) struct Reply {
     pub(crate) body: Vec<u8>,
 }
 
-/// An error in the form of the API, or the `Status` of the Kubernetes API that the server passes on. Rancher 2.x has the
-/// status as a text at times.
+/// An error in the form of the API, or the `Status` of the Kubernetes API that the server passes on. Rancher
+/// 2.x has the status as a text at times.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct ApiError {

@@ -1,5 +1,5 @@
-//! Harvester: a real API server with its kind `LoadBalancer`, and a script for what its controller does. A test has a
-//! namespace of its own.
+//! Harvester: a real API server with its kind `LoadBalancer`, and a script for what its controller does. A
+//! test has a namespace of its own.
 
 use std::{
     collections::BTreeSet,
@@ -148,8 +148,8 @@ impl Harvester {
         all.pop().map(|one| serde_json::to_value(one).expect("JSON"))
     }
 
-    /// Says what there is in Harvester, by an annotation of the namespace that `webhook.yaml` knows, and waits until the webhook
-    /// knows it.
+    /// Says what there is in Harvester, by an annotation of the namespace that `webhook.yaml` knows, and
+    /// waits until the webhook knows it.
     pub(crate) async fn say(&self, annotation: &str, value: Option<&str>) {
         let before = trial(&self.objects).await;
         let change = json!({"metadata": {"annotations": {annotation: value}}});
@@ -219,8 +219,8 @@ async fn trial(objects: &Api<DynamicObject>) -> String {
     }
 }
 
-/// Plays Harvester's controller: it gives addresses from 192.0.2.1 on, with whole writes of objects as it does them, and has a
-/// finalizer.
+/// Plays Harvester's controller: it gives addresses from 192.0.2.1 on, with whole writes of objects as it
+/// does them, and has a finalizer.
 async fn play(objects: &Api<DynamicObject>, script: &Mutex<Script>) {
     loop {
         let all = objects.list(&ListParams::default()).await.map(|list| list.items).unwrap_or_default();

@@ -246,7 +246,8 @@ async fn a_new_kubeconfig_is_used_by_the_next_provider() {
     world.write_kubeconfig(world.harvester.token(STRANGER));
     let running = world.running(NONE).await;
     assert_eq!(running.ensure(&web).await.expect_err("no rights").kind(), ErrorKind::PermissionDenied);
-    // The daemon makes another provider when the file changes, because the factory reads it through its input.
+    // The daemon makes another provider when the file changes, because the factory reads it through its
+    // input.
     world.write_kubeconfig(world.harvester.token(crate::harvester::USER));
     let running = world.running(NONE).await;
     running.ensure(&web).await.expect("ensured");

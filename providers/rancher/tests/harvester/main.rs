@@ -1,5 +1,5 @@
-//! The mode `harvester` on a real API server that has Harvester's kind `LoadBalancer`. What Harvester's own controller does is
-//! played by a script: see `harvester`. The machines are those of the fake of Rancher 1.6.
+//! The mode `harvester` on a real API server that has Harvester's kind `LoadBalancer`. What Harvester's own
+//! controller does is played by a script: see `harvester`. The machines are those of the fake of Rancher 1.6.
 
 #![allow(
     clippy::expect_used,

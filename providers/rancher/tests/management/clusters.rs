@@ -45,7 +45,8 @@ async fn all_pages_are_read() {
     assert_eq!(server.calls(), 3, "three pages");
 }
 
-/// The first cluster of the next page is gone before the page is read: the server begins anew, without a word.
+/// The first cluster of the next page is gone before the page is read: the server begins anew, without a
+/// word.
 #[tokio::test]
 async fn a_cluster_that_leaves_between_two_pages_makes_no_other_one_ambiguous() {
     let server = server().await;

@@ -269,7 +269,8 @@ async fn while_the_management_cluster_fails_nobody_is_absent() {
         ),
     ] {
         cluster.rancher.set_fault(Some((path, fault)));
-        // The one that is gone first: what it asks for meets every fault, also if no watch had begun that could break.
+        // The one that is gone first: what it asks for meets every fault, also if no watch had begun that
+        // could break.
         for node in [&gone, &known, &node("node-1")] {
             running.until(node, expected).await;
         }

@@ -1,5 +1,5 @@
-//! The provider against Rancher 2.x: `/v3` is a server in the process that answers as a real Rancher 2.9 was seen to
-//! answer, and `/apis` is a real kube-apiserver with Rancher's custom resources.
+//! The provider against Rancher 2.x: `/v3` is a server in the process that answers as a real Rancher 2.9 was
+//! seen to answer, and `/apis` is a real kube-apiserver with Rancher's custom resources.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::print_stderr, reason = "tests may")]
 

@@ -22,8 +22,8 @@ use crate::{
     management_cluster::{ManagementCluster, options},
 };
 
-/// A provider with this configuration, not started. It lists more often than an operator may ask for, unless the
-/// configuration says how often.
+/// A provider with this configuration, not started. It lists more often than an operator may ask for, unless
+/// the configuration says how often.
 pub(crate) fn provider(text: &str) -> cloudprovider::Result<RancherProvider> {
     let mut config = Config::read(&FactoryInput::new(text), &Environment::default())?;
     if !text.contains("pollInterval") {
@@ -61,7 +61,8 @@ async fn api_server(cluster_api: ClusterApi) -> Option<&'static ControlPlane> {
 }
 
 impl ManagementCluster {
-    /// A server with a cluster of this name. `None`, with a message, if this machine cannot run an API server.
+    /// A server with a cluster of this name. `None`, with a message, if this machine cannot run an API
+    /// server.
     pub(crate) async fn start(name: &str) -> Option<Self> {
         Some(Self::on(api_server(ClusterApi::V1Beta1).await?, name).await)
     }

@@ -69,8 +69,8 @@ pub(crate) fn in_a_word(lookup: &InstanceLookup) -> String {
     }
 }
 
-/// Asserts that a provider keeps the rules, and that each was checked but for those of `others` and these. Another one would be a
-/// rule that no test checks.
+/// Asserts that a provider keeps the rules, and that each was checked but for those of `others` and these.
+/// Another one would be a rule that no test checks.
 pub(crate) fn assert_checked(report: &Report, others: &[Suite], not_checked: &[&str]) {
     report.print_and_assert();
     let found: Vec<_> = report

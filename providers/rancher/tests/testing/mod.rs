@@ -1,6 +1,6 @@
-//! A fake of Rancher 1.6 in the process. Rancher 1.6 cannot run any more, so this is written from its description:
-//! the API `v2-beta` with paging, actions, events and the faults that a test asks for. It refuses what the real
-//! server refuses. What is shown with it is shown with a fake.
+//! A fake of Rancher 1.6 in the process. Rancher 1.6 cannot run any more, so this is written from its
+//! description: the API `v2-beta` with paging, actions, events and the faults that a test asks for. It
+//! refuses what the real server refuses. What is shown with it is shown with a fake.
 
 mod connections;
 mod objects;

@@ -62,8 +62,9 @@ impl Actor {
         Ok(())
     }
 
-    /// Each thread has a connection of its own (see [`Session`](crate::session::Session)), which it opens when it first
-    /// asks; libvirtd takes few requests of one client at a time, too, and those that hang are among them.
+    /// Each thread has a connection of its own (see [`Session`](crate::session::Session)), which it opens
+    /// when it first asks; libvirtd takes few requests of one client at a time, too, and those that hang are
+    /// among them.
     async fn add_agent_worker(&mut self, connected: &mut Connected) -> Result<usize, Failure> {
         let name = format!("libvirt-{}-agent", self.name());
         let config = self.hypervisor.config.clone();

@@ -21,10 +21,11 @@ const SEPARATOR: &str = " | ";
 /// The place of lines that are left out.
 const LEFT_OUT: &str = "(left out: it may have secrets)";
 
-/// The last lines of a console's output, fit for a condition. `None` if there is nothing in it that may be quoted.
+/// The last lines of a console's output, fit for a condition. `None` if there is nothing in it that may be
+/// quoted.
 ///
-/// Control characters and escape sequences are gone. Lines that may have secrets are left out, `data` among them. So is a
-/// last line without an end, which may be the beginning of anything.
+/// Control characters and escape sequences are gone. Lines that may have secrets are left out, `data` among
+/// them. So is a last line without an end, which may be the beginning of anything.
 pub(crate) fn excerpt(log: &[u8], data: &BootstrapData) -> Option<String> {
     let secrets = Secrets::of(data)?;
     let whole = log.iter().rposition(|byte| *byte == b'\n').map_or(&[][..], |end| &log[..end]);

@@ -81,7 +81,8 @@ pub(super) enum Choice {
     Unusable(String),
 }
 
-/// Chooses an address of the pool that no definition of the network has for anyone else, and that is not one of the leased ones.
+/// Chooses an address of the pool that no definition of the network has for anyone else, and that is not one
+/// of the leased ones.
 pub(super) fn choose(
     definitions: &[NetworkDhcp],
     leased: &HashSet<IpAddr>,

@@ -24,7 +24,8 @@ const CLAIM_MAC: u8 = 0x06;
 /// The length of the cluster's part in the name of a claim. A host name has at most 63 characters.
 const MAX_NAME: usize = 40;
 
-/// Who claims: a MAC address and a name that no other cluster and no machine has, since both are made from the hash of the whole mark.
+/// Who claims: a MAC address and a name that no other cluster and no machine has, since both are made from
+/// the hash of the whole mark.
 #[derive(Clone, Debug)]
 pub(crate) struct Claim {
     /// The cluster's UID, which chooses where it looks first.
@@ -33,10 +34,12 @@ pub(crate) struct Claim {
     pub(super) mac: Mac,
     /// The name of the entry.
     pub(super) name: String,
-    /// The entry of a claim that was made from the UID and the cluster's name alone. With `owns_older` it counts until the next step has
-    /// put the other one in its place. Without, it may be another cluster's and stays as it is.
+    /// The entry of a claim that was made from the UID and the cluster's name alone. With `owns_older` it
+    /// counts until the next step has put the other one in its place. Without, it may be another cluster's
+    /// and stays as it is.
     older: Entry,
-    /// Whether the API server has given the object its UID. One that an annotation has may be another cluster's.
+    /// Whether the API server has given the object its UID. One that an annotation has may be another
+    /// cluster's.
     owns_older: bool,
 }
 
@@ -66,7 +69,8 @@ impl Claim {
         entry.is_of(self.mac, &self.name) || entry.is_one_of(self.older())
     }
 
-    /// Whether this entry may be its own and may be that of another cluster, as after a move. It is left as it is.
+    /// Whether this entry may be its own and may be that of another cluster, as after a move. It is left as
+    /// it is.
     pub(super) fn may_have(&self, entry: &HostEntry) -> bool {
         !self.owns_older && entry.is_one_of(slice::from_ref(&self.older))
     }
@@ -88,7 +92,8 @@ impl Claim {
     }
 }
 
-/// The most lines of one namespace: a tenant who knows the UID of an older claim can name it in many clusters.
+/// The most lines of one namespace: a tenant who knows the UID of an older claim can name it in many
+/// clusters.
 const MAX_LINES: usize = 20;
 
 /// The entries that nothing proves to be a cluster's claim, by namespace: the log names each once.
@@ -96,8 +101,8 @@ const MAX_LINES: usize = 20;
 pub(crate) struct UnprovenClaims(Mutex<HashMap<String, HashSet<String>>>);
 
 impl UnprovenClaims {
-    /// The line for an entry that the object with this mark may have made, on this hypervisor and in this network. `None` if it was
-    /// said before.
+    /// The line for an entry that the object with this mark may have made, on this hypervisor and in this
+    /// network. `None` if it was said before.
     pub(crate) fn line(
         &self,
         mark: &Mark,

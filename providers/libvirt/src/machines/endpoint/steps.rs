@@ -30,14 +30,15 @@ const LOOK_AGAIN: Duration = Duration::from_secs(60);
 pub(crate) enum Endpoint {
     /// It is this one.
     At(ControlPlaneEndpoint),
-    /// It is this one, and an entry that is [not proven](Claim::may_have) to be the cluster's keeps its address.
+    /// It is this one, and an entry that is [not proven](Claim::may_have) to be the cluster's keeps its
+    /// address.
     Unproven(ControlPlaneEndpoint, HostEntry),
     /// All addresses of the pool are taken.
     Wait(Wait),
 }
 
-/// Claims an address for the cluster, or finds the one that it has. `known` is the request's endpoint; if it is an address
-/// of the pool its claim is renewed, and otherwise it is the user's own and nothing is claimed.
+/// Claims an address for the cluster, or finds the one that it has. `known` is the request's endpoint; if it
+/// is an address of the pool its claim is renewed, and otherwise it is the user's own and nothing is claimed.
 ///
 /// # Errors
 /// - [`ErrorKind::InvalidInput`]: the pool cannot be read, or has no address that the network can keep.
@@ -86,7 +87,8 @@ pub(crate) async fn ensure_endpoint(
                 let endpoint = ControlPlaneEndpoint { host: address.to_string(), port: spec.port };
                 return Ok(Endpoint::At(endpoint));
             }
-            // Another cluster was faster. One definition may have the claim, and the address is written nowhere yet.
+            // Another cluster was faster. One definition may have the claim, and the address is written
+            // nowhere yet.
             Err(error) if error.kind() == ErrorKind::Conflict => {
                 reservation::remove(calls, &spec.network, claim.mac, &claim.name).await.map_err(in_field)?;
                 last = Some(error);
@@ -97,7 +99,8 @@ pub(crate) async fn ensure_endpoint(
     Err(in_field(last.unwrap_or_else(|| Error::new(ErrorKind::Internal, "no address was tried"))))
 }
 
-/// Claims the address that the cluster is known to have. An entry for it that may be the cluster's serves as it is, and is given.
+/// Claims the address that the cluster is known to have. An entry for it that may be the cluster's serves as
+/// it is, and is given.
 async fn renew(
     calls: &dyn NetworkCalls,
     claim: &Claim,
@@ -135,7 +138,8 @@ pub(crate) fn is_claimed(spec: &EndpointPoolSpec, endpoint: Option<&ControlPlane
     address.is_some_and(|address| Pool::read(spec).is_ok_and(|pool| pool.contains(address)))
 }
 
-/// Gives the cluster's address back. Nothing to do if it has none. Gives the entry that stays because nothing proves it to be the cluster's.
+/// Gives the cluster's address back. Nothing to do if it has none. Gives the entry that stays because nothing
+/// proves it to be the cluster's.
 ///
 /// # Errors
 /// libvirt's.

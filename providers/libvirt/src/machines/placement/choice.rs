@@ -193,8 +193,8 @@ impl Refusal {
     }
 }
 
-/// How full the hypervisor is with the machine, in millionths of what it may take: the fuller of CPUs and memory
-/// first.
+/// How full the hypervisor is with the machine, in millionths of what it may take: the fuller of CPUs and
+/// memory first.
 fn fit(host: &Host, limits: &MachineLimits, wanted: &Wanted<'_>) -> std::result::Result<[u64; 2], Refusal> {
     if !is_asked(host, wanted) {
         return Err(Refusal::NotAsked);
@@ -224,8 +224,8 @@ fn fit(host: &Host, limits: &MachineLimits, wanted: &Wanted<'_>) -> std::result:
     Ok([cpus.max(memory), cpus.min(memory)])
 }
 
-/// How good a hypervisor is; the least is the best. Machines of the same cluster and role in its failure domain,
-/// then on it; all machines of the cluster likewise; its load; its name.
+/// How good a hypervisor is; the least is the best. Machines of the same cluster and role in its failure
+/// domain, then on it; all machines of the cluster likewise; its load; its name.
 type Rank<'a> = ([u64; 4], [u64; 2], &'a str);
 
 fn rank<'a>(host: &'a Host, hosts: &[Host], load: [u64; 2], wanted: &Wanted<'_>) -> Rank<'a> {

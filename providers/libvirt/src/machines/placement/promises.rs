@@ -43,14 +43,15 @@ impl Promise {
 }
 
 impl Placer {
-    /// Chooses a hypervisor and promises it the room. `hosts` reads the hypervisors, with their domains as the only
-    /// residents; it is called under the lock of the promises, so a domain is counted once: as a promise before it is
-    /// seen, and as a domain after.
+    /// Chooses a hypervisor and promises it the room. `hosts` reads the hypervisors, with their domains as
+    /// the only residents; it is called under the lock of the promises, so a domain is counted once: as a
+    /// promise before it is seen, and as a domain after.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`](cloudprovider::ErrorKind::NotFound) for a hypervisor or a failure domain that the
-    /// configuration does not have, and [`ErrorKind::InvalidInput`](cloudprovider::ErrorKind::InvalidInput) if no
-    /// hypervisor is all that is asked for.
+    /// [`ErrorKind::NotFound`](cloudprovider::ErrorKind::NotFound) for a hypervisor or a failure domain that
+    /// the configuration does not have, and
+    /// [`ErrorKind::InvalidInput`](cloudprovider::ErrorKind::InvalidInput) if no hypervisor is all that is
+    /// asked for.
     pub(crate) fn place(
         &self,
         hosts: impl FnOnce() -> Vec<Host>,

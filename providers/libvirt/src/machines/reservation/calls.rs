@@ -57,8 +57,8 @@ pub(crate) struct Change {
     pub(crate) host: String,
 }
 
-/// The calls about networks of one hypervisor, with a fake of them for tests. None of them is repeated; the callers
-/// decide.
+/// The calls about networks of one hypervisor, with a fake of them for tests. None of them is repeated; the
+/// callers decide.
 #[async_trait]
 pub(crate) trait NetworkCalls: fmt::Debug + Send + Sync {
     /// The hypervisor's name in the configuration.
@@ -67,7 +67,8 @@ pub(crate) trait NetworkCalls: fmt::Debug + Send + Sync {
     /// The XML of a network. `None` if there is no such network, or if it does not have this definition.
     async fn definition(&self, network: &str, scope: Scope) -> Result<Option<String>, Failure>;
 
-    /// The leases that the DHCP server of a network has given. None if there is no such network, or no server that tells.
+    /// The leases that the DHCP server of a network has given. None if there is no such network, or no server
+    /// that tells.
     async fn leases(&self, network: &str) -> Result<Vec<(Mac, Lease)>, Failure>;
 
     /// Changes a host entry in a definition of a network.

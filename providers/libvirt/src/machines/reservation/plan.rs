@@ -8,8 +8,9 @@ use super::{
 };
 use crate::mac::Mac;
 
-/// What a definition needs for an entry. Nothing if the entry is there, and none of the `older` ones, whose place it takes. Those, and an
-/// entry with another address, are deleted first: libvirt looks for the same address elsewhere only when an entry is added.
+/// What a definition needs for an entry. Nothing if the entry is there, and none of the `older` ones, whose
+/// place it takes. Those, and an entry with another address, are deleted first: libvirt looks for the same
+/// address elsewhere only when an entry is added.
 pub(super) fn to_add(
     dhcp: &NetworkDhcp,
     wanted: &Reservation,

@@ -21,14 +21,15 @@ pub(crate) type MayBeThere<'a> = &'a (dyn Fn(Mac) -> bool + Sync);
 /// For an address that no interface has of its own: every lease counts.
 pub(crate) const ALL_LEASES: MayBeThere<'static> = &|_| true;
 
-/// Makes sure that the network keeps this address, and only this one, for this interface. The entry takes the place of the `older`
-/// ones, which are the interface's too. Leases of interfaces that are gone do not count: a guest that is destroyed gives none back.
+/// Makes sure that the network keeps this address, and only this one, for this interface. The entry takes the
+/// place of the `older` ones, which are the interface's too. Leases of interfaces that are gone do not count:
+/// a guest that is destroyed gives none back.
 ///
 /// # Errors
 /// - [`ErrorKind::NotFound`]: there is no such network, or it has no DHCP server.
 /// - [`ErrorKind::InvalidInput`]: the address is not one of the network's, or not an IPv4 address.
-/// - [`ErrorKind::Conflict`]: the address, the name or the MAC address is in another entry, or the address is in a lease that
-///   another interface has.
+/// - [`ErrorKind::Conflict`]: the address, the name or the MAC address is in another entry, or the address is
+///   in a lease that another interface has.
 /// - Others are libvirt's.
 pub(crate) async fn ensure(
     calls: &dyn NetworkCalls,
@@ -70,8 +71,8 @@ async fn ensure_in(
     Ok(true)
 }
 
-/// Checks that no other interface has the address by lease. The server would refuse that one the next renewal, and would not give the
-/// address to this one before.
+/// Checks that no other interface has the address by lease. The server would refuse that one the next
+/// renewal, and would not give the address to this one before.
 async fn check_leases(
     calls: &dyn NetworkCalls,
     wanted: &Reservation,
@@ -89,7 +90,8 @@ async fn check_leases(
     Err(Error::new(ErrorKind::Conflict, words))
 }
 
-/// The addresses of the network that other interfaces than the one with this MAC address have by lease, and theirs.
+/// The addresses of the network that other interfaces than the one with this MAC address have by lease, and
+/// theirs.
 ///
 /// # Errors
 /// libvirt's.
@@ -114,7 +116,8 @@ pub(crate) async fn remove(calls: &dyn NetworkCalls, network: &str, mac: Mac, na
     remove_all(calls, network, &[(mac, name.to_owned())]).await
 }
 
-/// Removes the entries with one of these MAC addresses and the name beside it, with no more reading than for one.
+/// Removes the entries with one of these MAC addresses and the name beside it, with no more reading than for
+/// one.
 ///
 /// # Errors
 /// libvirt's. A network or an entry that is not there is none.

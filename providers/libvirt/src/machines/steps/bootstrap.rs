@@ -21,7 +21,8 @@ use crate::{
     worker_pool::Namespace,
 };
 
-/// What takes the place of user data that have served. cloud-init runs once for each instance ID, which stays.
+/// What takes the place of user data that have served. cloud-init runs once for each instance ID, which
+/// stays.
 const NOTHING_FOR_CLOUD_INIT: &str = "#cloud-config\n";
 
 /// What takes the place of a configuration of Ignition, which runs at the first boot only.
@@ -60,8 +61,8 @@ pub(super) async fn upload(
 }
 
 impl LibvirtMachines {
-    /// Replaces bootstrap data that have served, if the spec asks for it. The volume stays, or the domain could not be
-    /// started again.
+    /// Replaces bootstrap data that have served, if the spec asks for it. The volume stays, or the domain
+    /// could not be started again.
     pub(super) async fn wipe_bootstrap_data(
         &self,
         host: &Host,

@@ -74,7 +74,8 @@ impl LibvirtMachines {
         })
     }
 
-    /// One step towards gone. The machines of a cluster share nothing else but images, which other clusters use too.
+    /// One step towards gone. The machines of a cluster share nothing else but images, which other clusters
+    /// use too.
     pub(super) async fn remove_cluster(
         &self,
         uid: Uuid,
@@ -119,8 +120,8 @@ impl LibvirtMachines {
         }
     }
 
-    /// The live hypervisor that has the network of the pool. Where the pool names none of several, the one that has the
-    /// claim: it was the only one when the claim was made.
+    /// The live hypervisor that has the network of the pool. Where the pool names none of several, the one
+    /// that has the claim: it was the only one when the claim was made.
     async fn host_of(
         &self,
         request: &ClusterRequest<LibvirtClusterSpec>,
@@ -184,8 +185,8 @@ fn seen(config: &Config, request: &ClusterRequest<LibvirtClusterSpec>) -> Result
     Ok(ClusterReport::done().with_failure_domains(domains).with_control_plane_endpoint(endpoint))
 }
 
-/// The failure domains of these hypervisors, sorted by name. Their attributes are `hypervisors`, and `region` and `zone` if all
-/// hypervisors of one have the same.
+/// The failure domains of these hypervisors, sorted by name. Their attributes are `hypervisors`, and `region`
+/// and `zone` if all hypervisors of one have the same.
 fn failure_domains(hypervisors: &[HypervisorConfig]) -> Vec<FailureDomain> {
     let mut members: BTreeMap<&str, Vec<&HypervisorConfig>> = BTreeMap::new();
     for hypervisor in hypervisors {

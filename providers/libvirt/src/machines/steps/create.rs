@@ -154,7 +154,8 @@ impl LibvirtMachines {
         host.check_live()?;
         let (mark, spec) = (&request.mark, &request.spec);
         if is_borrowed(request) {
-            // The UID can be that of another namespace's machine, and two domains with one UUID are taken for a migration.
+            // The UID can be that of another namespace's machine, and two domains with one UUID are taken for
+            // a migration.
             self.confirm_absent(&self.hosts.iter().collect::<Vec<_>>(), uid).await?;
         }
         if let Some(found) = host.domains.find(uid, Some(names::domain(mark))).await? {

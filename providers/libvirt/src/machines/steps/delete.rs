@@ -50,8 +50,9 @@ impl LibvirtMachines {
         Ok(Deletion::Gone)
     }
 
-    /// The hypervisors that may have parts of the machine: the one that has its domain, the one that was chosen, or else all. After a
-    /// move a name in the status can be that of another hypervisor, so all are asked then.
+    /// The hypervisors that may have parts of the machine: the one that has its domain, the one that was
+    /// chosen, or else all. After a move a name in the status can be that of another hypervisor, so all are
+    /// asked then.
     fn to_clear<'a>(
         &'a self,
         machine: &Identity,

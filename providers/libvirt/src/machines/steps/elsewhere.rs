@@ -1,5 +1,5 @@
-//! Machines and domains that are elsewhere: a machine on a hypervisor that the configuration does not have, or has under another
-//! name, and domains that have the UUID of a machine and are copies of it.
+//! Machines and domains that are elsewhere: a machine on a hypervisor that the configuration does not have,
+//! or has under another name, and domains that have the UUID of a machine and are copies of it.
 
 use std::time::Duration;
 
@@ -31,7 +31,8 @@ impl LibvirtMachines {
         mark.out_of_reach(what, format_args!("hypervisor {name:?}"))
     }
 
-    /// The hypervisor that the machine was made on, by its status or its spec, if the configuration does not have it.
+    /// The hypervisor that the machine was made on, by its status or its spec, if the configuration does not
+    /// have it.
     pub(super) fn left<C>(
         &self,
         request: &MachineRequest<LibvirtMachineSpec, C>,
@@ -46,7 +47,8 @@ impl LibvirtMachines {
     /// The hypervisor that has the machine, if the configuration has given it another name since.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidConfiguration`] if none has: the machine can be on the one that is missing. Also if one cannot be asked.
+    /// [`ErrorKind::InvalidConfiguration`] if none has: the machine can be on the one that is missing. Also
+    /// if one cannot be asked.
     pub(super) async fn renamed<C>(
         &self,
         name: &str,
@@ -93,8 +95,8 @@ pub(super) fn chosen(host: &Host) -> Wait {
 }
 
 impl LibvirtMachines {
-    /// The names of the hypervisors that have a copy of the machine, such as a replica of a backup tool. Empty where a domain with the
-    /// machine's UUID may be the machine's own: then a person has to look.
+    /// The names of the hypervisors that have a copy of the machine, such as a replica of a backup tool.
+    /// Empty where a domain with the machine's UUID may be the machine's own: then a person has to look.
     pub(super) fn copies(&self, machine: &Identity, request: &Request, record: &MachineRecord) -> Vec<&str> {
         let known = |host: &Host| host.hypervisor.state().inventory.by_uuid(machine.uid).cloned();
         let found: Vec<_> = self.hosts.iter().filter_map(|host| Some((host, known(host)?))).collect();
@@ -106,7 +108,8 @@ impl LibvirtMachines {
     }
 }
 
-/// Whether a domain is a copy: the machine existed on another hypervisor, and this domain has neither its mark nor runs under its name.
+/// Whether a domain is a copy: the machine existed on another hypervisor, and this domain has neither its
+/// mark nor runs under its name.
 fn is_copy(host: &Host, domain: &Domain, request: &Request, record: &MachineRecord) -> bool {
     let was_elsewhere = request.provider_id.is_some()
         && record.status.hypervisor.as_deref().is_some_and(|recorded| recorded != host.name());

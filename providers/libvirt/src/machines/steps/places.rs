@@ -65,14 +65,16 @@ pub(super) fn check_cluster(allow: &Allow, request: &ClusterRequest<LibvirtClust
 }
 
 impl LibvirtMachines {
-    /// Checks that no other machine has a MAC address of this one: no domain of any hypervisor, since networks can reach over several, no
-    /// machine whose domain is about to be made, and of one that the spec chooses, no host entry of the interface's network. Keeps it
-    /// for the machine. One that is made from the mark has 36 bits of its hash, for which a tenant finds a mark of its own.
+    /// Checks that no other machine has a MAC address of this one: no domain of any hypervisor, since
+    /// networks can reach over several, no machine whose domain is about to be made, and of one that the spec
+    /// chooses, no host entry of the interface's network. Keeps it for the machine. One that is made from the
+    /// mark has 36 bits of its hash, for which a tenant finds a mark of its own.
     pub(super) async fn check_macs(&self, host: &Host, request: &Request) -> Result<()> {
         let machine = Identity::of(&request.mark)?;
         let checked = self.take_macs(host, request, &machine).await;
         if checked.is_err() {
-            // A machine that is refused keeps no address from others, and looks again before its domain is made.
+            // A machine that is refused keeps no address from others, and looks again before its domain is
+            // made.
             self.kept_macs.release(&machine);
         }
         checked

@@ -41,8 +41,8 @@ struct Kept<'a> {
 }
 
 impl<'a> Kept<'a> {
-    /// `None` if no network keeps an address for the interface. With a MAC address of the user's, an entry for it would
-    /// not show whose it is.
+    /// `None` if no network keeps an address for the interface. With a MAC address of the user's, an entry
+    /// for it would not show whose it is.
     fn of(number: usize, interface: &'a InterfaceSpec) -> Option<Self> {
         let (network, reservation) = (interface.network.as_deref()?, interface.reservation.as_ref()?);
         let address = reservation.address.as_deref();
@@ -59,7 +59,8 @@ impl<'a> Kept<'a> {
         })
     }
 
-    /// The entry of the interface. Its name is the domain's for the first one in a network, since libvirt takes a name once.
+    /// The entry of the interface. Its name is the domain's for the first one in a network, since libvirt
+    /// takes a name once.
     fn entry(&self, identities: Identities<'_>) -> Entry {
         identities.entry(self.number, self.has_namesake)
     }
@@ -68,7 +69,8 @@ impl<'a> Kept<'a> {
     async fn reserve(&self, host: &Host, entry: Entry, older: &[Entry], address: IpAddr) -> Result<()> {
         let (mac, name) = entry;
         let wanted = Reservation { network: self.network.to_owned(), mac, name, address };
-        // A guest may ask the server for any address with any number of MAC addresses. It has those of its domain.
+        // A guest may ask the server for any address with any number of MAC addresses. It has those of its
+        // domain.
         let may_be_there = |mac: Mac| has_domain_with(host, mac);
         let reserved = reservation::ensure(&*host.networks, &wanted, older, &may_be_there).await;
         reserved.map_err(|error| error.wrap(format!("spec.interfaces[{}].reservation", self.number)))
@@ -80,13 +82,14 @@ impl<'a> Kept<'a> {
 enum Identities<'a> {
     /// From the whole mark, so that no other object has them.
     Mark(&'a Mark),
-    /// From the UID and the machine's name alone, as those of domains that are called like their machine. The object of another
-    /// namespace can have that name and say that it had a UID with these bytes.
+    /// From the UID and the machine's name alone, as those of domains that are called like their machine. The
+    /// object of another namespace can have that name and say that it had a UID with these bytes.
     Older(Uuid, &'a Mark),
 }
 
 impl<'a> Identities<'a> {
-    /// Those of a domain's interfaces. A tenant may choose both the UID and a MAC address. The name of a new domain it never chooses.
+    /// Those of a domain's interfaces. A tenant may choose both the UID and a MAC address. The name of a new
+    /// domain it never chooses.
     fn of_domain(domain: &Domain, mark: &'a Mark) -> Self {
         let is_older = |nic: &Nic| {
             (0..names::MAX_INTERFACES).any(|number| nic.mac == names::older_mac(domain.uuid, number))
@@ -120,7 +123,8 @@ fn has_domain_with(host: &Host, mac: Mac) -> bool {
     state.inventory.domains().any(|domain| domain.nics.iter().any(|nic| nic.mac == mac))
 }
 
-/// The entries that domains called like their machine have, but for those with the MAC address of a domain that is not the machine's.
+/// The entries that domains called like their machine have, but for those with the MAC address of a domain
+/// that is not the machine's.
 fn older_entries(host: &Host, uid: Uuid, mark: &Mark) -> Vec<Entry> {
     let state = host.hypervisor.state();
     let others = state.inventory.domains().filter(|domain| !mark.owns(domain.mark()));
@@ -154,9 +158,9 @@ pub(super) fn check(number: usize, interface: &InterfaceSpec) -> Result<()> {
     }
 }
 
-/// Has the networks keep the addresses that the spec names. To be done before the domain is started: a guest keeps the
-/// address that it gets first. No hypervisor has a domain with the machine's UID, so entries made from that are its own, unless another
-/// domain has their MAC address.
+/// Has the networks keep the addresses that the spec names. To be done before the domain is started: a guest
+/// keeps the address that it gets first. No hypervisor has a domain with the machine's UID, so entries made
+/// from that are its own, unless another domain has their MAC address.
 pub(super) async fn reserve_named(host: &Host, uid: Uuid, request: &Request) -> Result<()> {
     let mark = &request.mark;
     let older = older_entries(host, uid, mark);
@@ -168,7 +172,8 @@ pub(super) async fn reserve_named(host: &Host, uid: Uuid, request: &Request) -> 
     Ok(())
 }
 
-/// Has the networks keep the addresses that they have given, where the spec names none. `Some` until all have given one.
+/// Has the networks keep the addresses that they have given, where the spec names none. `Some` until all have
+/// given one.
 pub(super) async fn reserve_leased(host: &Host, domain: &Domain, request: &Request) -> Result<Option<Wait>> {
     let identities = Identities::of_domain(domain, &request.mark);
     for kept in Kept::all(&request.spec).filter(|kept| kept.address.is_none()) {
@@ -185,9 +190,9 @@ pub(super) async fn reserve_leased(host: &Host, domain: &Domain, request: &Reque
     Ok(None)
 }
 
-/// Gives the addresses back. Does nothing where there are none, nor where the network is gone. `has_foreign_domain` says whether the
-/// hypervisor has a domain with the machine's UID that is not the machine's: entries that were made from that UID alone are then
-/// that domain's.
+/// Gives the addresses back. Does nothing where there are none, nor where the network is gone.
+/// `has_foreign_domain` says whether the hypervisor has a domain with the machine's UID that is not the
+/// machine's: entries that were made from that UID alone are then that domain's.
 pub(super) async fn release(
     host: &Host,
     uid: Uuid,

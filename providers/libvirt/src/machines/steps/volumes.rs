@@ -17,8 +17,9 @@ use crate::machines::{
 
 type Request<C> = MachineRequest<LibvirtMachineSpec, C>;
 
-/// The names that count where no domain tells which volumes are the machine's. The UID of the API server is the object's alone, so
-/// with it the older names are, too. A UID from before a move is what the object says, and another namespace's object can say the same.
+/// The names that count where no domain tells which volumes are the machine's. The UID of the API server is
+/// the object's alone, so with it the older names are, too. A UID from before a move is what the object says,
+/// and another namespace's object can say the same.
 pub(super) fn possible<C>(request: &Request<C>) -> Vec<VolumeNames> {
     let older = (!is_borrowed(request)).then(|| VolumeNames::older(&request.mark));
     iter::once(VolumeNames::new(&request.mark)).chain(older).collect()
@@ -34,7 +35,8 @@ pub(super) async fn to_make<C>(host: &Host, request: &Request<C>) -> Result<Volu
     Ok(if is_begun { older } else { VolumeNames::new(&request.mark) })
 }
 
-/// Whether the hypervisor has the root disk of the machine under one of these names. Of copies, any volume: their names are not known.
+/// Whether the hypervisor has the root disk of the machine under one of these names. Of copies, any volume:
+/// their names are not known.
 ///
 /// # Errors
 /// If the hypervisor cannot be asked.

@@ -58,7 +58,8 @@ pub(super) fn parse(name: &str) -> Option<AttemptName<'_>> {
 /// What there is of one base in a pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Attempts {
-    /// Volumes with a marker, and the least lengths of their files. Sorted, so that everybody takes the first one.
+    /// Volumes with a marker, and the least lengths of their files. Sorted, so that everybody takes the first
+    /// one.
     pub(super) complete: Vec<(String, u64)>,
     /// Volumes without a marker: a daemon writes to them, or did.
     pub(super) incomplete: Vec<String>,

@@ -1,5 +1,5 @@
-//! The calls about storage at one hypervisor, with a fake of them for tests: libvirt's test driver can neither upload nor
-//! download.
+//! The calls about storage at one hypervisor, with a fake of them for tests: libvirt's test driver can
+//! neither upload nor download.
 
 mod libvirt;
 mod listings;
@@ -97,8 +97,9 @@ pub(crate) trait StorageCalls: fmt::Debug + Send + Sync {
     /// Makes a volume, in no time, and looks at it.
     async fn create(&self, pool: &str, volume: &NewVolume) -> CallResult<Volume>;
 
-    /// Makes a volume with the content of the volume `name` of the pool `from`. Returns when all is copied. While that
-    /// goes on the new volume is listed like any other, and cannot be deleted. It has the capacity of its source.
+    /// Makes a volume with the content of the volume `name` of the pool `from`. Returns when all is copied.
+    /// While that goes on the new volume is listed like any other, and cannot be deleted. It has the capacity
+    /// of its source.
     async fn copy(&self, pool: &str, volume: &NewVolume, from: &str, name: &str) -> CallResult<()>;
 
     /// Makes a volume larger.

@@ -16,8 +16,8 @@ use super::{
 };
 
 impl MachineStorage {
-    /// A disk with a copy of an image. `bytes` is its size, and `field` the field of the spec with the size. `waiter` is
-    /// the machine. The volume is an attempt of `name`.
+    /// A disk with a copy of an image. `bytes` is its size, and `field` the field of the spec with the size.
+    /// `waiter` is the machine. The volume is an attempt of `name`.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`] if the image is larger, and why it cannot be copied.
@@ -112,8 +112,8 @@ impl Copy {
         if complete(calls, pool, wanted, &names).await?.is_some() {
             return Ok(());
         }
-        // The machine is this daemon's alone, so these are from before a restart. libvirt refuses to delete one that it
-        // still copies to.
+        // The machine is this daemon's alone, so these are from before a restart. libvirt refuses to delete
+        // one that it still copies to.
         for name in Attempts::of(&wanted.name, names.iter().map(String::as_str)).incomplete {
             match calls.delete(pool, &name).await {
                 Ok(()) | Err(CallError::NoVolume) => {}
@@ -140,8 +140,8 @@ impl Copy {
         calls.create(pool, &NewVolume::empty(marker(name, copied.length))).await.map(drop).map_err(cannot)
     }
 
-    /// Checks that libvirt takes the image for what it is: it copies in the format that it finds, and follows where that
-    /// leads.
+    /// Checks that libvirt takes the image for what it is: it copies in the format that it finds, and follows
+    /// where that leads.
     async fn check_source(&self) -> Result<()> {
         let Base { pool, volume: name, format, .. } = &self.base;
         let place = Place { hypervisor: self.calls.hypervisor(), pool };

@@ -46,11 +46,12 @@ pub(super) fn check_size(field: &str, bytes: u64, base: &Base) -> Result<()> {
 }
 
 impl MachineStorage {
-    /// A disk with the differences to an image. `bytes` is its size, and `field` the field of the spec with the size.
+    /// A disk with the differences to an image. `bytes` is its size, and `field` the field of the spec with
+    /// the size.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] if the image is larger, and [`ErrorKind::Conflict`] if there is a volume of this name
-    /// that is something else.
+    /// [`ErrorKind::InvalidInput`] if the image is larger, and [`ErrorKind::Conflict`] if there is a volume
+    /// of this name that is something else.
     pub(crate) async fn overlay(
         &self,
         calls: &Arc<dyn StorageCalls>,
@@ -113,12 +114,14 @@ async fn make(calls: &Arc<dyn StorageCalls>, pool: &str, wanted: &NewVolume) -> 
     }
 }
 
-/// Whether a file has no content at all, as after a crash of libvirtd in the middle of the call. Nothing is lost with it.
+/// Whether a file has no content at all, as after a crash of libvirtd in the middle of the call. Nothing is
+/// lost with it.
 fn is_torso(found: &Volume, wanted: &NewVolume) -> bool {
     found.length == 0 && wanted.capacity > 0 && found.capacity == 0
 }
 
-/// Whether a volume is what is wanted. A raw one may look like anything, since its guest may have written anything.
+/// Whether a volume is what is wanted. A raw one may look like anything, since its guest may have written
+/// anything.
 pub(super) fn check_shape(found: &Volume, wanted: &NewVolume, place: &Place<'_>) -> Result<()> {
     let path = wanted.backing.as_ref().map(|backing| backing.path.as_str());
     let mut differences = Vec::new();

@@ -1,10 +1,11 @@
 //! Where images come from: http servers, and files of this machine.
 //!
-//! A user who may write a machine names both, so [`allow`](crate::allow) decides which names are allowed, and no link or redirect
-//! leads around that: a file is opened by descriptors ([`files`]), a host by its checked addresses ([`reach`]).
+//! A user who may write a machine names both, so [`allow`](crate::allow) decides which names are allowed, and
+//! no link or redirect leads around that: a file is opened by descriptors ([`files`]), a host by its checked
+//! addresses ([`reach`]).
 //!
-//! Certificates are checked against the authorities of the system, or those in the file that the environment variable
-//! `SSL_CERT_FILE` names. Proxies are those of the environment.
+//! Certificates are checked against the authorities of the system, or those in the file that the environment
+//! variable `SSL_CERT_FILE` names. Proxies are those of the environment.
 
 mod download;
 mod files;

@@ -107,8 +107,8 @@ const OTHERS: [(usize, &[u8], &str); 7] = [
 
 const QCOW: &[u8] = b"QFI\xfb";
 
-/// Reads the first bytes of an image, at least [`ENOUGH`] of them unless the image is shorter. Whatever is in no known
-/// format is raw.
+/// Reads the first bytes of an image, at least [`ENOUGH`] of them unless the image is shorter. Whatever is in
+/// no known format is raw.
 pub(super) fn read(bytes: &[u8]) -> Result<Header, Unusable> {
     if bytes.starts_with(QCOW) {
         return qcow2(bytes);

@@ -54,7 +54,8 @@ pub(crate) struct Existing {
     pub(crate) pool: String,
     /// The name of its volume.
     pub(crate) name: String,
-    /// The format that it is said to have. What is found in it is never taken instead: a guest may have written that.
+    /// The format that it is said to have. What is found in it is never taken instead: a guest may have
+    /// written that.
     pub(crate) format: Format,
 }
 

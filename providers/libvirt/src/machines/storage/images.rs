@@ -17,8 +17,8 @@ use super::{
 impl MachineStorage {
     /// A volume that is there already.
     ///
-    /// libvirt and QEMU follow what the content of a volume says. So it is used only in the format that the spec names, and
-    /// if neither its first bytes nor libvirt's description of it lead to another file.
+    /// libvirt and QEMU follow what the content of a volume says. So it is used only in the format that the
+    /// spec names, and if neither its first bytes nor libvirt's description of it lead to another file.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] if the hypervisor confirms that there is no such volume, and
@@ -67,8 +67,8 @@ impl MachineStorage {
     /// An image in this pool, which is imported if it is not there. `waiter` is the machine that asks.
     ///
     /// # Errors
-    /// Why it cannot be imported, which is tried again after the time that the error says. Also what cannot be seen on
-    /// the hypervisor.
+    /// Why it cannot be imported, which is tried again after the time that the error says. Also what cannot
+    /// be seen on the hypervisor.
     pub(crate) async fn imported_image(
         &self,
         calls: &Arc<dyn StorageCalls>,

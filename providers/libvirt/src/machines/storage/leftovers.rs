@@ -1,8 +1,9 @@
 //! What interrupted imports leave in a pool.
 //!
-//! An interrupted import looks like one that another daemon is making. So a volume counts as left over if its file does not change
-//! between two listings that are 5 minutes apart: an import gives up a server that sends nothing for a minute. If that should
-//! be wrong, the other daemon notices that its volume is gone, and imports again.
+//! An interrupted import looks like one that another daemon is making. So a volume counts as left over if its
+//! file does not change between two listings that are 5 minutes apart: an import gives up a server that sends
+//! nothing for a minute. If that should be wrong, the other daemon notices that its volume is gone, and
+//! imports again.
 
 use std::{
     collections::{HashMap, HashSet},

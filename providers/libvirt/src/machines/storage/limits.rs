@@ -101,7 +101,8 @@ impl Paced {
         self.source.length()
     }
 
-    /// The next bytes; `None` at the end. Only the time that this takes counts: a slow hypervisor is not the source's fault.
+    /// The next bytes; `None` at the end. Only the time that this takes counts: a slow hypervisor is not the
+    /// source's fault.
     ///
     /// # Errors
     /// Those of the source, and [`ErrorKind::Unavailable`] if it is too slow.

@@ -18,7 +18,8 @@ const BUSY_RETRY: Duration = Duration::from_secs(10);
 pub(crate) enum Removal {
     /// The hypervisor confirmed that none of the volumes is left.
     Gone {
-        /// Pools that the hypervisor does not have. It knows nothing of files that may still be in their folders.
+        /// Pools that the hypervisor does not have. It knows nothing of files that may still be in their
+        /// folders.
         missing_pools: Vec<String>,
     },
     /// Some are left for now.
@@ -26,12 +27,13 @@ pub(crate) enum Removal {
 }
 
 impl MachineStorage {
-    /// Deletes the volumes of a machine in these pools. `is_ours` decides by the whole name, without what an attempt adds
-    /// to it. It waits for a copy that is still made, by this daemon or by libvirt alone, and
+    /// Deletes the volumes of a machine in these pools. `is_ours` decides by the whole name, without what an
+    /// attempt adds to it. It waits for a copy that is still made, by this daemon or by libvirt alone, and
     /// withdraws one that has not begun.
     ///
-    /// `log` is the end of the name of the volume of the serial log. Beside its file there may be older parts of it, which virtlogd has renamed,
-    /// and which libvirt does not know before it looks at the pool again. `is_ours` has to know their names too.
+    /// `log` is the end of the name of the volume of the serial log. Beside its file there may be older parts
+    /// of it, which virtlogd has renamed, and which libvirt does not know before it looks at the pool again.
+    /// `is_ours` has to know their names too.
     ///
     /// # Errors
     /// Also if a pool is not active: what is in it is not known.

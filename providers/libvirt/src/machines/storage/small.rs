@@ -15,8 +15,9 @@ use super::{
 /// The largest content of a small volume.
 pub(super) const MAX_SMALL: usize = 32 << 20;
 
-/// Makes a raw volume with exactly this content, and returns its path. One that is there already is read, and if it has
-/// other content, or a part of this one, it is deleted and made again. So no domain may use the volume yet.
+/// Makes a raw volume with exactly this content, and returns its path. One that is there already is read, and
+/// if it has other content, or a part of this one, it is deleted and made again. So no domain may use the
+/// volume yet.
 ///
 /// # Errors
 /// None of them tells anything of the content.

@@ -1,7 +1,7 @@
 //! A hypervisor's storage in memory, and images in memory, for tests.
 //!
-//! A [`FakeHypervisor`] outlives its daemons. Each daemon has a [`FakeCalls`] of its own, which can be made to die before,
-//! during or after any of its calls.
+//! A [`FakeHypervisor`] outlives its daemons. Each daemon has a [`FakeCalls`] of its own, which can be made
+//! to die before, during or after any of its calls.
 
 mod fetch;
 mod hypervisor;

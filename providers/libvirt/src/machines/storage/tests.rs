@@ -63,8 +63,8 @@ fn small_image() -> bytes::Bytes {
     qcow2(2 * GIB, 35_000)
 }
 
-/// Repeats a step until it has made something. Waits as the controller would: for the daemon's wake, the time of a wait,
-/// or the time of an error.
+/// Repeats a step until it has made something. Waits as the controller would: for the daemon's wake, the time
+/// of a wait, or the time of an error.
 async fn made<T>(daemon: &mut Daemon, mut step: impl AsyncFnMut(&Daemon) -> Result<Made<T>>) -> Result<T> {
     loop {
         let pause = match step(daemon).await {
@@ -111,8 +111,8 @@ fn assert_one_image(hypervisor: &FakeHypervisor, bytes: &[u8]) {
     assert!(hypervisor.content(POOL, volume).expect("there") == bytes);
 }
 
-/// Lets a daemon do something, which dies at one of its calls, and another daemon the same after it. `check` is given the
-/// result. For each call, and each side of it.
+/// Lets a daemon do something, which dies at one of its calls, and another daemon the same after it. `check`
+/// is given the result. For each call, and each side of it.
 async fn with_crashes<T>(
     prepare: impl Fn() -> (FakeHypervisor, FakeFetch),
     mut work: impl AsyncFnMut(&mut Daemon) -> T,

@@ -93,7 +93,8 @@ impl NewVolume {
 pub(crate) struct Volume {
     /// Its path on the hypervisor.
     pub(crate) path: String,
-    /// Its format, as libvirt names it. libvirt looks at the first bytes, also of volumes that were made as raw.
+    /// Its format, as libvirt names it. libvirt looks at the first bytes, also of volumes that were made as
+    /// raw.
     pub(crate) format: String,
     /// The size of the disk in bytes.
     pub(crate) capacity: u64,

@@ -1,10 +1,11 @@
 //! Work that takes long and that several machines may wait for: imports and copies.
 //!
-//! It is a task of its own, so that no step waits for it. A hypervisor has a few permits for each kind of it, and a task begins
-//! when it has one: before that it has opened and made nothing. Namespaces take turns ([`FairQueue`]), and what waits of one
-//! namespace is bounded. Machines of a namespace that ask for the same share one task. When it ends, well or not, the [`Wake`]
-//! function gets the machines that asked, so that their steps run again. A failure is followed by a pause that grows with each;
-//! meanwhile machines of the namespace that ask for the same from the same source get the same error.
+//! It is a task of its own, so that no step waits for it. A hypervisor has a few permits for each kind of it,
+//! and a task begins when it has one: before that it has opened and made nothing. Namespaces take turns
+//! ([`FairQueue`]), and what waits of one namespace is bounded. Machines of a namespace that ask for the same
+//! share one task. When it ends, well or not, the [`Wake`] function gets the machines that asked, so that
+//! their steps run again. A failure is followed by a pause that grows with each; meanwhile machines of the
+//! namespace that ask for the same from the same source get the same error.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -68,7 +69,8 @@ impl Kind {
 pub(super) struct WorkKey {
     /// What kind of work it is.
     pub(super) kind: Kind,
-    /// For whom. What one namespace asks for never waits for, or fails with, what another one has named as its source.
+    /// For whom. What one namespace asks for never waits for, or fails with, what another one has named as
+    /// its source.
     pub(super) namespace: String,
     /// The hypervisor's name.
     pub(super) hypervisor: String,
@@ -176,8 +178,8 @@ impl LongWork {
         self.0.state.lock()
     }
 
-    /// The status of some work. `waiter` is the identity of the machine that asks, and `progress` what it would begin: a
-    /// failure counts only for the same.
+    /// The status of some work. `waiter` is the identity of the machine that asks, and `progress` what it
+    /// would begin: a failure counts only for the same.
     pub(super) fn status(&self, key: &WorkKey, waiter: &str, progress: &Progress) -> WorkStatus {
         status(&mut self.state().entries, key, waiter, progress)
     }
@@ -213,8 +215,8 @@ impl LongWork {
         running.find(|(key, _)| is_here(key)).map(|(key, _)| key.base.clone())
     }
 
-    /// Begins work when it gets a permit, unless it is going on or its pause is not over. `work` first checks whether all is
-    /// done: it may have been done since the caller checked.
+    /// Begins work when it gets a permit, unless it is going on or its pause is not over. `work` first checks
+    /// whether all is done: it may have been done since the caller checked.
     ///
     /// If enough of the namespace waits, nothing of this is kept, and the caller asks again.
     pub(super) fn begin<F>(&self, key: WorkKey, waiter: &str, progress: Arc<Progress>, work: F) -> WorkStatus

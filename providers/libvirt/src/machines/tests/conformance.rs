@@ -1,5 +1,5 @@
-//! The rules of the contract for machines. The domains are those of `test:///default`, which all connections of a process
-//! share, and which lives as long as one of them is open.
+//! The rules of the contract for machines. The domains are those of `test:///default`, which all connections
+//! of a process share, and which lives as long as one of them is open.
 
 use std::sync::Arc;
 

@@ -9,8 +9,8 @@ use tokio::time::{Instant, sleep};
 use super::support::{Daemon, Object, PATIENCE, PAUSE, hypervisor, storage};
 use crate::machines::{names, storage::testing::FakeCalls};
 
-/// What a step says of a machine that was made on `kvm1` and whose domain is on `kvm2` now, under a name, off or running. Its status
-/// has the machine's hypervisor, or this one.
+/// What a step says of a machine that was made on `kvm1` and whose domain is on `kvm2` now, under a name, off
+/// or running. Its status has the machine's hypervisor, or this one.
 async fn after_a_copy(name: Option<&str>, is_running: bool, recorded: Option<&str>) -> Result<MachineReport> {
     let hosts = || (hypervisor(&[]), Arc::new(FakeCalls::new(&storage())) as _);
     let daemon = Daemon::start(vec![hosts(), hosts()]).await;

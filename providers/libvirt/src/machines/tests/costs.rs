@@ -61,8 +61,8 @@ async fn calls_of_one_machine() {
         ("capabilities", 1),
         ("lookup_pool", 1),
         ("list_volumes", 0),
-        // Whether there is a root disk, once under its name and twice under the older one, the image and its beginning, and the seed
-        // twice.
+        // Whether there is a root disk, once under its name and twice under the older one, the image and its
+        // beginning, and the seed twice.
         ("lookup_volume", 7),
         // The image, the root disk, the console, and the seed twice.
         ("volume_xml", 5),

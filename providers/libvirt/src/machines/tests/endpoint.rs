@@ -142,7 +142,8 @@ async fn a_claim_on_a_hypervisor_that_is_not_configured_is_not_gone() {
     assert_eq!(network.entries(), [""; 0]);
 }
 
-/// Nothing proves that the claim of an earlier version is its own. That it is there is enough: the hypervisor has another name now.
+/// Nothing proves that the claim of an earlier version is its own. That it is there is enough: the hypervisor
+/// has another name now.
 #[tokio::test]
 async fn a_moved_cluster_whose_hypervisor_was_renamed_is_deleted_and_its_older_claim_stays() {
     let (storage, network) = (storage(), FakeNetwork::new(&Scope::ALL));
@@ -187,7 +188,8 @@ async fn a_second_hypervisor_in_the_configuration_breaks_no_cluster() {
         assert_eq!(report.control_plane_endpoint, endpoint);
         assert_eq!((one.entries(), two.entries()), (Vec::new(), claims.clone()));
     }
-    // Without a claim there is no telling where it belongs. That matters only to a cluster without an endpoint.
+    // Without a claim there is no telling where it belongs. That matters only to a cluster without an
+    // endpoint.
     assert_eq!(ensure(&daemon, &new).await.expect_err("which?").kind(), ErrorKind::InvalidInput);
     let known = new.with_control_plane_endpoint(endpoint.clone());
     assert_eq!(ensure(&daemon, &known).await.expect("a step").control_plane_endpoint, endpoint);

@@ -1,4 +1,5 @@
-//! Machines whose volumes have the names of before: with a short hash, for which a tenant finds a mark of its own.
+//! Machines whose volumes have the names of before: with a short hash, for which a tenant finds a mark of its
+//! own.
 
 use std::sync::Arc;
 
@@ -171,7 +172,8 @@ async fn a_machine_that_was_begun_with_the_older_names_gets_no_second_disk() {
     }
 }
 
-/// The victim's domain is on one hypervisor, and the forged object goes to the other one, which has the same pool.
+/// The victim's domain is on one hypervisor, and the forged object goes to the other one, which has the same
+/// pool.
 #[tokio::test]
 async fn a_mark_with_the_names_of_an_older_machines_volumes_neither_uses_nor_deletes_them() {
     let uid = "4d3c2b1a-0000-4000-8000-000000000001";

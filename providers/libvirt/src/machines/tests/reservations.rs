@@ -198,7 +198,8 @@ async fn a_network_that_was_stopped_or_undefined_holds_up_no_deletion() {
     }
 }
 
-/// The daemon ends on both sides of each call about the network. Another one, which remembers nothing, goes on.
+/// The daemon ends on both sides of each call about the network. Another one, which remembers nothing, goes
+/// on.
 #[tokio::test]
 async fn a_daemon_that_ends_at_any_call_leaves_no_address_behind() {
     let mut points = 0;

@@ -97,8 +97,8 @@ impl Drop for Daemon {
 }
 
 impl Daemon {
-    /// A provider with hypervisors `kvm1`, `kvm2` and so on, each with its storage, all live. Their networks are those
-    /// of the test driver.
+    /// A provider with hypervisors `kvm1`, `kvm2` and so on, each with its storage, all live. Their networks
+    /// are those of the test driver.
     pub(super) async fn start(hypervisors: Vec<(NamedTempFile, Arc<dyn StorageCalls>)>) -> Self {
         Self::start_with(hypervisors, Vec::new()).await
     }

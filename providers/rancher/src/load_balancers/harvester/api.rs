@@ -119,8 +119,8 @@ impl fmt::Debug for HarvesterApi {
     }
 }
 
-/// Whether the API server itself says that this object does not exist. A 404 of a proxy, of Rancher or of a server without
-/// this kind of object says nothing about it.
+/// Whether the API server itself says that this object does not exist. A 404 of a proxy, of Rancher or of a
+/// server without this kind of object says nothing about it.
 fn is_absent(error: &kube::Error, name: &str) -> bool {
     let kube::Error::Api(status) = error else { return false };
     let details = status.details.as_ref();

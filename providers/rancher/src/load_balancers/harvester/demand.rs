@@ -11,8 +11,8 @@ use crate::config::{HarvesterAnnouncer, HarvesterConfig, Ipam, PoolAnnotation};
 /// What the annotations of a Service begin with, as with harvester-cloud-provider.
 const PREFIX: &str = "cloudprovider.harvesterhci.io/";
 
-/// The label that makes a load balancer one of ours. Its value is the UID of the Service. It is written with the object,
-/// and nothing without it is ever changed or deleted.
+/// The label that makes a load balancer one of ours. Its value is the UID of the Service. It is written with
+/// the object, and nothing without it is ever changed or deleted.
 pub(super) const OWNER: &str = "service.cloudprovider.kubernetes.io/uid";
 
 /// The longest name of a load balancer.
@@ -28,13 +28,15 @@ pub(super) struct Demand {
     pub(super) uid: String,
     /// The labels of the object, [`OWNER`] among them.
     pub(super) labels: Words,
-    /// The annotations by which Harvester picks a pool. Its webhook derives most of them itself; a newer one takes the network.
+    /// The annotations by which Harvester picks a pool. Its webhook derives most of them itself; a newer one
+    /// takes the network.
     pub(super) annotations: Words,
     /// The rest.
     pub(super) spec: Spec,
     /// The way to an address that the Service itself names.
     pub(super) asked_ipam: Option<Ipam>,
-    /// An address that a person asks for. Harvester takes no wishes, so it is good only if it is the one that Harvester gave.
+    /// An address that a person asks for. Harvester takes no wishes, so it is good only if it is the one that
+    /// Harvester gave.
     pub(super) asked_address: Option<AskedAddress>,
     /// Annotations of the Service that are left out, since the configuration does not permit them.
     pub(super) left_out: Vec<PoolAnnotation>,
@@ -67,8 +69,8 @@ impl Demand {
     /// What this Service asks for.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] for what Harvester cannot do, and for what the configuration does not let Services choose;
-    /// [`ErrorKind::InvalidInput`] for what no load balancer can.
+    /// [`ErrorKind::Unsupported`] for what Harvester cannot do, and for what the configuration does not let
+    /// Services choose; [`ErrorKind::InvalidInput`] for what no load balancer can.
     pub(super) fn of(
         cluster: &str,
         service: &LoadBalancerService,
@@ -243,8 +245,8 @@ fn asked_address(service: &LoadBalancerService) -> Option<AskedAddress> {
         .or_else(|| asks("spec.loadBalancerIP", service.load_balancer_ip.as_ref()))
 }
 
-/// The name of a Service's load balancer in Harvester, as harvester-cloud-provider forms it: readable, with a digest of the
-/// whole that holds the Service's UID.
+/// The name of a Service's load balancer in Harvester, as harvester-cloud-provider forms it: readable, with a
+/// digest of the whole that holds the Service's UID.
 pub(super) fn name(cluster: &str, service: &LoadBalancerService) -> String {
     // Names in Harvester begin with a letter.
     let first = if cluster.starts_with(|c: char| c.is_ascii_lowercase()) { "" } else { "a" };

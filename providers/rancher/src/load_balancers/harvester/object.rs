@@ -1,7 +1,8 @@
-//! Harvester's `LoadBalancer`, `loadbalancer.harvesterhci.io/v1beta1`: the fields that are read or written here.
+//! Harvester's `LoadBalancer`, `loadbalancer.harvesterhci.io/v1beta1`: the fields that are read or written
+//! here.
 //!
-//! The resource has no subresource for its status: a write of the whole object writes the status too. So only patches of
-//! single fields are sent.
+//! The resource has no subresource for its status: a write of the whole object writes the status too. So only
+//! patches of single fields are sent.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
@@ -13,7 +14,8 @@ pub(super) const VERSION: &str = "v1beta1";
 pub(super) const KIND: &str = "LoadBalancer";
 pub(super) const PLURAL: &str = "loadbalancers";
 
-/// The kind of workload whose traffic is balanced inside of the guest cluster. Harvester only gives the address.
+/// The kind of workload whose traffic is balanced inside of the guest cluster. Harvester only gives the
+/// address.
 pub(super) const CLUSTER: &str = "cluster";
 
 /// The address that Harvester gives with `ipam: dhcp`: its announcer asks a DHCP server.

@@ -31,7 +31,8 @@ pub(super) fn is_of(found: &LoadBalancer, uid: &str) -> bool {
 /// The step towards what is demanded.
 ///
 /// # Errors
-/// [`ErrorKind::Conflict`] if the object belongs to another program, [`ErrorKind::Unsupported`] for what cannot be changed.
+/// [`ErrorKind::Conflict`] if the object belongs to another program, [`ErrorKind::Unsupported`] for what
+/// cannot be changed.
 pub(super) fn step(found: Option<&LoadBalancer>, demand: &Demand) -> Result<Step> {
     let Some(found) = found else {
         return match &demand.asked_address {
@@ -58,8 +59,8 @@ pub(super) fn step(found: Option<&LoadBalancer>, demand: &Demand) -> Result<Step
     if found.spec.health_check != demand.spec.health_check {
         spec.insert("healthCheck".to_owned(), json!(demand.spec.health_check));
     }
-    // What decides about the address counts until there is one: addresses stay. The annotations count at the creation only,
-    // since Harvester's webhook overwrites them with every write.
+    // What decides about the address counts until there is one: addresses stay. The annotations count at the
+    // creation only, since Harvester's webhook overwrites them with every write.
     if allocated(found).is_none() && found.spec.ip_pool != demand.spec.ip_pool {
         spec.insert("ipPool".to_owned(), json!(demand.spec.ip_pool));
     }

@@ -1,9 +1,10 @@
-//! The custom resources of a management cluster: the fields that matter, as their definitions have them. What is not defined
-//! here is not stored.
+//! The custom resources of a management cluster: the fields that matter, as their definitions have them. What
+//! is not defined here is not stored.
 
 use serde_json::{Value, json};
 
-/// The version of Cluster API. Rancher 2.9 serves the first, and the versions differ in how they refer to other objects.
+/// The version of Cluster API. Rancher 2.9 serves the first, and the versions differ in how they refer to
+/// other objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClusterApi {
     V1Beta1,

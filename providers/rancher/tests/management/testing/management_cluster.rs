@@ -1,4 +1,5 @@
-//! A management cluster: a real kube-apiserver with Rancher's custom resources, behind the server of `rancher`.
+//! A management cluster: a real kube-apiserver with Rancher's custom resources, behind the server of
+//! `rancher`.
 
 use std::{
     sync::atomic::{AtomicU32, Ordering},
@@ -40,7 +41,8 @@ pub(crate) struct ManagementCluster {
 }
 
 impl ManagementCluster {
-    /// A server with a cluster of this name, as of Rancher 2.9. The API server was started with these [`options`].
+    /// A server with a cluster of this name, as of Rancher 2.9. The API server was started with these
+    /// [`options`].
     pub(crate) async fn on(started: &ControlPlane, name: &str) -> Self {
         Self::with(started, name, ClusterApi::V1Beta1).await
     }
@@ -54,13 +56,15 @@ impl ManagementCluster {
         cluster
     }
 
-    /// A server with a cluster of this name that was imported. Its namespace is that of the mirrors of its Nodes.
+    /// A server with a cluster of this name that was imported. Its namespace is that of the mirrors of its
+    /// Nodes.
     pub(crate) async fn imported(started: &ControlPlane, name: &str) -> Self {
         let id = format!("c-{:05}", next_number());
         Self::new(started, (&id, name), (&id, "fleet-default"), ClusterApi::V1Beta1).await
     }
 
-    /// A server with a cluster, by its ID and name. Its objects are in the first namespace, and what makes it in the second.
+    /// A server with a cluster, by its ID and name. Its objects are in the first namespace, and what makes it
+    /// in the second.
     async fn new(
         started: &ControlPlane,
         (id, name): (&str, &str),
@@ -87,7 +91,8 @@ impl ManagementCluster {
         cluster
     }
 
-    /// Makes the mirror of a Node, as Rancher does for an imported cluster. Returns the provider ID that the Node gets.
+    /// Makes the mirror of a Node, as Rancher does for an imported cluster. Returns the provider ID that the
+    /// Node gets.
     pub(crate) async fn mirror(&self, name: &str, node: &str) -> String {
         let addresses = json!([
             {"type": "InternalIP", "address": "10.1.0.1"}, {"type": "InternalIP", "address": "fd00::1"},
@@ -193,7 +198,8 @@ impl ManagementCluster {
         assert!(status.is_success(), "{status}: {answer}");
     }
 
-    /// A machine that registered itself, with everything that Rancher makes of it. Returns the UID of its Machine.
+    /// A machine that registered itself, with everything that Rancher makes of it. Returns the UID of its
+    /// Machine.
     pub(crate) async fn add_custom_machine(&self, name: &str, node: &str, addresses: &str) -> String {
         let bootstrap = json!({
             "apiVersion": "rke.cattle.io/v1", "kind": "RKEBootstrap",

@@ -1,4 +1,5 @@
-//! A Rancher 2.x server in the process. It refuses what a real one refuses, and passes `/apis` on to a real API server.
+//! A Rancher 2.x server in the process. It refuses what a real one refuses, and passes `/apis` on to a real
+//! API server.
 
 mod answers;
 mod connections;
@@ -16,8 +17,8 @@ use crate::fake_server::{Connections, Fake};
 pub(crate) const TOKEN: &str = "token-abcde:correct-horse-battery";
 /// Another token of that user.
 pub(crate) const NEXT_TOKEN: &str = "token-klmno:battery-of-horses";
-/// The token of a user who may see everything below `/v3`, and below `/apis` what the API server allows: nothing at first, and
-/// never an object of `management.cattle.io`, which is for administrators.
+/// The token of a user who may see everything below `/v3`, and below `/apis` what the API server allows:
+/// nothing at first, and never an object of `management.cattle.io`, which is for administrators.
 pub(crate) const VIEWER: &str = "token-pqrst:battery-battery";
 /// Another token of that user.
 pub(crate) const NEXT_VIEWER: &str = "token-vwxyz:battery-stapler";
@@ -61,7 +62,8 @@ pub(crate) struct Server {
     pub(crate) fault: Option<(&'static str, Fault)>,
     /// The answer to the page of this number, from 1, of a listing of nodes.
     pub(crate) bad_page: Option<(usize, Fault)>,
-    /// The object with this ID is removed right before the request of this number, from 1, for objects of this path.
+    /// The object with this ID is removed right before the request of this number, from 1, for objects of
+    /// this path.
     pub(crate) leaves: Option<(&'static str, usize, String)>,
 }
 
@@ -84,7 +86,8 @@ impl Fault {
         Self { status: 404, body: "<html>404 Not Found</html>".to_owned(), ..Self::login_page() }
     }
 
-    /// What a real 2.9 answers at `/apis/management.cattle.io` to all but administrators, whatever roles grant: nothing.
+    /// What a real 2.9 answers at `/apis/management.cattle.io` to all but administrators, whatever roles
+    /// grant: nothing.
     pub(crate) fn for_administrators() -> Self {
         Self { status: 403, headers: Vec::new(), body: String::new() }.with_header(AUTHENTICATED, "true")
     }

@@ -17,12 +17,12 @@ use secrecy::zeroize::Zeroizing;
 /// The length in bytes of parts of the bootstrap data that are looked for.
 const PART: usize = 8;
 
-/// The length in bytes of the shortest words that are looked for as a whole. Those of [`PART`] bytes are found by their
-/// parts.
+/// The length in bytes of the shortest words that are looked for as a whole. Those of [`PART`] bytes are
+/// found by their parts.
 const MIN_WORD: usize = 4;
 
-/// The length of the shortest words without a digit, and without a sign between their letters. Shorter ones are in every
-/// text.
+/// The length of the shortest words without a digit, and without a sign between their letters. Shorter ones
+/// are in every text.
 const MIN_PLAIN_WORD: usize = 6;
 
 /// The most bytes of bootstrap data that are looked through.
@@ -92,7 +92,8 @@ const COMMON: [&str; 29] = [
     "kernel",
 ];
 
-/// What is in bootstrap data, in lower case, as far as it may be a secret: hashes, so that nothing of it is kept.
+/// What is in bootstrap data, in lower case, as far as it may be a secret: hashes, so that nothing of it is
+/// kept.
 pub(super) struct Secrets {
     hasher: RandomState,
     parts: HashSet<u64>,
@@ -236,7 +237,8 @@ fn pieces(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     begins.flat_map(move |begin| (MIN_WORD..PART).filter_map(move |length| of_length(begin, length)))
 }
 
-/// The words of a text, with their places: what blanks, quotes and the signs between a key and a value separate.
+/// The words of a text, with their places: what blanks, quotes and the signs between a key and a value
+/// separate.
 fn split(text: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     let is_between = |b: &u8| {
         b.is_ascii_whitespace()

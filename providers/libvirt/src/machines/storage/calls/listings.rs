@@ -1,7 +1,8 @@
 //! Listings and refreshes of pools that several steps share.
 //!
-//! Each of them goes through all volumes of a pool. With one for each machine, many machines at once would cost the square
-//! of their number. So all who ask while a listing is on its way wait for the next one, and share it.
+//! Each of them goes through all volumes of a pool. With one for each machine, many machines at once would
+//! cost the square of their number. So all who ask while a listing is on its way wait for the next one, and
+//! share it.
 
 use std::{
     collections::HashMap,
@@ -73,7 +74,8 @@ impl Drop for Asking<'_> {
 }
 
 impl<T: Clone> Listings<T> {
-    /// The answer of a listing of the pool that began after this call: one that others wait for too, or that of `list`.
+    /// The answer of a listing of the pool that began after this call: one that others wait for too, or that
+    /// of `list`.
     pub(super) async fn share(&self, pool: &str, list: impl Future<Output = CallResult<T>>) -> CallResult<T> {
         let asked = self.tick();
         let of_pool = {

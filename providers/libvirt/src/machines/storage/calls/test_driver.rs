@@ -24,8 +24,9 @@ const INSTEAD: &[u8] = b"x";
 ///
 /// The first bytes of a volume are made up from its format.
 ///
-/// Each upload is asked of the driver, and that it refuses is overlooked: the volume has the right length from then on, and
-/// no content. All else is the driver's. So calls can be counted, but nothing that is uploaded is ever sent.
+/// Each upload is asked of the driver, and that it refuses is overlooked: the volume has the right length
+/// from then on, and no content. All else is the driver's. So calls can be counted, but nothing that is
+/// uploaded is ever sent.
 #[derive(Debug)]
 pub(crate) struct TestDriverStorage {
     driver: LibvirtStorage,

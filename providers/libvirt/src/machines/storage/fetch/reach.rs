@@ -1,8 +1,9 @@
 //! Which addresses a download may go to.
 //!
-//! A URL is a tenant's, and the daemon is in a network that the tenant is not in. So a connection goes only to addresses
-//! that were looked at: those of the host are looked up once, here, and the client gets them and no others. A proxy looks
-//! names up by itself, and is in that network too, so only hosts of the configuration are reached through one.
+//! A URL is a tenant's, and the daemon is in a network that the tenant is not in. So a connection goes only
+//! to addresses that were looked at: those of the host are looked up once, here, and the client gets them and
+//! no others. A proxy looks names up by itself, and is in that network too, so only hosts of the
+//! configuration are reached through one.
 
 use std::{
     env, fmt,
@@ -44,7 +45,8 @@ pub(super) enum Way {
     },
 }
 
-/// A host may not be reached, or there is no such host. Which of them it is, is nothing that a tenant may learn.
+/// A host may not be reached, or there is no such host. Which of them it is, is nothing that a tenant may
+/// learn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NotFromHere;
 
@@ -54,7 +56,8 @@ pub(super) trait Neighbours: fmt::Debug + Send + Sync {
     /// The addresses of a host. Empty if there are none.
     async fn look_up(&self, host: &str, port: u16) -> Vec<IpAddr>;
 
-    /// The networks that this machine is in, with its own addresses, and the API server. `None` if they are not known.
+    /// The networks that this machine is in, with its own addresses, and the API server. `None` if they are
+    /// not known.
     async fn own(&self) -> Option<Vec<IpNet>>;
 }
 
@@ -66,7 +69,8 @@ pub(super) struct Network {
     inside: Inside,
 }
 
-/// Networks that no tenant is in, beside those of [`Neighbours::own`], as they become known. Clones share them.
+/// Networks that no tenant is in, beside those of [`Neighbours::own`], as they become known. Clones share
+/// them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Inside(Arc<RwLock<Vec<IpNet>>>);
 

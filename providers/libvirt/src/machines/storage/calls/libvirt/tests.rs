@@ -1,4 +1,5 @@
-//! The calls on libvirt's test driver, which can do everything but upload and download, and on a real libvirtd.
+//! The calls on libvirt's test driver, which can do everything but upload and download, and on a real
+//! libvirtd.
 
 mod libvirtd;
 mod test_driver;
