@@ -25,14 +25,14 @@ const ADDRESS_RETRY: Duration = Duration::from_secs(1);
 
 /// All hypervisors as they are at one moment.
 pub(crate) struct View<'a> {
-    hosts: Vec<Host<'a>>,
+    hosts: Vec<HypervisorView<'a>>,
     rules: &'a AddressRules,
     last_seen: &'a LastSeen<Box<str>>,
     now: i64,
 }
 
 /// One hypervisor in a [`View`].
-pub(crate) struct Host<'a> {
+pub(crate) struct HypervisorView<'a> {
     pub(crate) hypervisor: &'a Hypervisor,
     pub(crate) state: RwLockReadGuard<'a, State>,
 }
@@ -40,7 +40,7 @@ pub(crate) struct Host<'a> {
 /// A domain and its host.
 #[derive(Clone, Copy)]
 struct Candidate<'a> {
-    host: &'a Host<'a>,
+    host: &'a HypervisorView<'a>,
     domain: &'a Domain,
 }
 
@@ -78,12 +78,14 @@ impl<'a> View<'a> {
         rules: &'a AddressRules,
         last_seen: &'a LastSeen<Box<str>>,
     ) -> Self {
-        let hosts =
-            hypervisors.iter().map(|hypervisor| Host { hypervisor, state: hypervisor.state() }).collect();
+        let hosts = hypervisors
+            .iter()
+            .map(|hypervisor| HypervisorView { hypervisor, state: hypervisor.state() })
+            .collect();
         Self { hosts, rules, last_seen, now: Timestamp::now().as_second() }
     }
 
-    pub(crate) fn hosts(&self) -> &[Host<'a>] {
+    pub(crate) fn hosts(&self) -> &[HypervisorView<'a>] {
         &self.hosts
     }
 
@@ -136,7 +138,7 @@ impl<'a> View<'a> {
 
     /// Why the view is stale: the errors of all hypervisors that are not live, as one.
     pub(crate) fn staleness(&self) -> Option<Error> {
-        let mut stale = self.hosts.iter().filter_map(Host::staleness);
+        let mut stale = self.hosts.iter().filter_map(HypervisorView::staleness);
         let first = stale.next()?;
         let rest: Vec<_> = stale.map(|error| error.to_string()).collect();
         if rest.is_empty() {
@@ -255,7 +257,10 @@ impl<'a> View<'a> {
             .collect()
     }
 
-    fn candidates<'s>(&'s self, get: impl Fn(&'s Host<'a>) -> Option<&'s Domain>) -> Vec<Candidate<'s>> {
+    fn candidates<'s>(
+        &'s self,
+        get: impl Fn(&'s HypervisorView<'a>) -> Option<&'s Domain>,
+    ) -> Vec<Candidate<'s>> {
         self.hosts.iter().filter_map(|host| Some(Candidate { host, domain: get(host)? })).collect()
     }
 
@@ -342,7 +347,7 @@ pub(crate) fn instance_on(
     node: &NodeIdentity,
     rules: &AddressRules,
 ) -> InstanceLookup {
-    let host = Host { hypervisor, state: hypervisor.state() };
+    let host = HypervisorView { hypervisor, state: hypervisor.state() };
     match host.state.inventory.by_uuid(uuid) {
         Some(domain) => {
             instance(Candidate { host: &host, domain }, node, rules, Timestamp::now().as_second())
@@ -424,7 +429,7 @@ fn missing_address(found: Candidate<'_>, node: &NodeIdentity, power: PowerState)
     ))
 }
 
-impl Host<'_> {
+impl HypervisorView<'_> {
     /// Why this hypervisor's inventory is stale; `None` while it is live.
     pub(crate) fn staleness(&self) -> Option<Error> {
         self.hypervisor.staleness(&self.state.status)

@@ -36,7 +36,7 @@ use std::sync::Arc;
 
 use cloudprovider::machines::Mark;
 
-use self::choice::{Host, Kin, Resident};
+use self::choice::{HypervisorLoad, Kin, Resident};
 use crate::{
     domain::Domain,
     hypervisor::{Hypervisor, State},
@@ -49,12 +49,12 @@ pub(crate) use self::{
 };
 
 /// All hypervisors, from memory, for a machine with this mark.
-pub(crate) fn gather(hypervisors: &[Arc<Hypervisor>], mark: &Mark) -> Vec<Host> {
+pub(crate) fn gather(hypervisors: &[Arc<Hypervisor>], mark: &Mark) -> Vec<HypervisorLoad> {
     hypervisors.iter().map(|hypervisor| host(hypervisor, &hypervisor.state(), mark)).collect()
 }
 
 /// A hypervisor that is unreachable keeps its residents, since they count when machines are spread.
-fn host(hypervisor: &Hypervisor, state: &State, mark: &Mark) -> Host {
+fn host(hypervisor: &Hypervisor, state: &State, mark: &Mark) -> HypervisorLoad {
     let domains = || state.inventory.domains();
     let residents = domains().map(|domain| resident(domain, mark)).collect();
     // one that could be read once has the size that it had then
@@ -70,7 +70,7 @@ fn host(hypervisor: &Hypervisor, state: &State, mark: &Mark) -> Host {
         }
         (None, None, Ok(size)) => Ok(*size),
     };
-    Host {
+    HypervisorLoad {
         name: hypervisor.name().to_owned(),
         failure_domain: hypervisor.config.failure_domain().to_owned(),
         total,

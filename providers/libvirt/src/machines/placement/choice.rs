@@ -38,7 +38,7 @@ pub(crate) struct Wanted<'a> {
 
 /// A hypervisor as a place for machines.
 #[derive(Clone, Debug)]
-pub(crate) struct Host {
+pub(crate) struct HypervisorLoad {
     /// Its name in the configuration.
     pub(crate) name: String,
     /// Its failure domain.
@@ -85,10 +85,14 @@ pub(crate) enum Placement {
 /// # Errors
 /// [`ErrorKind::NotFound`] for a hypervisor or a failure domain that the configuration does not have, and
 /// [`ErrorKind::InvalidInput`] if no hypervisor is all that is asked for.
-pub(super) fn choose(hosts: &[Host], limits: &MachineLimits, wanted: &Wanted<'_>) -> Result<Placement> {
+pub(super) fn choose(
+    hosts: &[HypervisorLoad],
+    limits: &MachineLimits,
+    wanted: &Wanted<'_>,
+) -> Result<Placement> {
     check(hosts, wanted)?;
     let mut refusals = Vec::new();
-    let mut best: Option<(Rank<'_>, &Host)> = None;
+    let mut best: Option<(Rank<'_>, &HypervisorLoad)> = None;
     for host in hosts {
         match fit(host, limits, wanted) {
             Ok(load) => {
@@ -108,7 +112,7 @@ pub(super) fn choose(hosts: &[Host], limits: &MachineLimits, wanted: &Wanted<'_>
 }
 
 /// Checks that what is asked for exists.
-fn check(hosts: &[Host], wanted: &Wanted<'_>) -> Result<()> {
+fn check(hosts: &[HypervisorLoad], wanted: &Wanted<'_>) -> Result<()> {
     if hosts.iter().any(|host| is_asked(host, wanted)) {
         return Ok(());
     }
@@ -144,7 +148,7 @@ fn check(hosts: &[Host], wanted: &Wanted<'_>) -> Result<()> {
 }
 
 /// Whether the machine may be on this hypervisor at all.
-fn is_asked(host: &Host, wanted: &Wanted<'_>) -> bool {
+fn is_asked(host: &HypervisorLoad, wanted: &Wanted<'_>) -> bool {
     let allows = |names: &[String], name: &String| names.is_empty() || names.contains(name);
     match wanted.bound {
         Some(bound) => host.name == bound,
@@ -195,7 +199,11 @@ impl Refusal {
 
 /// How full the hypervisor is with the machine, in millionths of what it may take: the fuller of CPUs and
 /// memory first.
-fn fit(host: &Host, limits: &MachineLimits, wanted: &Wanted<'_>) -> std::result::Result<[u64; 2], Refusal> {
+fn fit(
+    host: &HypervisorLoad,
+    limits: &MachineLimits,
+    wanted: &Wanted<'_>,
+) -> std::result::Result<[u64; 2], Refusal> {
     if !is_asked(host, wanted) {
         return Err(Refusal::NotAsked);
     }
@@ -228,9 +236,14 @@ fn fit(host: &Host, limits: &MachineLimits, wanted: &Wanted<'_>) -> std::result:
 /// domain, then on it; all machines of the cluster likewise; its load; its name.
 type Rank<'a> = ([u64; 4], [u64; 2], &'a str);
 
-fn rank<'a>(host: &'a Host, hosts: &[Host], load: [u64; 2], wanted: &Wanted<'_>) -> Rank<'a> {
+fn rank<'a>(
+    host: &'a HypervisorLoad,
+    hosts: &[HypervisorLoad],
+    load: [u64; 2],
+    wanted: &Wanted<'_>,
+) -> Rank<'a> {
     let role = if wanted.is_control_plane { Kin::ControlPlane } else { Kin::Worker };
-    let count = |host: &Host, counts: fn(Kin, Kin) -> bool| {
+    let count = |host: &HypervisorLoad, counts: fn(Kin, Kin) -> bool| {
         host.residents.iter().filter(|one| counts(one.kin, role)).map(|_| 1u64).sum::<u64>()
     };
     let in_domain = |counts: fn(Kin, Kin) -> bool| {

@@ -9,7 +9,7 @@ use cloudprovider::{Result, machines::Mark};
 use parking_lot::{Mutex, MutexGuard};
 use uuid::Uuid;
 
-use super::choice::{Host, Kin, Placement, Resident, Wanted, choose};
+use super::choice::{HypervisorLoad, Kin, Placement, Resident, Wanted, choose};
 use crate::{config::MachineLimits, machines::identity::Identity, size::Size};
 
 /// How long a promise lasts that no step renews. Steps come at least once a resync period.
@@ -54,7 +54,7 @@ impl Placer {
     /// asked for.
     pub(crate) fn place(
         &self,
-        hosts: impl FnOnce() -> Vec<Host>,
+        hosts: impl FnOnce() -> Vec<HypervisorLoad>,
         limits: &MachineLimits,
         wanted: &Wanted<'_>,
         now: Instant,
@@ -108,7 +108,7 @@ impl Placer {
 
 /// Stays with an earlier choice while that is possible, and while it is not known.
 fn keep_or_choose(
-    hosts: &[Host],
+    hosts: &[HypervisorLoad],
     limits: &MachineLimits,
     wanted: &Wanted<'_>,
     chosen: &str,

@@ -31,7 +31,7 @@ fn domain(n: u8, power: PowerState, cluster: &str, role: &str) -> Domain {
 }
 
 /// What [`gather`] makes of a hypervisor `h` in this state.
-fn gathered(status: Status, size: Result<Size, String>, domains: Vec<Domain>) -> Host {
+fn gathered(status: Status, size: Result<Size, String>, domains: Vec<Domain>) -> HypervisorLoad {
     let text = "hypervisors: [{name: h, uri: 'qemu+tls://h/system', zone: z}]";
     let config = Arc::new(Config::parse(text, None).expect("valid"));
     let shared = ProviderState::new(Arc::clone(&config), watch::channel(0).0, broadcast::channel(1).0);
@@ -62,7 +62,7 @@ fn every_domain_counts_whether_it_runs_or_not() {
 
 #[test]
 fn what_is_not_known_takes_no_machine() {
-    let why = |host: Host| host.total.expect_err("not usable");
+    let why = |host: HypervisorLoad| host.total.expect_err("not usable");
     let failure = Failure { kind: ErrorKind::Unavailable, message: "refused".into(), lost: true, code: None };
     let down = Status::Disconnected { since: Timestamp::UNIX_EPOCH, failure };
     let lost = gathered(down, Ok(SIZE), vec![domain(1, PowerState::Running, "prod", "worker")]);

@@ -31,8 +31,8 @@ fn names(names: &[&str]) -> Vec<String> {
 }
 
 /// A hypervisor with 8 CPUs and 17 GiB, so room for 16 vCPUs and 16 GiB.
-fn host(name: &str, failure_domain: &str, residents: &[(Kin, u64)]) -> Host {
-    Host {
+fn host(name: &str, failure_domain: &str, residents: &[(Kin, u64)]) -> HypervisorLoad {
+    HypervisorLoad {
         name: name.to_owned(),
         failure_domain: if failure_domain.is_empty() { name } else { failure_domain }.to_owned(),
         total: Ok(Size { cpus: 8, memory_mib: 17 * GIB }),
@@ -48,13 +48,13 @@ fn host(name: &str, failure_domain: &str, residents: &[(Kin, u64)]) -> Host {
     }
 }
 
-fn down(mut host: Host) -> Host {
+fn down(mut host: HypervisorLoad) -> HypervisorLoad {
     host.total = Err(format!("hypervisor {:?} has been unreachable since today: refused", host.name));
     host
 }
 
 /// The name, or the message.
-fn ask(hosts: &[Host], wanted: &Wanted<'_>) -> String {
+fn ask(hosts: &[HypervisorLoad], wanted: &Wanted<'_>) -> String {
     match choose(hosts, &limits(), wanted) {
         Ok(Placement::On(name)) => name,
         Ok(Placement::Wait(wait)) => {
@@ -196,7 +196,7 @@ fn the_last_of_the_room_is_used() {
     );
 }
 
-fn any_host(n: usize) -> impl Strategy<Value = Host> {
+fn any_host(n: usize) -> impl Strategy<Value = HypervisorLoad> {
     let resident = (1..6u64, 1..6u64, 0..3u8);
     (0..3u8, prop::collection::vec(resident, 0..6), prop::bool::weighted(0.8)).prop_map(
         move |(domain, residents, is_up)| {
@@ -215,7 +215,7 @@ fn any_host(n: usize) -> impl Strategy<Value = Host> {
     )
 }
 
-fn hosts() -> impl Strategy<Value = Vec<Host>> {
+fn hosts() -> impl Strategy<Value = Vec<HypervisorLoad>> {
     (any_host(0), any_host(1), any_host(2), any_host(3)).prop_map(|(a, b, c, d)| vec![a, b, c, d])
 }
 
@@ -233,7 +233,7 @@ proptest! {
     fn a_hypervisor_is_chosen_if_and_only_if_one_has_room(
         hosts in hosts(), cpus in 1..16u64, gib in 1..16u64,
     ) {
-        let has_room = |host: &Host| {
+        let has_room = |host: &HypervisorLoad| {
             let taken: (u64, u64) = host.residents.iter().fold((cpus, gib * GIB), |sum, one| {
                 (sum.0 + one.size.cpus, sum.1 + one.size.memory_mib)
             });

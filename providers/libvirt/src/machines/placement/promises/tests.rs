@@ -19,9 +19,9 @@ fn limits() -> MachineLimits {
     MachineLimits { reserved_memory_mib: 0, ..MachineLimits::default() }
 }
 
-fn host(name: &str, gib: u64) -> Host {
+fn host(name: &str, gib: u64) -> HypervisorLoad {
     let total = Ok(Size { cpus: 1000, memory_mib: gib * GIB });
-    Host { name: name.to_owned(), failure_domain: name.to_owned(), total, residents: Vec::new() }
+    HypervisorLoad { name: name.to_owned(), failure_domain: name.to_owned(), total, residents: Vec::new() }
 }
 
 fn wanted(mark: &Mark, domain: u128, gib: u64) -> Wanted<'_> {
@@ -39,7 +39,7 @@ fn wanted(mark: &Mark, domain: u128, gib: u64) -> Wanted<'_> {
 }
 
 /// The name of the hypervisor, or `None` if there is no room.
-fn place(placer: &Placer, hosts: &[Host], wanted: &Wanted<'_>, now: Instant) -> Option<String> {
+fn place(placer: &Placer, hosts: &[HypervisorLoad], wanted: &Wanted<'_>, now: Instant) -> Option<String> {
     match placer.place(|| hosts.to_vec(), &limits(), wanted, now).expect("nothing is wrong with it") {
         Placement::On(name) => Some(name),
         Placement::Wait(_) => None,
