@@ -119,7 +119,7 @@ pub(crate) struct Hypervisor {
     provider: ProviderState,
     state: RwLock<State>,
     /// When a request last timed out, unless libvirt answered since. Meanwhile other requests fail at once.
-    silent: Mutex<Option<Instant>>,
+    timed_out: Mutex<Option<Instant>>,
     pub(crate) counts: Arc<Counts>,
     pub(crate) commands: mpsc::UnboundedSender<Command>,
 }
@@ -142,7 +142,7 @@ impl Hypervisor {
             settings: Arc::clone(&provider.settings),
             provider,
             state: RwLock::new(state),
-            silent: Mutex::default(),
+            timed_out: Mutex::default(),
             counts: Arc::default(),
             commands,
         };
@@ -248,15 +248,15 @@ impl Hypervisor {
         command: impl FnOnce(oneshot::Sender<Result<T, Failure>>) -> Command,
     ) -> Result<T, Failure> {
         let timeout = timeout.min(self.settings.call_timeout);
-        let silence = || {
+        let no_answer = || {
             Failure::lost(
                 ErrorKind::Timeout,
                 format!("libvirt has not answered within {} s", timeout.as_secs()),
             )
         };
-        let since = *self.silent.lock();
+        let since = *self.timed_out.lock();
         if since.is_some_and(|since| since.elapsed() < self.settings.call_timeout) {
-            return Err(silence());
+            return Err(no_answer());
         }
         let (answer, receiver) = oneshot::channel();
         let ended = || Failure::lost(ErrorKind::Unavailable, "the connection has ended");
@@ -265,15 +265,15 @@ impl Hypervisor {
             Ok(Ok(result)) => result,
             Ok(Err(_)) => Err(ended()),
             Err(_) => {
-                *self.silent.lock() = Some(Instant::now());
-                Err(silence())
+                *self.timed_out.lock() = Some(Instant::now());
+                Err(no_answer())
             }
         }
     }
 
     /// Notes that libvirt has answered a request.
-    pub(crate) fn heard(&self) {
-        *self.silent.lock() = None;
+    pub(crate) fn note_answer(&self) {
+        *self.timed_out.lock() = None;
     }
 
     /// Why its inventory is not known while it has not finished its first listing.

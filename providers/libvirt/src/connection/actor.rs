@@ -55,7 +55,7 @@ impl Actor {
             match tokio::time::timeout(TICK, &mut answer).await {
                 Ok(Ok(result)) => {
                     if result.is_ok() {
-                        self.hypervisor.heard();
+                        self.hypervisor.note_answer();
                     }
                     return result;
                 }

@@ -46,7 +46,7 @@ pub(super) struct Connected {
     /// Those of them whose guest agent connected or disconnected.
     pub(super) agent_changes: HashSet<Uuid>,
     pub(super) dirty_since: Option<Instant>,
-    pub(super) waiting: Vec<(std::time::Instant, oneshot::Sender<Result<(), Failure>>)>,
+    pub(super) confirmations: Vec<(std::time::Instant, oneshot::Sender<Result<(), Failure>>)>,
     pub(super) probes: Vec<Probe>,
     /// Domains that could not be read, when to try again, and after what pause.
     pub(super) retries: HashMap<Uuid, (Instant, Duration)>,
@@ -86,7 +86,7 @@ impl Connected {
             dirty: HashSet::new(),
             agent_changes: HashSet::new(),
             dirty_since: None,
-            waiting: Vec::new(),
+            confirmations: Vec::new(),
             probes: Vec::new(),
             retries: HashMap::new(),
             next_refresh: now + refresh,
@@ -121,7 +121,7 @@ impl Connected {
 
     pub(super) fn take(&mut self, command: Command) {
         match command {
-            Command::Confirm(asked, answer) => self.waiting.push((asked, answer)),
+            Command::Confirm(asked, answer) => self.confirmations.push((asked, answer)),
             Command::Probe(nodes, answer) => self.probes.push((nodes, answer)),
             Command::Reread(uuid) => self.note_changed(uuid),
             Command::ReadLeases(uuid) => {

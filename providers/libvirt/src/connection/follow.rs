@@ -51,7 +51,7 @@ impl Actor {
 
     /// Fails all requests that wait, since the connection is gone.
     fn give_up(&self, connected: Connected, failure: Failure) -> Failure {
-        for (_, answer) in connected.waiting {
+        for (_, answer) in connected.confirmations {
             let _ = answer.send(Err(failure.clone()));
         }
         for (_, answer) in connected.probes {
@@ -78,7 +78,7 @@ impl Actor {
             let uuids: Vec<Uuid> = connected.dirty.drain().collect();
             self.reread(connected, uuids, &HashMap::new()).await?;
         }
-        if !connected.waiting.is_empty() {
+        if !connected.confirmations.is_empty() {
             self.confirm(connected).await?;
         }
         while let Some((nodes, answer)) = connected.probes.pop() {
@@ -137,7 +137,7 @@ impl Actor {
     async fn confirm(&mut self, connected: &mut Connected) -> Result<(), Failure> {
         let confirmed = self.hypervisor.state().confirmed;
         let is_served = |asked: &std::time::Instant| confirmed.is_some_and(|at| at >= *asked);
-        if !connected.waiting.iter().all(|(asked, _)| is_served(asked)) {
+        if !connected.confirmations.iter().all(|(asked, _)| is_served(asked)) {
             let began = std::time::Instant::now();
             let names = self.on_worker(connected, Session::names).await?;
             let differences = self.hypervisor.state().inventory.differences(&names);
@@ -150,7 +150,7 @@ impl Actor {
                 Vec::new()
             });
         }
-        for (_, answer) in connected.waiting.drain(..) {
+        for (_, answer) in connected.confirmations.drain(..) {
             let _ = answer.send(Ok(()));
         }
         Ok(())
