@@ -139,6 +139,11 @@ bench: cargo ## measures beside Go's managers and writes docs/performance.md: ho
 	@$(release)/bench --results $(bench_results) run $(if $(QUICK),--quick,)
 	@$(if $(QUICK),,$(release)/bench --results $(bench_results) report)
 
+# Everything else is compiled as `make test` does it, so that only the benchmarks are compiled.
+.PHONY: test-bench
+test-bench: build-packages ## the tests of the benchmarks, which are no part of `make test`
+	$(CARGO) test --locked --workspace --bin bench --bin floor --bin ideal --bin libvirt_test_driver
+
 .PHONY: microbench
 microbench: build-packages ## nanoseconds and allocations of the parts that run for each Node or machine; as root, many addresses and routes too
 	$(CARGO) bench --locked -p cloud-controller-manager -p bench --bench hot_parts --bench kernel_network
@@ -164,19 +169,20 @@ build-packages: cargo
 
 all_peers = kubernetes kubernetes-previous kubelet kubeadm kube-proxy cluster-api containerd leader framework vcsim cpi capv capv-manager kube-vip helm guest node
 
-# One after the other: the Go builds want all cores. What is in the cache costs nothing.
+# One after the other: the Go builds want all cores, and use what an earlier one compiled. What is in the cache costs nothing.
 .PHONY: peers
 peers: cargo
 	@tests/env/install.sh test || $(go_on_without)
 	@for peer in $(all_peers); do tests/env/build.sh "$$peer" >/dev/null || $(go_on_without); done
 
-# All that tests need is built. While cargo compiles, which wants the cores, what Go will compile is downloaded, which wants
-# the line. What was not fetched then is fetched by the build that needs it, and fails there.
+# All that tests need is built, side by side: cargo and Go link, and compile large packages, on one core. Go's modules are fetched
+# meanwhile. What was not fetched then is fetched by the build that needs it, and fails there. The benchmarks are left out.
 .PHONY: ready
 ready: cargo
 	@tests/env/install.sh test || $(go_on_without)
-	@timeout 900 tests/env/build.sh --download $(all_peers) & downloads=$$!; \
-	    trap 'kill "$$downloads" 2>/dev/null || true' EXIT; \
-	    $(CARGO) build --locked --workspace --lib --bins --tests --examples; \
-	    wait "$$downloads" || echo 'make: not all modules were fetched; the build of their peer tries again' >&2
-	@$(MAKE) --no-print-directory peers
+	@setsid timeout 900 tests/env/build.sh --download $(all_peers) & downloads=$$!; \
+	    setsid nice $(MAKE) --no-print-directory peers & peers=$$!; \
+	    trap 'kill -- "-$$downloads" "-$$peers" 2>/dev/null || true' EXIT; trap 'exit 130' INT TERM; \
+	    $(CARGO) build --locked --workspace --exclude bench --lib --bins --tests --examples; \
+	    wait "$$downloads" || echo 'make: not all modules were fetched; the build of their peer tries again' >&2; \
+	    wait "$$peers"

