@@ -1,6 +1,6 @@
 //! Which crate may depend on which.
 
-use std::{collections::BTreeSet, path::PathBuf, process::Command};
+use std::{collections::BTreeSet, fs, path::PathBuf, process::Command};
 
 use serde_json::Value;
 
@@ -124,4 +124,15 @@ fn a_program_without_the_secure_port_does_not_compile_what_only_that_needs() {
     };
     assert_eq!(of_the_port("--features=serving"), FOR_THE_PORT);
     assert_eq!(of_the_port("--no-default-features"), <[&str; 0]>::default());
+}
+
+#[test]
+fn no_crate_of_the_workspace_is_optimised_for_tests() {
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).expect("the manifest");
+    let profile = manifest.split("[profile.dev.package]\n").nth(1).expect("the profile of packages");
+    let profile = profile.split("\n[").next().expect("a section");
+    for (name, ..) in RULES {
+        let line = format!("{name} = {{ opt-level = 0, debug = \"line-tables-only\" }}");
+        assert!(profile.lines().any(|own| own == line), "[profile.dev.package] lacks {line}");
+    }
 }
