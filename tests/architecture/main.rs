@@ -1,6 +1,7 @@
 //! The architecture: which crate may depend on which, that no modules depend on each other in a circle, that
 //! every file exists that the page about the architecture names, and that the pages of the providers explain
-//! every reason that their machines tell, and that locks are of one kind.
+//! every reason that their machines tell, that locks are of one kind, and that the scripts of `make test` run every
+//! test and report every failure.
 
 #[cfg(test)]
 mod circles;
@@ -18,3 +19,5 @@ mod no_circles;
 mod page;
 #[cfg(test)]
 mod reasons;
+#[cfg(test)]
+mod runner;
