@@ -2,11 +2,15 @@
 
 use std::{
     cell::Cell,
+    sync::LazyLock,
     thread,
     time::{Duration, Instant},
 };
 
+use libtest_mimic::Trial;
 use parking_lot::{Condvar, Mutex};
+
+mod tests;
 
 /// Trials mostly wait, so there are more tokens than cores.
 const TOKENS_PER_CORE: usize = 3;
@@ -16,10 +20,14 @@ const WITHOUT_GUEST: usize = 1;
 /// What a trial with a virtual machine weighs, whose processor is emulated.
 const WITH_GUEST: usize = 2;
 
-/// The most tokens at a time. That is enough for any single trial.
-pub(crate) fn tokens() -> usize {
+/// The tokens of this process: enough for any single trial.
+static ADMISSION: LazyLock<Admission> = LazyLock::new(|| {
     let cores = thread::available_parallelism().map_or(1, usize::from);
-    (TOKENS_PER_CORE * cores).max(WITH_GUEST)
+    Admission::new((TOKENS_PER_CORE * cores).max(WITH_GUEST))
+});
+
+pub(crate) fn trials() -> Vec<Trial> {
+    tests::trials()
 }
 
 /// What the trial of this name weighs.
@@ -29,15 +37,22 @@ fn weight(name: &str) -> usize {
     if has_guest { WITH_GUEST } else { WITHOUT_GUEST }
 }
 
+/// A number of tokens, and who has them.
+struct Admission {
+    tokens: usize,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
 struct State {
     /// The number of the next trial that asks, and of the next one that is admitted.
     asking: usize,
     admitting: usize,
     taken: usize,
+    /// Trials that want their tokens back.
+    returning: usize,
 }
-
-static STATE: Mutex<State> = Mutex::new(State { asking: 0, admitting: 0, taken: 0 });
-static CHANGED: Condvar = Condvar::new();
 
 thread_local! {
     /// What the trial of this thread weighs. 0: none runs here.
@@ -47,40 +62,17 @@ thread_local! {
 }
 
 /// The tokens of a trial. Returned when dropped.
-pub(crate) struct Admitted(usize);
+pub(crate) struct Admitted<'a>(usize, &'a Admission);
 
 /// Waits until the trial of this name may run. A heavy one is not overtaken by light ones.
-pub(crate) fn admit(name: &str) -> Admitted {
-    let weight = weight(name);
-    let mut state = STATE.lock();
-    let number = state.asking;
-    state.asking += 1;
-    while state.admitting != number || state.taken + weight > tokens() {
-        CHANGED.wait(&mut state);
-    }
-    state.admitting += 1;
-    state.taken += weight;
-    drop(state);
-    CHANGED.notify_all();
-    WEIGHT.set(weight);
-    ASIDE.set(Duration::ZERO);
-    Admitted(weight)
+pub(crate) fn admit(name: &str) -> Admitted<'static> {
+    ADMISSION.admit(weight(name))
 }
 
 /// Lets other trials have this one's tokens while it waits for what one of them will return. Then it has precedence over those that
 /// have not begun. `wait` may not return a lock: this trial could hold it while it waits for a token of one that waits for the lock.
 pub(crate) fn aside<T>(wait: impl FnOnce() -> T) -> T {
-    let (weight, began) = (WEIGHT.get(), Instant::now());
-    STATE.lock().taken -= weight;
-    CHANGED.notify_all();
-    let result = wait();
-    let mut state = STATE.lock();
-    while state.taken + weight > tokens() {
-        CHANGED.wait(&mut state);
-    }
-    state.taken += weight;
-    ASIDE.set(ASIDE.get() + began.elapsed());
-    result
+    ADMISSION.aside(wait)
 }
 
 /// For how long the trial of this thread was [`aside`].
@@ -88,10 +80,50 @@ pub(crate) fn was_aside() -> Duration {
     ASIDE.get()
 }
 
-impl Drop for Admitted {
+impl Admission {
+    fn new(tokens: usize) -> Self {
+        Self { tokens, state: Mutex::default(), changed: Condvar::new() }
+    }
+
+    fn admit(&self, weight: usize) -> Admitted<'_> {
+        let mut state = self.state.lock();
+        let number = state.asking;
+        state.asking += 1;
+        while state.admitting != number || state.returning > 0 || state.taken + weight > self.tokens {
+            self.changed.wait(&mut state);
+        }
+        state.admitting += 1;
+        state.taken += weight;
+        drop(state);
+        self.changed.notify_all();
+        WEIGHT.set(weight);
+        ASIDE.set(Duration::ZERO);
+        Admitted(weight, self)
+    }
+
+    fn aside<T>(&self, wait: impl FnOnce() -> T) -> T {
+        let (weight, began) = (WEIGHT.get(), Instant::now());
+        self.state.lock().taken -= weight;
+        self.changed.notify_all();
+        let result = wait();
+        let mut state = self.state.lock();
+        state.returning += 1;
+        while state.taken + weight > self.tokens {
+            self.changed.wait(&mut state);
+        }
+        state.returning -= 1;
+        state.taken += weight;
+        drop(state);
+        self.changed.notify_all();
+        ASIDE.set(ASIDE.get() + began.elapsed());
+        result
+    }
+}
+
+impl Drop for Admitted<'_> {
     fn drop(&mut self) {
         WEIGHT.set(0);
-        STATE.lock().taken -= self.0;
-        CHANGED.notify_all();
+        self.1.state.lock().taken -= self.0;
+        self.1.changed.notify_all();
     }
 }

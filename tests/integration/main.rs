@@ -155,6 +155,7 @@ fn run_together(mut arguments: Arguments) -> bool {
         secrets::trials(),
         tools::trials(),
         upstream_flags::trials(),
+        admission::trials(),
     ];
     let trials = mixed(trials.into_iter().flatten().collect());
     // Those that wait for admission, or for a control plane, take a thread too, and the others go past them.
