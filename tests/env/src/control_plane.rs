@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use parking_lot::{Mutex, MutexGuard};
@@ -11,14 +12,17 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::PATIENCE;
 use crate::audit::{AuditLog, Refusal};
 use crate::error::need_programs;
+use crate::http::Server;
 use crate::keys;
 use crate::ports::free_port;
-use crate::process::{Process, run};
+use crate::process::{Process, collect_seldom, run};
 use crate::scratch::Scratch;
 use crate::{ControlPlanePrograms, StartError};
 
 /// How often the start is tried: another process may take a free port before the server listens on it.
 const ATTEMPTS: usize = 3;
+/// How long a request of this crate waits for a server that says nothing.
+const SILENCE: Duration = Duration::from_secs(20);
 
 /// Options of a [`ControlPlane`].
 #[derive(Debug, Clone, Default)]
@@ -72,6 +76,7 @@ pub struct ControlPlane {
     programs: ControlPlanePrograms,
     audit_log: AuditLog,
     port: u16,
+    server: Server,
     api_server_arguments: Vec<String>,
     users: Vec<(String, String)>,
     admin_token: String,
@@ -88,7 +93,7 @@ impl ControlPlane {
     /// [`StartError::Unavailable`] if this machine cannot run the programs, [`StartError::Failed`] if a
     /// server does not become ready.
     pub fn start(options: &ControlPlaneOptions) -> Result<Self, StartError> {
-        need_programs(&["openssl", "setpriv", "curl"])?;
+        need_programs(&["openssl", "setpriv"])?;
         let programs = if options.is_previous {
             ControlPlanePrograms::find_previous()?
         } else {
@@ -120,8 +125,9 @@ impl ControlPlane {
         }
         scratch.write("tokens.csv", &tokens)?;
 
-        let etcd_url = format!("http://127.0.0.1:{}", free_port()?);
-        let etcd = start_etcd(&scratch, &programs.etcd, &etcd_url)?;
+        let etcd_port = free_port()?;
+        let etcd_url = format!("http://127.0.0.1:{etcd_port}");
+        let etcd = start_etcd(&scratch, &programs.etcd, etcd_port, &etcd_url)?;
 
         let port = free_port()?;
         let in_scratch = |name: &str| scratch.join(name).display().to_string();
@@ -161,6 +167,7 @@ impl ControlPlane {
             programs: programs.clone(),
             audit_log,
             port,
+            server: Server::tls(port, SILENCE, &ca)?,
             api_server_arguments,
             users,
             admin_kubeconfig: write_kubeconfig(
@@ -284,14 +291,9 @@ impl ControlPlane {
     /// The response body of an administrator's GET of a path such as `/api/v1/nodes`.
     ///
     /// # Errors
-    /// If the server does not answer with success within 20 s.
+    /// If the server does not answer with success, or says nothing for 20 s.
     pub fn get(&self, path: &str) -> Result<String> {
-        // uses curl, so that this crate needs no TLS library
-        run(curl()
-            .arg("--cacert")
-            .arg(&self.ca)
-            .args(["--header", &format!("Authorization: Bearer {}", self.admin_token)])
-            .arg(format!("{}{path}", self.url())))
+        self.server.get(path, Some(&self.admin_token))
     }
 
     /// The API server's log file.
@@ -338,6 +340,7 @@ impl ControlPlane {
         }
         let mut command = Command::new(&self.programs.api_server);
         command.args(&self.api_server_arguments);
+        collect_seldom(&mut command);
         let mut process = Process::spawn("kube-apiserver", &command, self.api_server_log())?;
         process.wait_until(PATIENCE, || self.is_ready())?;
         *slot = Some(process);
@@ -414,13 +417,7 @@ fn url(port: u16) -> String {
     format!("https://127.0.0.1:{port}")
 }
 
-fn curl() -> Command {
-    let mut command = Command::new("curl");
-    command.args(["--silent", "--show-error", "--fail", "--noproxy", "*", "--max-time", "20"]);
-    command
-}
-
-fn start_etcd(scratch: &Scratch, program: &Path, url: &str) -> Result<Process> {
+fn start_etcd(scratch: &Scratch, program: &Path, port: u16, url: &str) -> Result<Process> {
     let peer = format!("http://127.0.0.1:{}", free_port()?);
     let mut command = Command::new(program);
     command
@@ -432,10 +429,11 @@ fn start_etcd(scratch: &Scratch, program: &Path, url: &str) -> Result<Process> {
         // the data need not survive a power failure
         .arg("--unsafe-no-fsync")
         .args(["--log-level", "warn"]);
+    collect_seldom(&mut command);
     // The API server waits for etcd, so this need not. But waiting here shows etcd's own failures sooner.
     let mut etcd = Process::spawn("etcd", &command, scratch.join("etcd.log"))?;
-    let health = format!("{url}/health");
-    etcd.wait_until(PATIENCE, || run(curl().arg(&health)).is_ok())?;
+    let server = Server::plain(port, SILENCE);
+    etcd.wait_until(PATIENCE, || server.get("/health", None).is_ok())?;
     Ok(etcd)
 }
 

@@ -23,6 +23,7 @@ mod cpi;
 mod error;
 mod framework;
 mod guest;
+mod http;
 mod keys;
 mod kube_proxy;
 mod kube_vip;

@@ -5,6 +5,7 @@ mod options;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
@@ -13,9 +14,10 @@ pub use self::options::VcsimOptions;
 use crate::PATIENCE;
 use crate::built;
 use crate::error::{StartError, need_programs};
+use crate::http::Server;
 use crate::keys;
 use crate::ports::free_port;
-use crate::process::{Process, run};
+use crate::process::{Process, collect_seldom, run};
 use crate::scratch::Scratch;
 
 /// The calls with which objects and tasks are followed, as [`Vcsim::counts`] names them.
@@ -28,6 +30,9 @@ pub const WATCH_CALLS: [&str; 6] = [
     "soap:DestroyPropertyFilter",
 ];
 
+/// How long its control port may say nothing: it waits for a call that holds the lock of an object.
+const SILENCE: Duration = Duration::from_mins(5);
+
 /// A simulated vCenter as a process. Stopped and removed when dropped.
 ///
 /// It serves TLS with a certificate of its own CA. Like a real vCenter, and unlike the plain simulator, it
@@ -38,7 +43,7 @@ pub struct Vcsim {
     process: Process,
     options: VcsimOptions,
     port: u16,
-    control: u16,
+    control: Server,
     scratch: Scratch,
 }
 
@@ -56,14 +61,15 @@ impl Vcsim {
         keys::server(&scratch, &[])?;
         let (port, control) = (free_port()?, free_port()?);
         let process = spawn(&program, &scratch, options, port, control)?;
+        let control = Server::plain(control, SILENCE);
         let mut started = Self { process, options: options.clone(), port, control, scratch };
         started.wait()?;
         Ok(started)
     }
 
     fn wait(&mut self) -> Result<()> {
-        let probe = format!("http://127.0.0.1:{}/counts", self.control);
-        self.process.wait_until(PATIENCE, || run(curl().arg(&probe)).is_ok())
+        let server = self.control.clone();
+        self.process.wait_until(PATIENCE, || server.get("/counts", None).is_ok())
     }
 
     /// Ends it at once, as a power failure would. Its port refuses connections until
@@ -83,7 +89,7 @@ impl Vcsim {
     pub fn restart(&mut self) -> Result<(), StartError> {
         self.process.kill()?;
         let program = built("vcsim")?.join("vcsim");
-        self.process = spawn(&program, &self.scratch, &self.options, self.port, self.control)?;
+        self.process = spawn(&program, &self.scratch, &self.options, self.port, self.control.port())?;
         Ok(self.wait()?)
     }
 
@@ -360,7 +366,8 @@ impl Vcsim {
                 "<soapenv:Envelope xmlns:soapenv=\"http://schemas.xmlsoap.org/soap/envelope/\" \
                  xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\"><soapenv:Body>{call}</soapenv:Body></soapenv:Envelope>"
             );
-            let mut command = curl();
+            let mut command = Command::new("curl");
+            command.args(["--silent", "--show-error", "--noproxy", "*", "--max-time", "300"]);
             command.args(["--fail-with-body", "--header", "Content-Type: text/xml", "--header"]);
             command.arg("SOAPAction: urn:vim25/8.0").arg("--cacert").arg(self.ca_file());
             command.arg("--cookie").arg(&cookies).arg("--cookie-jar").arg(&cookies);
@@ -379,16 +386,13 @@ impl Vcsim {
     }
 
     fn get(&self, path: &str) -> Result<Value> {
-        let answer = run(curl().arg(format!("http://127.0.0.1:{}/{path}", self.control)))?;
+        let answer = self.control.get(&format!("/{path}"), None)?;
         serde_json::from_str(&answer).with_context(|| format!("vcsim answers {answer}"))
     }
 
     fn post(&self, path: &str, body: &Value) -> Result<Value> {
-        let answer = run(curl()
-            .args(["--fail-with-body", "--header", "Content-Type: application/json", "--data"])
-            .arg(body.to_string())
-            .arg(format!("http://127.0.0.1:{}/{path}", self.control)))
-        .with_context(|| format!("vcsim refuses {path} {body}"))?;
+        let answer = self.control.post(&format!("/{path}"), &body.to_string());
+        let answer = answer.with_context(|| format!("vcsim refuses {path} {body}"))?;
         serde_json::from_str(&answer).with_context(|| format!("vcsim answers {answer}"))
     }
 }
@@ -426,6 +430,7 @@ fn spawn(
         .arg(format!("-vm={}", options.machines))
         // the simulator creates a folder for each datastore
         .env("TMPDIR", scratch.path());
+    collect_seldom(&mut command);
     Process::spawn("vcsim", &command, scratch.join("vcsim.log"))
 }
 
@@ -441,10 +446,4 @@ fn add_files(folder: &Path, prefix: &str, found: &mut Vec<String>) -> Result<()>
         }
     }
     Ok(())
-}
-
-fn curl() -> Command {
-    let mut command = Command::new("curl");
-    command.args(["--silent", "--show-error", "--noproxy", "*", "--max-time", "300"]);
-    command
 }
