@@ -106,7 +106,7 @@ lint: build-packages ## formatting, clippy, rustdoc, shell scripts, the one TLS 
 	    else echo 'lint: cargo-deny is not installed (cargo install --locked cargo-deny): licences were not checked'; fi
 
 .PHONY: outside-crate
-outside-crate: build-packages ## builds, runs and tests the provider of docs/writing-a-provider.md, outside of this workspace
+outside-crate: build-packages ## builds, runs and tests the provider of docs/tutorials/writing-a-provider.md, outside of this workspace
 	@CARGO='$(CARGO)' tests/outside-crate.sh
 
 .PHONY: deny
@@ -131,7 +131,7 @@ dist: build-packages ## tarball, Debian package and checksums for this machine's
 	@deploy/dist/package.sh
 
 .PHONY: bench
-bench: cargo ## measures beside Go's managers and writes docs/performance.md: hours; QUICK=1 only tries it, in minutes
+bench: cargo ## measures beside Go's managers and writes docs/explanation/performance.md: hours; QUICK=1 only tries it, in minutes
 	@tests/env/install.sh test
 	@for peer in kubernetes framework vcsim cpi cluster-api capv capv-manager; do tests/env/build.sh "$$peer" >/dev/null; done
 	$(CARGO) build --locked --release -p cloud-controller-manager -p bench

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Builds the crate of docs/writing-a-provider.md outside of this workspace, and runs it. Uses this workspace's versions of
-# dependencies and its target folder, so that little is compiled anew.
+# Builds the crate of docs/tutorials/writing-a-provider.md outside of this workspace, and runs it. Uses this workspace's
+# versions of dependencies and its target folder, so that little is compiled anew.
 set -euo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
-page=$root/docs/writing-a-provider.md
+page=$root/docs/tutorials/writing-a-provider.md
 target=${CARGO_TARGET_DIR:-$root/target}
 crate=$(mktemp -d)
 trap 'rm -rf "$crate"' EXIT
@@ -48,4 +48,4 @@ expect "$report" 'mycloud answers'
 expect "$("$program" check --cloud-provider=mycloud --cloud-config=/dev/null --master=http://127.0.0.1:9 2>&1 || true)" \
     'there is no machine'
 expect "$(in_crate test -- --nocapture)" 'conformance of provider "mycloud": 25 rules hold, 0 do not'
-echo 'outside-crate: the crate of docs/writing-a-provider.md builds, runs and passes its test'
+echo 'outside-crate: the crate of docs/tutorials/writing-a-provider.md builds, runs and passes its test'

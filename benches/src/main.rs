@@ -1,7 +1,7 @@
 //! Measures this project and what a user would run instead, in one run on one machine.
 //!
-//! `bench run` measures and adds to a file of results. `bench report` makes `docs/performance.md` and its
-//! plots from that file. `make bench` does both, after it has built all that is needed.
+//! `bench run` measures and adds to a file of results. `bench report` makes `docs/explanation/performance.md` and
+//! its plots from that file. `make bench` does both, after it has built all that is needed.
 
 mod cases;
 mod cluster;
@@ -46,7 +46,7 @@ enum Task {
     /// Write the report of the results.
     Report {
         /// The folder for `performance.md` and its plots.
-        #[arg(long, default_value = "docs")]
+        #[arg(long, default_value = "docs/explanation")]
         folder: PathBuf,
         /// What a reader has to know about these runs: what was measured beside what, or apart.
         #[arg(long, default_value = "")]

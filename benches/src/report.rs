@@ -1,4 +1,4 @@
-//! `docs/performance.md` and its plots.
+//! `docs/explanation/performance.md` and its plots.
 
 mod plots;
 
@@ -59,7 +59,7 @@ const ABOUT: &[About] = &[
         case: "vsphere-change",
         title: "A machine of a vCenter changes",
         text: "From the change in vcsim to what the Node shows of it. A deletion here waits on purpose until it is \
-               confirmed (docs/deletion.md); that the machine is gone is noticed when \
+               confirmed (docs/reference/deletion.md); that the machine is gone is noticed when \
                `/debug/state` says so, which it does after all Nodes were asked about once more.",
         columns: &[("seconds", "time")],
         plot: None,

@@ -66,7 +66,7 @@ impl WantedCondition {
     }
 }
 
-/// An error's kind as the reason of [`INITIALIZED`]. docs/nodes.md has the table.
+/// An error's kind as the reason of [`INITIALIZED`]. docs/reference/nodes.md has the table.
 pub fn reason_word(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::NotFound => "InstanceNotFound",
@@ -118,7 +118,7 @@ mod tests {
             let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
             std::fs::read_to_string(path).expect("a document")
         };
-        for text in [read("../docs/nodes.md"), read("../cloudprovider/src/error_kind.rs")] {
+        for text in [read("../docs/reference/nodes.md"), read("../cloudprovider/src/error_kind.rs")] {
             for kind in ErrorKind::ALL {
                 let of_kind = |line: &&str| {
                     let first = line.trim_start_matches("/// ").split('|').nth(1).unwrap_or_default();

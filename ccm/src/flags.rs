@@ -2,7 +2,7 @@
 //! shows. Those that any Kubernetes daemon has are in [`component::command_line`].
 //!
 //! A flag is a field of its section. What is different from upstream stands in the section's `NOTES`, from which
-//! warnings and docs/flags.md are made.
+//! warnings and docs/reference/flags.md are made.
 
 mod controllers;
 #[cfg(test)]

@@ -46,5 +46,5 @@ pub use component::{
 
 /// The example in that document is compiled as a crate of its own, as its readers would compile it.
 #[cfg(doctest)]
-#[doc = include_str!("../../docs/writing-a-provider.md")]
+#[doc = include_str!("../../docs/tutorials/writing-a-provider.md")]
 mod writing_a_provider {}

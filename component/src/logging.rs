@@ -1,6 +1,6 @@
 //! The log. One record is one line, in klog's text format or in Kubernetes' JSON format.
 //!
-//! docs/logging.md describes the verbosities.
+//! docs/reference/logging.md describes the verbosities.
 
 mod json;
 mod level;

@@ -119,7 +119,7 @@ mod tests {
     fn the_page_for_authors_asks_for_what_the_workspace_asks_for() {
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let read = |path: &str| std::fs::read_to_string(root.join(path)).expect("a file");
-        let (page, workspace) = (read("docs/writing-a-provider.md"), read("Cargo.toml"));
+        let (page, workspace) = (read("docs/tutorials/writing-a-provider.md"), read("Cargo.toml"));
         for key in ["edition = ", "rust-version = ", "publish = "] {
             let line = workspace.lines().find(|line| line.starts_with(key)).expect("a setting");
             assert!(page.lines().any(|said| said == line), "{line}");

@@ -1,7 +1,7 @@
 //! The architecture: which crate may depend on which, that no modules depend on each other in a circle, that
-//! every file exists that the page about the architecture names, and that the pages of the providers explain
-//! every reason that their machines tell, that locks are of one kind, and that the scripts of `make test` run every
-//! test and report every failure.
+//! every file exists that the page about the architecture names, that the links of all pages lead somewhere, that the
+//! pages of the providers explain every reason that their machines tell, that locks are of one kind, and that the scripts
+//! of `make test` run every test and report every failure.
 
 #[cfg(test)]
 mod circles;
@@ -9,6 +9,8 @@ mod circles;
 mod crates;
 #[cfg(test)]
 mod lexer;
+#[cfg(test)]
+mod links;
 #[cfg(test)]
 mod locks;
 #[cfg(test)]

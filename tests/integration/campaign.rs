@@ -8,7 +8,7 @@
 //!         daemons ── proxy ── API server    └──> judge <── proxy, audit log, watch of the Nodes
 //! ```
 //!
-//! `make soak` runs it for minutes or hours; a short campaign is among the other tests. docs/reliability.md
+//! `make soak` runs it for minutes or hours; a short campaign is among the other tests. docs/explanation/reliability.md
 //! lists the faults and the checks.
 
 mod api_server;

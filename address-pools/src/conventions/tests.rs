@@ -246,7 +246,7 @@ fn what_was_picked_for_another_announcer_goes() {
 
 #[test]
 fn the_docs_list_each_annotation() {
-    let docs = include_str!("../../../docs/address-pools.md");
+    let docs = include_str!("../../../docs/guides/address-pools.md");
     for one in annotations::ANNOTATIONS {
         let name = one.key.split_once('/').expect("a prefix").1;
         assert!(

@@ -1,4 +1,4 @@
-//! docs/flags.md, made from the flags. `UPDATE_DOCS=1 cargo test -p ccm --lib flags::documentation` writes it.
+//! docs/reference/flags.md, made from the flags. `UPDATE_DOCS=1 cargo test -p ccm --lib flags::documentation` writes it.
 
 use std::{fmt::Write as _, fs, path::Path};
 
@@ -40,15 +40,15 @@ there is none for flags with which upstream does nothing either, and for those o
 
 #[test]
 fn the_page_is_up_to_date() {
-    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/flags.md"));
+    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/flags.md"));
     let page = page();
     if std::env::var_os("UPDATE_DOCS").is_some() {
-        fs::write(path, &page).expect("docs/flags.md can be written");
+        fs::write(path, &page).expect("docs/reference/flags.md can be written");
     }
     let written = fs::read_to_string(path).unwrap_or_default();
     assert!(
         written == page,
-        "docs/flags.md is stale: UPDATE_DOCS=1 cargo test -p ccm --lib flags::documentation"
+        "docs/reference/flags.md is stale: UPDATE_DOCS=1 cargo test -p ccm --lib flags::documentation"
     );
 }
 

@@ -72,7 +72,7 @@ pub struct GenericFlags {
     #[arg(long, default_value = "0s", value_name = "DURATION", value_parser = duration)]
     pub controller_start_interval: Duration,
 
-    /// Gates of features: name=true|false, comma-separated. docs/flags.md lists them.
+    /// Gates of features: name=true|false, comma-separated. docs/reference/flags.md lists them.
     #[arg(long, default_value = "", hide_default_value = true, value_name = "NAME=BOOL,...", value_parser = feature_gates)]
     pub feature_gates: FeatureGates,
 

@@ -1,4 +1,5 @@
-//! Makes docs/metrics.md from the registered metrics, and checks that dashboard and alerts name only these.
+//! Makes docs/reference/metrics.md from the registered metrics, and checks that dashboard and alerts name only
+//! these.
 //! `UPDATE_DOCS=1 cargo test -p ccm --lib metrics::documentation` writes the page.
 
 use std::{collections::BTreeSet, fmt::Write as _, fs, path::PathBuf};
@@ -20,7 +21,7 @@ const HEAD: &str = "# Metrics
 What `/metrics` on the secure port shows. Names, labels, buckets and help texts of the first table are those of a Go
 cloud-controller-manager, so dashboards and alerts go on working; what belongs to the Go runtime (`go_*`,
 `rest_client_transport_*`) or to an API server's library (`apiserver_*`, `authentication_token_cache_*`) is not there.
-A Grafana dashboard and alert rules are in [deploy/](../deploy/). Histograms have classic buckets only: the format is text, in
+A Grafana dashboard and alert rules are in [deploy/](../../deploy/). Histograms have classic buckets only: the format is text, in
 which a Go program with the gate `NativeHistograms` shows no others either. `route_controller_route_sync_total` has upstream's
 `outcome` and `trigger`: [routes.md](routes.md#metrics) says what they mean here. `service_controller_nodesync_latency_seconds`
 is the time from a change of the set of Nodes until the last load balancer was told.
@@ -66,14 +67,14 @@ fn table(metrics: &[Described]) -> String {
 fn the_page_is_not_stale() {
     let (own, upstream): (Vec<_>, Vec<_>) = described().into_iter().partition(|metric| metric.is_own);
     let page = format!("{HEAD}\n## As upstream\n\n{}\n## Only here\n\n{}", table(&upstream), table(&own));
-    let path = repository("docs/metrics.md");
+    let path = repository("docs/reference/metrics.md");
     if std::env::var_os("UPDATE_DOCS").is_some() {
-        fs::write(&path, &page).expect("docs/metrics.md can be written");
+        fs::write(&path, &page).expect("docs/reference/metrics.md can be written");
     }
     assert_eq!(
         fs::read_to_string(path).unwrap_or_default(),
         page,
-        "docs/metrics.md is stale: UPDATE_DOCS=1 cargo test -p ccm --lib metrics::documentation"
+        "docs/reference/metrics.md is stale: UPDATE_DOCS=1 cargo test -p ccm --lib metrics::documentation"
     );
 }
 

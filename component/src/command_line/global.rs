@@ -57,8 +57,8 @@ const NO_BUFFER: &str = "the log is written at once, line by line";
 
 /// Differences from upstream.
 pub const NOTES: &[Note] = &[
-    differs("v", "The levels are those of this program, see docs/logging.md"),
-    differs("vmodule", "Patterns are matched with this program's files, see docs/logging.md"),
+    differs("v", "The levels are those of this program, see docs/reference/logging.md"),
+    differs("vmodule", "Patterns are matched with this program's files, see docs/reference/logging.md"),
     no_effect("log-flush-frequency", NO_BUFFER),
     no_effect("log-text-info-buffer-size", NO_BUFFER),
     no_effect("log-json-info-buffer-size", NO_BUFFER),

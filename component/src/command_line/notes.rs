@@ -1,4 +1,4 @@
-//! How flags differ from upstream's. A warning and docs/flags.md tell about it.
+//! How flags differ from upstream's. A warning and docs/reference/flags.md tell about it.
 
 /// A remark about one flag.
 #[derive(Clone, Copy, Debug)]

@@ -190,8 +190,8 @@ fn read(service: &LoadBalancerService) -> String {
     answer.join(" ")
 }
 
-/// The cases that have other answers than those of the table, as the [documentation](../../../docs/address-pools.md) lists
-/// the differences. A refusal is one with any words.
+/// The cases that have other answers than those of the table, as the [documentation](../../../docs/guides/address-pools.md)
+/// lists the differences. A refusal is one with any words.
 pub(super) fn unexpected(all: &[(Case, Vec<String>)]) -> Vec<String> {
     let mut wanted: BTreeMap<&str, &[&str]> = super::wanted::DIFFERENCES.iter().copied().collect();
     let mut unexpected = Vec::new();

@@ -1,4 +1,5 @@
-//! The cases in which this repository's allocator gives other answers on purpose. `docs/address-pools.md` says why.
+//! The cases in which this repository's allocator gives other answers on purpose. `docs/guides/address-pools.md` says
+//! why.
 
 /// The name of each case, and our answers.
 pub(super) const DIFFERENCES: &[(&str, &[&str])] = &[

@@ -172,7 +172,7 @@ pub(super) fn shipped(provider: &str) -> anyhow::Result<Vec<(String, String)>> {
 }
 
 fn quick_start() -> anyhow::Result<String> {
-    Ok(fs::read_to_string(repository().join("docs/quick-start-machines.md"))?)
+    Ok(fs::read_to_string(repository().join("docs/tutorials/quick-start-machines.md"))?)
 }
 
 /// The objects that the quick start applies.

@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn the_documents_explain_every_reason() {
-        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/troubleshooting.md");
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/guides/troubleshooting.md");
         let page = std::fs::read_to_string(page).expect("a document");
         let section = page.split("\n## ").find(|section| section.starts_with("A machine does not get ready"));
         let section = section.expect("the section about machines");

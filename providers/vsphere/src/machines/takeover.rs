@@ -7,7 +7,7 @@
 //! All that is known has to agree. `clusterctl move` makes the `VSphereVM` anew, with another UID, and the virtual machine keeps its
 //! instance UUID. So the UID of the `VSphereVM` is not compared if both objects name the same BIOS UUID, and the name is right. That is as
 //! safe as CAPV is, which finds a virtual machine by its BIOS UUID alone, to change it and to destroy it. Whoever may write both
-//! objects can name any virtual machine that has no mark: docs/security.md says so.
+//! objects can name any virtual machine that has no mark: docs/explanation/security.md says so.
 
 use cloudprovider::{machines::FurtherObject, ties::Evidence, uuids::parse_uuid};
 use uuid::Uuid;
