@@ -1,4 +1,4 @@
-//! Checks that the page of each provider explains the reasons that its machines have beside those of the contract.
+//! Checks that the pages of each provider explain the reasons that its machines have beside those of the contract.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -15,14 +15,23 @@ fn the_pages_explain_the_reasons_of_the_providers() {
         let name = provider.file_name().to_string_lossy().into_owned();
         let mut reasons = BTreeSet::new();
         collect(&provider.path().join("src"), &mut reasons);
-        let page = root().join(format!("docs/providers/{name}.md"));
-        let page = fs::read_to_string(page).expect("the page of the provider");
+        let page = pages(&name);
         let missing: Vec<_> =
             reasons.iter().filter(|reason| !page.contains(&format!("`{reason}`"))).collect();
-        assert!(missing.is_empty(), "docs/providers/{name}.md does not explain {missing:?}");
+        assert!(missing.is_empty(), "docs/providers/{name} does not explain {missing:?}");
         found += reasons.len();
     }
     assert!(found > 3, "only {found} reasons were found");
+}
+
+/// What the page of a provider says, and the pages in its folder, if it has one.
+fn pages(name: &str) -> String {
+    let docs = root().join("docs/providers");
+    let mut text = fs::read_to_string(docs.join(format!("{name}.md"))).expect("the page of the provider");
+    for page in fs::read_dir(docs.join(name)).into_iter().flatten() {
+        text += &fs::read_to_string(page.expect("a page").path()).expect("a page of the provider");
+    }
+    text
 }
 
 /// The reasons in the files of a folder, apart from tests.

@@ -4,8 +4,13 @@ use std::{collections::BTreeSet, fs};
 
 use anyhow::{Context, Result, ensure};
 
-/// The page about the vSphere provider.
-pub(crate) const VSPHERE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/providers/vsphere.md");
+/// The page about machines of the vSphere provider.
+pub(crate) const VSPHERE_MACHINES: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/providers/vsphere/machines.md");
+
+/// The page with what differs from Cluster API Provider vSphere.
+pub(crate) const BESIDE_CAPV: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/providers/vsphere/machines-beside-capv.md");
 
 /// What is different, beside the table.
 pub(crate) struct Differences {

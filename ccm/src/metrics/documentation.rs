@@ -185,7 +185,11 @@ fn the_alerts_name_what_exists() {
     let groups = rules["spec"]["groups"].as_array().expect("groups");
     let rules: Vec<&Value> = groups.iter().flat_map(|g| g["rules"].as_array().expect("rules")).collect();
     assert!(rules.len() > 8, "{}", rules.len());
+    let operate = fs::read_to_string(repository("docs/guides/operate.md")).expect("the page about operating");
     for rule in rules {
+        let alert = rule["alert"].as_str().and_then(|name| name.strip_prefix("CloudControllerManager"));
+        let alert = alert.expect("the name of an alert");
+        assert!(operate.contains(&format!("`{alert}`")), "docs/guides/operate.md does not name {alert}");
         check(rule["expr"].as_str().expect("an expression"));
         for key in ["summary", "description"] {
             assert!(rule["annotations"][key].is_string(), "{rule} has no {key}");

@@ -1,7 +1,7 @@
 //! Which addresses of a machine become addresses of its Node. Pure rules, no vCenter.
 //!
 //! The order of the rules is CPI's, and the same configuration gives the same addresses.
-//! `docs/providers/vsphere.md` lists the differences.
+//! `docs/providers/vsphere/nodes.md` lists the differences.
 
 use std::{cmp::Reverse, net::IpAddr};
 

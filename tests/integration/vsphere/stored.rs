@@ -15,14 +15,14 @@ use super::{
     kinds::{install, uninstall},
     versions::{NEW, OLD, World},
 };
-use crate::{api::Api, documented::VSPHERE};
+use crate::{api::Api, documented::VSPHERE_MACHINES};
 
 /// How the commands begin with which the documentation has objects rewritten.
 const COMMANDS: &str = "    version=v1beta2\n";
 
 /// Has all objects rewritten in this version, by the commands of the documentation.
 pub(crate) fn rewrite(control_plane: &ControlPlane, version: &str) -> Result<()> {
-    let text = fs::read_to_string(VSPHERE).context(VSPHERE)?;
+    let text = fs::read_to_string(VSPHERE_MACHINES).context(VSPHERE_MACHINES)?;
     let (_, commands) = text.split_once(COMMANDS).context("no such commands")?;
     let commands =
         commands.lines().take_while(|line| line.starts_with("    ")).collect::<Vec<_>>().join("\n");

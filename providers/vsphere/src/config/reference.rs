@@ -2,7 +2,7 @@
 
 use super::keys::{Key, Section};
 
-const DOCS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/providers/vsphere.md");
+const DOCS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/providers/vsphere/reference.md");
 const BEGIN: &str =
     "<!-- begin of what the code writes: UPDATE_DOCS=1 cargo test -p cloudprovider-vsphere reference -->\n";
 const END: &str = "<!-- end of what the code writes -->\n";
@@ -38,7 +38,7 @@ fn row(key: &Key) -> String {
 
 #[test]
 fn the_reference_in_the_documentation_is_up_to_date() {
-    let docs = std::fs::read_to_string(DOCS).expect("docs/providers/vsphere.md");
+    let docs = std::fs::read_to_string(DOCS).expect("docs/providers/vsphere/reference.md");
     let begin = docs.find(BEGIN).expect("the begin mark") + BEGIN.len();
     let end = docs.find(END).expect("the end mark");
     let expected = reference();

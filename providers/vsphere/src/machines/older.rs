@@ -79,7 +79,7 @@ mod tests {
     /// The rows of each kind, with the names and reasons of both forms.
     #[test]
     fn the_documents_have_every_one_of_them() {
-        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/providers/vsphere.md");
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/providers/vsphere/machines.md");
         let page = std::fs::read_to_string(page).expect("a document");
         let section = page.split("\n### ").find(|section| section.starts_with("Conditions\n"));
         let section = section.expect("the section about conditions");

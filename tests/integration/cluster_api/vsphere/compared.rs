@@ -28,7 +28,7 @@ use crate::{
         installed::Installed,
         management::{Management, apply},
     },
-    documented::{Differences, VSPHERE, is_one},
+    documented::{BESIDE_CAPV, Differences, is_one},
     support::tail,
     trial::Outcome,
     vsphere::{config, machine},
@@ -73,7 +73,7 @@ struct Made {
 
 pub(super) fn whole() -> Outcome {
     let (theirs, ours) = (machines_of(Maker::Capv)?, machines_of(Maker::Ours)?);
-    let mut differences = Differences::documented(VSPHERE, TITLE)?;
+    let mut differences = Differences::documented(BESIDE_CAPV, TITLE)?;
     for (name, their) in &theirs {
         let our = ours.get(name).with_context(|| name.clone())?;
         compare(&their.facts, &our.facts, &mut differences);

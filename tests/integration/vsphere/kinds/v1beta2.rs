@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::flat;
 use crate::{
-    documented::{Differences, VSPHERE},
+    documented::{BESIDE_CAPV, Differences},
     trial::Outcome,
 };
 
@@ -312,7 +312,7 @@ fn ours() -> Result<BTreeMap<String, Value>> {
 }
 
 pub(super) fn fields() -> Outcome {
-    let mut differences = Differences::documented(VSPHERE, TITLE)?;
+    let mut differences = Differences::documented(BESIDE_CAPV, TITLE)?;
     let ours = ours()?;
     for (kind, place, sections) in FIELDS {
         let crd = ours.get(kind).with_context(|| format!("no {kind}"))?;
