@@ -49,9 +49,12 @@
 //! A clone, an import of an image or a shutdown of a guest is begun by one step and seen to be finished by a
 //! later one. What the provider needs to find it again (vSphere's task ID) goes to its [`Status`] in the
 //! [`Record`]. The controller writes the record after each step, whether it succeeded or not, and only if it
-//! changed. The answer is a [`Wait`] for [`WaitsFor::Task`]. A wait that is mostly over within seconds may be
-//! [told late](Wait::told_late), which saves the write of it. Where the cloud has the bootstrap data already, the next step may
+//! changed. The answer is a [`Wait`] for [`WaitsFor::Task`]. Where the cloud has the bootstrap data already, the next step may
 //! be called [without them](Wait::without_bootstrap_data), which saves a read of their Secret.
+//!
+//! Most waits are over within seconds. So the controller writes the status of a wait once that has lasted five seconds, and what steps
+//! record meanwhile is there for the next step all the same. The provider ID, and that a move has to wait, are written at once. A
+//! step whose record the next process needs, such as the choice of a place, answers with a wait for [`WaitsFor::Objects`].
 //!
 //! The status is a hint, never the truth. It is lost when the daemon ends before it was written, and when
 //! `clusterctl move` takes the objects to another management cluster. With an empty status, steps must reach

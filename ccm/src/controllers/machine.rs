@@ -41,6 +41,7 @@
 pub mod companions;
 pub mod conditions;
 mod controller;
+pub mod deferred;
 pub mod dependents;
 mod discovery;
 pub mod explain;

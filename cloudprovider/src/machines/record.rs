@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use super::{Condition, Wanted};
 
 /// What a step reads and leaves in the status of its object. The controller writes it after each step, also
-/// after one that failed, if it changed. Only a [`Wait`](super::Wait) may ask it to write later.
+/// after one that failed, if it changed. That may take some seconds after a wait, unless it is one for
+/// [objects](super::WaitsFor::Objects).
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Record<S> {
@@ -58,9 +59,9 @@ impl<S> Record<S> {
         self.wanted.push(wanted);
     }
 
-    /// The same with what an earlier step left and nobody has written: its status, and the conditions that it set or removed.
+    /// The same with what an earlier step left and what is not written yet: its status, and the conditions that it set or removed.
     #[must_use]
-    pub fn with_unwritten(mut self, earlier: &Self) -> Self
+    pub fn with_deferred(mut self, earlier: &Self) -> Self
     where
         S: Clone,
     {
@@ -105,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_has_written_is_there_for_the_next_step() {
+    fn what_is_not_written_yet_is_there_for_the_next_step() {
         let condition =
             |name: &'static str, reason: &'static str| Condition::new(name, ConditionStatus::True, reason);
         let mut written = Record::new(1);
@@ -115,7 +116,7 @@ mod tests {
         earlier.remove("Passes");
         // Meanwhile somebody else has changed a condition of theirs.
         written.conditions[0] = condition("Others", "New");
-        let next = written.with_unwritten(&earlier);
+        let next = written.with_deferred(&earlier);
         assert_eq!(next.status, 2);
         assert_eq!(next.conditions, [condition("Others", "New"), condition("Own", "New")]);
         let told = ["Own", "Passes", "Others"].map(|name| next.has_told(name));

@@ -109,28 +109,10 @@ pub enum Deletion {
     Gone,
 }
 
-impl Deletion {
-    /// The same, [told late](Wait::told_late).
-    #[must_use]
-    pub fn told_late(self) -> Self {
-        match self {
-            Self::Deleting(wait) => Self::Deleting(wait.told_late()),
-            Self::Gone => Self::Gone,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{PowerState, ProviderId};
-
-    #[test]
-    fn a_deletion_may_be_told_late() {
-        let wait = || Wait::task("power-off");
-        assert_eq!(Deletion::Deleting(wait()).told_late(), Deletion::Deleting(wait().told_late()));
-        assert_eq!(Deletion::Gone.told_late(), Deletion::Gone);
-    }
 
     #[test]
     fn a_machine_is_done_when_it_exists_and_waits_for_nothing() {

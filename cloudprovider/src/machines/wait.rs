@@ -15,10 +15,6 @@ pub struct Wait {
     pub message: Cow<'static, str>,
     /// When the next step is due at the latest. `None` if the stream of changes tells when the wait is over.
     pub look_again_after: Option<Duration>,
-    /// Whether it is told late: the controller writes what the step saw once the wait has lasted five seconds, since it is often over
-    /// by then. What is written at once is the provider ID of a machine that exists, and that a move has to wait. What the step recorded is kept in memory meanwhile,
-    /// and is lost with the daemon.
-    pub is_told_late: bool,
     /// Whether the next step gets the bootstrap data, whose Secret the controller reads for it. A step that needs them although this
     /// was false answers with [`bootstrap_data`](Self::bootstrap_data), and is called again with them.
     pub needs_bootstrap_data: bool,
@@ -35,6 +31,9 @@ pub enum WaitsFor {
     Address,
     /// Bootstrap data, which the request does not have yet.
     BootstrapData,
+    /// Objects of the API: its own one with what the step recorded, or others that the step wants. The next step, or another program,
+    /// builds on what is in them, so the controller writes it at once. The status of other waits it may write some seconds later.
+    Objects,
     /// Room in the cloud, which others may free.
     Capacity,
     /// The time that the wait names.
@@ -48,6 +47,7 @@ impl WaitsFor {
             Self::Task => "WaitingForTask",
             Self::Address => "WaitingForAddress",
             Self::BootstrapData => "WaitingForBootstrapData",
+            Self::Objects => "WaitingForObjects",
             Self::Capacity => "WaitingForCapacity",
             Self::Time => "WaitingForTime",
         }
@@ -62,7 +62,6 @@ impl Wait {
             reason,
             message: message.into(),
             look_again_after: None,
-            is_told_late: false,
             needs_bootstrap_data: true,
         }
     }
@@ -80,6 +79,11 @@ impl Wait {
     /// A wait for bootstrap data. The controller watches for them.
     pub fn bootstrap_data() -> Self {
         Self::new(WaitsFor::BootstrapData, "the bootstrap data are not there yet")
+    }
+
+    /// A wait for objects of the API.
+    pub fn objects(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(WaitsFor::Objects, message)
     }
 
     /// A wait for room.
@@ -103,14 +107,6 @@ impl Wait {
     #[must_use]
     pub fn look_again_after(mut self, after: Duration) -> Self {
         self.look_again_after = Some(after);
-        self
-    }
-
-    /// Lets it be told late. Only for a machine that never was complete, or for one that is being deleted, and only if the next daemon
-    /// can do without what the step recorded.
-    #[must_use]
-    pub fn told_late(mut self) -> Self {
-        self.is_told_late = true;
         self
     }
 

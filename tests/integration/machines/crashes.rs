@@ -243,17 +243,17 @@ fn to_move<'a>(world: &'a World<'_>, kill: Kill) -> LocalBoxFuture<'a, anyhow::R
     .boxed_local()
 }
 
-/// What the API server did not take is written with the next step, also where that waits for something that is told late.
+/// What the API server did not take is written with the next step, also where that waits for something.
 async fn put_off(api: &Api) -> anyhow::Result<()> {
     let (world, daemon) = World::with_cluster(api).await?;
     world.cloud.set_task_time(Duration::from_millis(20));
-    world.cloud.set_address_time(Duration::from_secs(2));
+    world.cloud.set_address_time(LASTS);
     let status = Matcher::any().verb("patch").resource("fakemachines").subresource("status");
     faults(api)?.inject(Fault::new(status, Action::InternalError).times(1));
     world.add_machine("one").await?;
     world.is_up("one").await?;
     let writes = world.tape.of("fakemachines", "one");
-    ensure!(writes == ["object", "status 500", "object", "status", "status"], "{writes:?}");
+    ensure!(writes == ["object", "object", "status 500", "status", "status"], "{writes:?}");
     daemon.stop().await
 }
 

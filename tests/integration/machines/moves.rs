@@ -88,6 +88,7 @@ async fn moved(api: &Api) -> anyhow::Result<()> {
 async fn blocked(api: &Api) -> anyhow::Result<()> {
     let (world, daemon) = World::with_cluster(api).await?;
     let begun = world.cloud.count(Operation::CreateMachine);
+    world.cloud.set_task_time(LASTS);
     world.add_machine("one").await?;
     let waits = world.waits_for("one", "WaitingForTask").await?;
     ensure!(world.cloud.count(Operation::CreateMachine) == begun + 1);

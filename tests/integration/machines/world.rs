@@ -28,6 +28,9 @@ use crate::{
 /// How long a scenario waits for what should happen at once.
 pub(super) const SOON: Duration = Duration::from_secs(30);
 
+/// A wait that lasts so long has its status written.
+pub(super) const LASTS: Duration = Duration::from_millis(7_500);
+
 /// The flag with which only the machine controller runs.
 pub(super) const ONLY: &str = "--controllers=machine-controller";
 

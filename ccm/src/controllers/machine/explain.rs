@@ -163,7 +163,7 @@ fn words_of(next: &Next, view: &View, scope: &Scope<'_>) -> String {
             _ => "do nothing: it waits for its Machine, which has to own it, and for its Cluster".to_owned(),
         },
         Next::SayPaused => "say in its status that it is paused".to_owned(),
-        Next::Say(ready) | Next::SayLater(ready) => {
+        Next::Say(ready) | Next::Defer(ready) => {
             format!("say in its status what it waits for: {}: {}", ready.reason, ready.message)
         }
         Next::ReadBootstrap => "read the Secret with the bootstrap data".to_owned(),

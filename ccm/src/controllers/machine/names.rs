@@ -154,7 +154,7 @@ mod tests {
             COMPANION_NOT_WRITTEN,
         ];
         let waits =
-            [WaitsFor::Task, WaitsFor::Address, WaitsFor::BootstrapData, WaitsFor::Capacity, WaitsFor::Time];
+            [WaitsFor::Task, WaitsFor::Address, WaitsFor::BootstrapData, WaitsFor::Objects, WaitsFor::Capacity, WaitsFor::Time];
         let of_errors = ErrorKind::ALL.iter().map(|kind| reason_of(*kind));
         for reason in own.into_iter().chain(waits.map(WaitsFor::reason)).chain(of_errors) {
             assert!(section.contains(&format!("`{reason}`")), "{reason} is missing");

@@ -233,7 +233,7 @@ impl Outcome {
         })
     }
 
-    /// The write of what is not told late: a provider ID, with whether a move has to wait from then on, or that it waits for a task.
+    /// The write of what is not deferred: a provider ID, with whether a move has to wait from then on, or that it waits for a task.
     pub(super) fn at_once(&self, object: &InfraObject, kinds: &Kinds, kind: &Kind) -> Option<Value> {
         if self.provider_id.is_some() { self.patch(object, kinds, kind) } else { self.hold(object) }
     }

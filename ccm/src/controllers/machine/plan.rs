@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::{
     conditions::{is_told, not_paused, paused},
+    deferred::DeferredStatus,
     further::Reads,
     index::Rival,
     names::{
@@ -23,7 +24,7 @@ use super::{
     surroundings::{Bootstrap, Cluster, Machine},
 };
 
-pub use self::memory::{Due, Inputs, Memory, Untold};
+pub use self::memory::{Due, Inputs, Memory};
 
 /// How long a cluster waits for its machines until they are counted again: not every change that lets one go wakes it.
 const MACHINES_INTERVAL: Duration = Duration::from_secs(60);
@@ -44,8 +45,8 @@ pub enum Next {
     SayPaused,
     /// Say what it waits for: the condition `Ready`.
     Say(Condition),
-    /// Remember what it waits for. It is said once the wait has lasted a while.
-    SayLater(Condition),
+    /// Say what it waits for, once the wait has lasted a while.
+    Defer(Condition),
     /// Read the Secret with the bootstrap data, and ask again.
     ReadBootstrap,
     /// Ask the provider which machine in the cloud is its own, and write that down. Another program has worked on it.
@@ -148,7 +149,7 @@ impl MachineSituation<'_> {
         // A machine that exists is followed whatever its surroundings say: the step makes nothing then.
         let exists = object.provider_id().is_some();
         if !exists && !cluster.is_infrastructure_provisioned {
-            return self.say_late(
+            return self.say_if_it_lasts(
                 scope,
                 WAITING_FOR_CLUSTER_INFRASTRUCTURE,
                 "the infrastructure of the Cluster is not provisioned yet",
@@ -162,7 +163,7 @@ impl MachineSituation<'_> {
             return due(Next::ReadBootstrap, self.memory, &self.inputs(scope), object, scope.now);
         }
         if !exists && !self.needs_no_bootstrap() && self.bootstrap.data().is_none() {
-            return self.say_late(scope, WAITING_FOR_BOOTSTRAP_DATA, self.about_bootstrap(machine));
+            return self.say_if_it_lasts(scope, WAITING_FOR_BOOTSTRAP_DATA, self.about_bootstrap(machine));
         }
         if is_anothers {
             return due(Next::Identify, self.memory, &self.inputs(scope), self.object, scope.now);
@@ -203,8 +204,8 @@ impl MachineSituation<'_> {
     }
 
     /// Says what it waits for, unless the wait is still young. The core makes objects one after the other, so most waits for them
-    /// are over at once.
-    fn say_late(
+    /// are over within seconds.
+    fn say_if_it_lasts(
         &self,
         scope: &Scope<'_>,
         reason: &'static str,
@@ -216,8 +217,9 @@ impl MachineSituation<'_> {
         if says_paused(self.object) {
             return Next::Say(ready);
         }
-        match self.memory.and_then(|memory| memory.untold_of(self.object, reason)).map(Untold::told_at) {
-            None => Next::SayLater(ready),
+        let deferred = self.memory.and_then(|memory| memory.deferred_of(self.object));
+        match deferred.filter(|deferred| deferred.says(reason)).map(DeferredStatus::due) {
+            None => Next::Defer(ready),
             Some(at) if at > scope.now => Next::At(at),
             Some(_) => Next::Say(ready),
         }

@@ -7,7 +7,7 @@ mod template;
 
 use std::{sync::Arc, time::Duration};
 
-use cloudprovider::machines::{Condition, Kind, Kinds};
+use cloudprovider::machines::{Condition, Kind, Kinds, Record};
 use component::{
     backoff::Backoff,
     events::{EventObject, EventRecorder, EventType},
@@ -19,11 +19,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     conditions::{is_news, not_paused, paused, with_twin},
+    deferred::DeferredStatus,
     metrics::ControllerMachineMetrics,
     names::IDENTITY_IN_USE,
     object::InfraObject,
     outcome::{Happening, adoption, release, unblock},
-    plan::{Due, Memory, Next, Scope, Untold},
+    plan::{Due, Memory, Next, Scope},
     room::Seat,
     status::{with_conditions, with_record},
     subject::Subject,
@@ -188,7 +189,7 @@ impl Work<'_> {
             let written = match next {
                 Next::Ignore | Next::Rest => return self.rest(&bootstrap),
                 Next::At(at) => return self.wait_until(at, &bootstrap),
-                Next::SayLater(ready) => return self.wait_in_silence(&ready, &bootstrap),
+                Next::Defer(ready) => return self.defer_wait(&ready, &bootstrap),
                 Next::ReadBootstrap => match self.read_bootstrap().await {
                     Ok(read) => {
                         bootstrap = read;
@@ -248,7 +249,7 @@ impl Work<'_> {
         match next {
             Next::Ignore | Next::Rest | Next::At(_) | Next::ReadBootstrap => None,
             Next::SayPaused => Some("say in its status that it is paused"),
-            Next::Say(_) | Next::SayLater(_) => Some("say in its status what it waits for"),
+            Next::Say(_) | Next::Defer(_) => Some("say in its status what it waits for"),
             Next::Identify => Some("find out which machine in the cloud is its own, and take it over"),
             Next::Adopt => Some("write finalizer and mark, and then look at it in the cloud"),
             Next::Ensure => Some("go one step towards it in the cloud"),
@@ -284,17 +285,27 @@ impl Work<'_> {
         self.end(memory, Then::Look)
     }
 
-    /// A wait begins of which nothing is said yet.
-    fn wait_in_silence(self, ready: &Condition, bootstrap: &Bootstrap) -> Ended {
-        let earlier = self.view.memory.as_ref().and_then(|memory| memory.last_untold(&self.object));
-        let untold = Untold::after(earlier, ready.reason.clone(), Instant::now());
+    /// A wait begins that is written once it has lasted.
+    fn defer_wait(self, ready: &Condition, bootstrap: &Bootstrap) -> Ended {
+        let deferred =
+            DeferredStatus::of_wait(self.deferred(), ready.reason.clone(), None, Instant::now());
         let memory = Memory {
             inputs: self.view.inputs(&self.object, bootstrap, &self.scope),
-            due: Due::At(untold.told_at()),
-            untold: Some(untold),
+            due: Due::At(deferred.due()),
+            deferred: Some(deferred),
             ..self.remembered()
         };
         self.end(Some(memory), Then::Look)
+    }
+
+    /// The status of this object that is not written yet.
+    fn deferred(&self) -> Option<&DeferredStatus> {
+        self.view.memory.as_ref()?.deferred_of(&self.object)
+    }
+
+    /// What steps have recorded that is not written yet.
+    fn deferred_record(&self) -> Option<&Record<Value>> {
+        self.deferred()?.record.as_ref()
     }
 
     /// What is remembered of this object, or nothing.
@@ -313,10 +324,10 @@ impl Work<'_> {
         }
     }
 
-    /// Says that it is paused, with what steps have recorded that was to be told later. It may move from now on.
+    /// Says that it is paused, with what steps have recorded that is not written yet. It may move from now on.
     async fn stand_still(&mut self) -> Result<(), NotWritten> {
-        let unwritten = self.view.memory.as_ref().and_then(|memory| memory.unwritten_of(&self.object));
-        if let Some(status) = unwritten.and_then(|record| with_record(&self.object, record)) {
+        let status = self.deferred_record().and_then(|record| with_record(&self.object, record));
+        if let Some(status) = status {
             self.write_status(&status).await?;
         }
         if let Some(body) = unblock(&self.object) {

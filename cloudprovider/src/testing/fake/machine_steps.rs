@@ -303,7 +303,7 @@ impl Machines for FakeProvider {
             let leased = self.cloud.lock().machines.lease(&mark.uid, Instant::now());
             self.follow(&format!("address of {}", mark.uid), leased, mark);
             let wait = Wait::address(format!("{} has no address yet", mark.name()));
-            Some(wait.without_bootstrap_data().told_late())
+            Some(wait.without_bootstrap_data())
         } else {
             None
         };

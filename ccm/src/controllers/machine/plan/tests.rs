@@ -153,8 +153,8 @@ fn waits(reason: &'static str, message: &'static str) -> Next {
 }
 
 /// The same, and the wait has just begun.
-fn waits_unsaid(reason: &'static str, message: &'static str) -> Next {
-    Next::SayLater(Condition::new("Ready", ConditionStatus::False, reason).with_message(message))
+fn defers(reason: &'static str, message: &'static str) -> Next {
+    Next::Defer(Condition::new("Ready", ConditionStatus::False, reason).with_message(message))
 }
 
 #[tokio::test]
@@ -173,7 +173,7 @@ async fn the_order_of_the_contract() {
         (
             "the Cluster is first",
             world(json!({})).with(|world| world.cluster = Some(Cluster::default())),
-            waits_unsaid(
+            defers(
                 "WaitingForClusterInfrastructureReady",
                 "the infrastructure of the Cluster is not provisioned yet",
             ),
@@ -188,7 +188,7 @@ async fn the_order_of_the_contract() {
             world(json!({}))
                 .with(secret(Bootstrap::Missing))
                 .with(|world| world.machine = Some(Machine::default())),
-            waits_unsaid(
+            defers(
                 "WaitingForBootstrapData",
                 "spec.bootstrap.dataSecretName of the Machine is not set yet",
             ),
@@ -196,7 +196,7 @@ async fn the_order_of_the_contract() {
         (
             "the Secret is not there",
             world(json!({})).with(secret(Bootstrap::Missing)),
-            waits_unsaid(
+            defers(
                 "WaitingForBootstrapData",
                 "the Secret \"one-data\" with the bootstrap data is not there",
             ),
@@ -204,7 +204,7 @@ async fn the_order_of_the_contract() {
         (
             "the Secret is something else",
             world(json!({})).with(secret(Bootstrap::Unusable("why".into()))),
-            waits_unsaid("WaitingForBootstrapData", "the Secret \"one-data\" has no bootstrap data: why"),
+            defers("WaitingForBootstrapData", "the Secret \"one-data\" has no bootstrap data: why"),
         ),
         ("no finalizer", world(json!({"metadata": {"finalizers": null}})), Next::Adopt),
         ("no identity", world(json!({"metadata": {"finalizers": null, "annotations": null}})), Next::Adopt),
@@ -212,7 +212,7 @@ async fn the_order_of_the_contract() {
             "nothing is written before everything is there",
             world(json!({"metadata": {"finalizers": null}}))
                 .with(|world| world.cluster = Some(Cluster::default())),
-            waits_unsaid(
+            defers(
                 "WaitingForClusterInfrastructureReady",
                 "the infrastructure of the Cluster is not provisioned yet",
             ),

@@ -1,6 +1,6 @@
 //! One step of a machine or a cluster, and what is written about it.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use cloudprovider::{
     Error, ErrorKind,
@@ -14,11 +14,12 @@ use super::{Ended, MAX_READS_AGAIN, NotWritten, Then, Work, companions::Unwanted
 use crate::{
     controllers::machine::{
         conditions::is_news,
+        deferred::{DeferredStatus, may_be_deferred},
         further::Reader,
         names::{COMPANIONS_UP_TO_DATE, DELETING},
         object::InfraObject,
         outcome::{Happening, Outcome, RETRIES, about_companions, due_after_error},
-        plan::{Due, Memory, Untold, says_paused},
+        plan::{Due, Memory, says_paused},
         status::{after_step, record_of, with_conditions, without_condition},
         subject::SubjectKind,
         surroundings::Bootstrap,
@@ -61,6 +62,20 @@ impl Answer {
         }
     }
 
+    /// The reason of the wait that is all that the status says, if it may be written later: that of a machine that never was complete, or of
+    /// a deletion, which is one wait whatever it does just now.
+    fn deferrable(&self, object: &InfraObject) -> Option<Cow<'static, str>> {
+        match self {
+            Self::Machine(_) if !object.is_provisioned() => {
+                self.wait_of_machine().filter(|wait| may_be_deferred(wait)).map(|wait| wait.reason.clone())
+            }
+            Self::Deletion(Ok(Deletion::Deleting(wait))) => {
+                may_be_deferred(wait).then_some(Cow::Borrowed(DELETING))
+            }
+            _ => None,
+        }
+    }
+
     /// Which companions go that the step did not want.
     fn unwanted(&self) -> Unwanted {
         match self {
@@ -90,9 +105,8 @@ impl Work<'_> {
     /// Trouble with those hides nothing of what the step saw. Only of what is gone, they go first.
     pub(super) async fn step(mut self, bootstrap: &Bootstrap) -> Ended {
         let given = record_of(&self.object);
-        let unwritten = self.view.memory.as_ref().and_then(|memory| memory.unwritten_of(&self.object));
-        let mut record = match unwritten {
-            Some(earlier) => given.clone().with_unwritten(earlier),
+        let mut record = match self.deferred_record() {
+            Some(earlier) => given.clone().with_deferred(earlier),
             None => given.clone(),
         };
         let reader = Arc::new(Reader::new(self.view.further.clone()));
@@ -106,8 +120,11 @@ impl Work<'_> {
             tracing::debug!(object = %self.view.subject, "the step needs the bootstrap data: calling it again");
             self.count_step(&answer);
             let inputs = self.view.inputs(&self.object, bootstrap, &self.scope).with_reads(reader.reads());
-            let (due, unwritten) = (Due::Now, Some(record));
-            let memory = Memory { inputs, due, unwritten, needs_no_bootstrap: false, ..self.remembered() };
+            let reason = wait.map(|wait| wait.reason.clone()).unwrap_or_default();
+            let deferred =
+                DeferredStatus::of_wait(self.deferred(), reason, Some(record), Instant::now());
+            let (due, deferred) = (Due::Now, Some(deferred));
+            let memory = Memory { inputs, due, deferred, needs_no_bootstrap: false, ..self.remembered() };
             return self.end(Some(memory), Then::Look);
         }
         let needs_no_bootstrap = wait.map_or(was_called_without, |wait| !wait.needs_bootstrap_data);
@@ -125,13 +142,13 @@ impl Work<'_> {
         }
         // What the step saw. What somebody else writes from now on is something new for the next step.
         let seen = Arc::clone(&self.object);
-        if let Some((untold, due)) = self.told_late(&answer, (&given, &record))
-            && let Some(is_alone) = self.writes_at_once(&answer).await
+        if let Some((deferred, due)) = self.defer(&answer, (&given, &record))
+            && let Some(is_alone) = self.write_at_once(&answer).await
         {
             let object = if is_alone { &self.object } else { &seen };
             let inputs = self.view.inputs(object, bootstrap, &self.scope).with_reads(reader.reads());
-            let (untold, unwritten) = (Some(untold), Some(record));
-            let memory = Memory { inputs, due, needs_no_bootstrap, untold, unwritten, ..Memory::default() };
+            let deferred = Some(deferred);
+            let memory = Memory { inputs, due, needs_no_bootstrap, deferred, ..Memory::default() };
             return self.end(Some(memory), Then::Look);
         }
         let before = self.view.memory.as_ref().map_or(0, |memory| memory.failures);
@@ -156,12 +173,12 @@ impl Work<'_> {
             Written::AfterOthers => (&seen, outcome.due, Then::Look),
             // The step is made again, since only that says what is to be written.
             Written::Not(Then::TryAgain) => {
-                let tries = before.saturating_add(1);
-                let due = Due::At(Instant::now() + RETRIES.after(tries));
+                let (now, failures) = (Instant::now(), before.saturating_add(1));
+                let due = Due::At(now + RETRIES.after(failures));
                 let inputs = self.view.inputs(&seen, bootstrap, &self.scope).with_reads(reader.reads());
-                let (failures, unwritten) = (tries, Some(record));
+                let deferred = Some(DeferredStatus::refused(record, now));
                 let memory =
-                    Memory { inputs, due, failures, needs_no_bootstrap, unwritten, ..Memory::default() };
+                    Memory { inputs, due, failures, needs_no_bootstrap, deferred, ..Memory::default() };
                 return self.end(Some(memory), Then::Look);
             }
             Written::Not(Then::Gone) => {
@@ -174,22 +191,16 @@ impl Work<'_> {
         self.end(Some(memory), then)
     }
 
-    /// The wait of a machine that is not told yet, and when the next step is due. The status is not written then, and neither is what
-    /// is wanted beside the machine. A deletion is one wait, whatever it does just now.
-    fn told_late(
+    /// The status that a step leaves, if it is written later, and when the next step is due. What the step wants beside the object is
+    /// written with it.
+    fn defer(
         &self,
         answer: &Answer,
         (given, record): (&Record<Value>, &Record<Value>),
-    ) -> Option<(Untold, Due)> {
-        let (wait, reason) = match answer {
-            Answer::Machine(_) if !self.object.is_provisioned() => {
-                answer.wait_of_machine().map(|wait| (wait, wait.reason.clone()))?
-            }
-            Answer::Deletion(Ok(Deletion::Deleting(wait))) => (wait, DELETING.into()),
-            _ => return None,
-        };
+    ) -> Option<(DeferredStatus, Due)> {
+        let reason = answer.deferrable(&self.object)?;
         // As long as the status says that it is paused, each step is due at once.
-        if !wait.is_told_late || says_paused(&self.object) || self.view.is_paused(&self.object) {
+        if says_paused(&self.object) || self.view.is_paused(&self.object) {
             return None;
         }
         let now = Instant::now();
@@ -200,22 +211,17 @@ impl Work<'_> {
         if outcome.has_failed || !is_news {
             return None;
         }
-        let memory = self.view.memory.as_ref();
-        if memory.is_some_and(|memory| memory.owes_a_write(&self.object)) {
-            return None;
-        }
-        let earlier = memory.and_then(|memory| memory.last_untold(&self.object));
-        let untold = Untold::after(earlier, reason, now);
-        let told_at = untold.told_at();
-        (now < told_at).then(|| (untold, outcome.due.or(Due::At(told_at))))
+        let deferred = DeferredStatus::of_wait(self.deferred(), reason, Some(record.clone()), now);
+        let at = deferred.due();
+        (now < at).then(|| (deferred, outcome.due.or(Due::At(at))))
     }
 
-    /// Writes what is not told late: the provider ID, and that a move waits for a task. `None` if that is not written. Else whether nobody
+    /// Writes what is not deferred: the provider ID, and that a move waits for a task. `None` if that is not written. Else whether nobody
     /// else has changed the object meanwhile.
     ///
     /// The core looks at an object once a second at most. Were the provider ID written together with the status at the end, the core
     /// would look after the first of the two writes, and see the second one only a second later.
-    async fn writes_at_once(&mut self, answer: &Answer) -> Option<bool> {
+    async fn write_at_once(&mut self, answer: &Answer) -> Option<bool> {
         let mut is_alone = true;
         for _ in 0..=MAX_READS_AGAIN {
             let outcome = answer.outcome(&self.object, 0, Instant::now());

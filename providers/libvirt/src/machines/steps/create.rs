@@ -169,7 +169,7 @@ impl LibvirtMachines {
         self.check_macs(host, request).await?;
         let base = match self.image(host, request).await? {
             Made::Ready(base) => base,
-            Made::Working(wait) => return Ok(MachineReport::Creating(wait.told_late())),
+            Made::Working(wait) => return Ok(MachineReport::Creating(wait)),
         };
         let volumes = volumes::to_make(host, request).await?;
         let mut disks = Vec::new();
@@ -177,7 +177,7 @@ impl LibvirtMachines {
             let base = (number == 0).then_some(&base);
             match self.disk(host, request, number, (&volumes.disk(&name), disk), base).await? {
                 Made::Ready(made) => disks.push(planned(name, disk, made)),
-                Made::Working(wait) => return Ok(MachineReport::Creating(wait.told_late())),
+                Made::Working(wait) => return Ok(MachineReport::Creating(wait)),
             }
         }
         let storage = &host.storage;

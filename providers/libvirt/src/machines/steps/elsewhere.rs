@@ -91,7 +91,7 @@ impl Host {
 /// The wait for a hypervisor's name to be written before anything is changed there.
 pub(super) fn chosen(host: &Host) -> Wait {
     let words = format!("hypervisor {:?} is chosen", host.name());
-    Wait::time(CHOSEN_RETRY, words).with_reason("HypervisorChosen")
+    Wait::objects(words).with_reason("HypervisorChosen").look_again_after(CHOSEN_RETRY)
 }
 
 impl LibvirtMachines {

@@ -104,8 +104,7 @@ impl LibvirtMachines {
         }
         let machine = PresentMachine::new(instance)
             .with_failure_domain(host.failure_domain().to_owned())
-            // The hypervisor is in the status since before the first call. The rest is found again.
-            .with_wait(wait.map(Wait::told_late))
+            .with_wait(wait)
             .look_again_after(wiped.is_err().then_some(WIPE_RETRY));
         Ok(machine.into())
     }
@@ -148,7 +147,6 @@ pub(super) fn starting(name: &str, host: &Host) -> Wait {
     Wait::task(format!("domain {name:?} on hypervisor {:?} starts", host.name()))
         .with_reason("StartingDomain")
         .look_again_after(STARTED_RETRY)
-        .told_late()
 }
 
 /// The error about a domain that belongs to another object.

@@ -186,7 +186,7 @@ async fn a_guest_is_asked_to_shut_down() {
 }
 
 #[tokio::test]
-async fn only_the_choice_of_a_hypervisor_is_told_at_once() {
+async fn only_the_choice_of_a_hypervisor_is_written_at_once() {
     let storage = storage();
     let daemon = daemon(&storage).await;
     let mut object = Object::new(&json!({ "interfaces": [{ "network": "lan" }] }));
@@ -194,14 +194,14 @@ async fn only_the_choice_of_a_hypervisor_is_told_at_once() {
     let last = loop {
         let report = object.step(&daemon).await.expect("a step");
         let wait = report.wait().expect("it has no address").clone();
-        if !wait.is_told_late {
+        if wait.waits_for == WaitsFor::Objects {
             at_once.push(wait.reason.clone());
         }
         if wait.waits_for == WaitsFor::Address {
             break wait;
         }
     };
-    assert!(at_once == ["HypervisorChosen"] && last.is_told_late, "{at_once:?} {last:?}");
+    assert_eq!(at_once, ["HypervisorChosen"], "{last:?}");
 }
 
 #[tokio::test]

@@ -69,7 +69,7 @@ pub(super) fn with_addresses(request: &Request, addresses: &Addresses) -> Option
 /// The wait of a machine that is not there, if it has no addresses yet.
 pub(super) fn wait(request: &Request, addresses: &Addresses) -> Option<Wait> {
     if let Addresses::Missing(why) = addresses {
-        return Some(Wait::address(why.clone()).with_reason(WAITING_FOR_CLAIMS));
+        return Some(Wait::objects(why.clone()).with_reason(WAITING_FOR_CLAIMS));
     }
     unassigned(&request.spec.clone.network).map(|why| Wait::address(why).with_reason(WAITING_FOR_SPEC))
 }

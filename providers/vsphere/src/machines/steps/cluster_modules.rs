@@ -91,7 +91,7 @@ impl Fleet {
             }
             // It holds no move: nothing is under way in vCenter.
             let wait = Wait::address(words).with_reason("WaitingForClusterModule");
-            return Ok(Some(wait.look_again_after(RETRY).told_late()));
+            return Ok(Some(wait.look_again_after(RETRY)));
         };
         let client = client(site)?;
         let is_there = |one: &MoRef| site.vcenter.state().inventory.machine(one).is_some();

@@ -349,7 +349,7 @@ fn called(site: &Site, name: &str, folder: &MoRef) -> Option<VirtualMachine> {
 fn unseen(request: &Request) -> Wait {
     let words = format!("virtual machine {:?} was made and is being read", vm_name_or_own(request));
     let wait = Wait::task(words).with_reason("WaitingForClone").look_again_after(UNSEEN_RETRY);
-    wait.without_bootstrap_data().told_late()
+    wait.without_bootstrap_data()
 }
 
 #[cfg(test)]

@@ -274,7 +274,7 @@ pub(super) fn waiting(site: &Site, work: Option<Work>, task: &MoRef) -> Wait {
     let wait = if work == Some(Work::PowerOn) { Wait::address(words) } else { Wait::task(words) };
     // No task need be known after a crash: a second clone is refused, since the name is taken, and whatever else is done twice does no harm.
     // The clone has the bootstrap data, and what comes after it needs none.
-    wait.with_reason(reason).without_bootstrap_data().told_late()
+    wait.with_reason(reason).without_bootstrap_data()
 }
 
 #[cfg(test)]

@@ -186,7 +186,7 @@ impl Fleet {
         record: &mut MachineRecord,
     ) -> Result<MachineReport> {
         let words = format!("virtual machine {:?} was removed; the inventory still shows it", vm.name);
-        let wait = Wait::task(words).look_again_after(REMOVED_RETRY).told_late();
+        let wait = Wait::task(words).look_again_after(REMOVED_RETRY);
         let Some(provider_id) = &request.provider_id else { return Ok(MachineReport::Creating(wait)) };
         let is_own = match &vm.mark {
             Some(mark) => request.mark.owns(Some(mark)),
@@ -221,7 +221,7 @@ impl Fleet {
         let incomplete: Option<Error> = instance.incomplete.take();
         record.status.network = networks(vm);
         let wait = wait
-            .or_else(|| incomplete.map(|why| Wait::address(why.to_string()).told_late()))
+            .or_else(|| incomplete.map(|why| Wait::address(why.to_string())))
             .map(Wait::without_bootstrap_data);
         let machine = PresentMachine::new(instance).with_failure_domain(request.failure_domain.clone());
         Ok(machine.with_wait(wait).into())
@@ -231,7 +231,7 @@ impl Fleet {
 /// The wait for the inventory, which does not show yet that the machine runs. Like the wait for the power-on, it holds no move.
 fn starting() -> Wait {
     let wait = Wait::address("the virtual machine starts").with_reason("PoweringOn");
-    wait.look_again_after(POWERED_RETRY).told_late()
+    wait.look_again_after(POWERED_RETRY)
 }
 
 /// What the network devices have, for people.

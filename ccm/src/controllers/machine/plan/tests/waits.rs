@@ -1,7 +1,5 @@
 //! What a machine waits for, and when that is said.
 
-use cloudprovider::machines::Record;
-
 use super::*;
 
 const INFRASTRUCTURE: &str = "WaitingForClusterInfrastructureReady";
@@ -14,9 +12,9 @@ impl World {
     /// It waits for this reason since so long, and nothing was said.
     fn waiting_since(mut self, reason: &'static str, how_long: Duration) -> Self {
         let since = self.now.checked_sub(how_long).expect("a time");
-        let untold = Some(Untold { reason: reason.into(), since, silent_since: since });
+        let deferred = Some(DeferredStatus::of_wait(None, reason.into(), None, since));
         let inputs = self.situation().inputs(&self.scope());
-        self.memory = Some(Memory { inputs, untold, ..Memory::default() });
+        self.memory = Some(Memory { inputs, deferred, ..Memory::default() });
         self
     }
 }
@@ -50,46 +48,18 @@ async fn a_wait_for_the_core_is_said_when_it_lasts() {
         ("the Cluster", no_cluster as fn() -> World, INFRASTRUCTURE, about_cluster),
         ("the Secret", no_data, DATA, about_data),
     ] {
-        assert_eq!(world().next(), waits_unsaid(reason, message), "{what}");
+        assert_eq!(world().next(), defers(reason, message), "{what}");
         let young = world().waiting_since(reason, short);
-        let told_at = young.now + Duration::from_millis(4_900);
-        assert_eq!(young.next(), Next::At(told_at), "{what}");
+        let due = young.now + Duration::from_millis(4_900);
+        assert_eq!(young.next(), Next::At(due), "{what}");
         assert_eq!(world().waiting_since(reason, LONG).next(), waits(reason, message), "{what}");
     }
     // Another wait begins anew, and so does that of another object.
-    assert_eq!(no_data().waiting_since(INFRASTRUCTURE, LONG).next(), waits_unsaid(DATA, about_data));
+    assert_eq!(no_data().waiting_since(INFRASTRUCTURE, LONG).next(), defers(DATA, about_data));
     let other = no_data().waiting_since(DATA, LONG).with(|world| {
         world.object.metadata.uid = Some("u-2".into());
     });
-    assert_eq!(other.next(), waits_unsaid(DATA, about_data));
-}
-
-#[tokio::test]
-async fn waits_that_follow_each_other_are_said_after_a_while() {
-    let begin = Instant::now();
-    let after = |seconds: u64| begin + Duration::from_secs(seconds);
-    let mut untold = Untold::after(None, "StartingDomain".into(), begin);
-    assert_eq!(untold.told_at(), after(5));
-    // A guest that ends after three seconds, again and again.
-    for (begins, told_at) in [(3, 8), (6, 11), (9, 14), (12, 17), (15, 20), (18, 20)] {
-        let reason = if begins % 2 == 1 { "WaitingForAddress" } else { "StartingDomain" };
-        untold = Untold::after(Some(&untold), reason.into(), after(begins));
-        assert_eq!(untold.told_at(), after(told_at), "the wait after {begins} s");
-    }
-    let same = Untold::after(Some(&untold), untold.reason.clone(), after(19));
-    assert_eq!(same, untold, "it goes on");
-}
-
-#[tokio::test]
-async fn what_was_to_be_written_at_once_is_owed() {
-    let object = machine_object(json!({}));
-    let untold = Some(Untold::after(None, DATA.into(), Instant::now()));
-    let world = World::new(object.clone());
-    let (inputs, unwritten) = (world.situation().inputs(&world.scope()), Some(Record::default()));
-    let refused = Memory { inputs, unwritten, ..Memory::default() };
-    assert!(refused.owes_a_write(&object), "the API server did not take it");
-    assert!(!Memory { untold, ..refused.clone() }.owes_a_write(&object), "it is told late");
-    assert!(!Memory { unwritten: None, ..refused }.owes_a_write(&object), "nothing was recorded");
+    assert_eq!(other.next(), defers(DATA, about_data));
 }
 
 #[tokio::test]
