@@ -20,7 +20,7 @@ use super::tools::{self, ANSWER_WITHIN, Output};
 use crate::{
     cloud::machine_kinds_of,
     cloud_config::{CloudConfig, Reading},
-    controllers::machine::{self, misconfigured, told::states::all_states},
+    controllers::machine::{self, misconfigured, status_only::states::all_states},
     daemon,
     flags::{Flags, MACHINE_CONTROLLER},
     nodes::{self, Node},

@@ -14,7 +14,7 @@
 //! | [`store`], [`packed`], [`index`], [`view`] | what the watches show and how it is kept, who depends on whom, one object with what surrounds it |
 //! | [`further`], [`dependents`] | objects of the provider's further kinds, and which steps read or want which |
 //! | [`companions`] | what is written so that objects become as a step wants them |
-//! | [`told`] | objects whose status the provider says |
+//! | [`status_only`] | objects whose status the provider says |
 //! | `discovery`, `watch` | which kinds the API server serves, and their watches |
 //! | `controller`, `room`, `failing` | the loop: one item for each object, never two pieces of work on one, not too many at a time, and namespaces in turns |
 //! | `work`, `writer` | one piece of work: what is due is decided again and done |
@@ -63,7 +63,7 @@ pub mod status;
 pub mod store;
 pub mod subject;
 pub mod surroundings;
-pub mod told;
+pub mod status_only;
 pub mod view;
 mod watch;
 mod work;

@@ -3,7 +3,7 @@
 use anyhow::{Context, ensure};
 use ccm::{
     cloud::machine_kinds_of,
-    controllers::machine::{explain::explain, misconfigured, told::states::all_states},
+    controllers::machine::{explain::explain, misconfigured, status_only::states::all_states},
     daemon::Parts,
 };
 use cloudprovider::{

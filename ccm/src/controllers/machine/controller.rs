@@ -1,9 +1,8 @@
 //! The loop that acts. Objects are worked on in parallel, and never one of them twice at once: whatever is due for an
 //! object is decided when its turn comes, and done in one task.
 
-mod finish;
-mod further;
-mod lost;
+mod changes;
+mod turns;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -11,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use cloudprovider::{InstanceChange, machines::Kinds};
+use cloudprovider::machines::Kinds;
 use component::{
     debug_state::seconds_from_now,
     events::EventRecorder,
@@ -34,12 +33,11 @@ use super::{
     index::Index,
     metrics::ControllerMachineMetrics,
     phase::Phase,
-    plan::{Due, Inputs, Memory, Next},
-    room::{Room, Seat},
+    plan::{Due, Memory},
+    room::Room,
+    status_only::StatusOnlyIndex,
     store::Stores,
     subject::{Subject, SubjectKind},
-    told::{Machines, Teller},
-    view::View,
     watch::{Known, Watches},
     work::{Ended, Shared},
     writer::ObjectWriter,
@@ -52,20 +50,8 @@ use crate::{
     writes::WrittenVersion,
 };
 
-/// How many objects are worked on at the same time, those included that wait long for their cloud. A namespace gets no more of these
-/// places than it leaves free for the others: half of them if it is alone.
-const MAX_AT_ONCE: usize = 2_000;
-
 /// How long steps may go on when the controller is told to stop. The daemon waits a little longer for its controllers.
 const STOP_GRACE: Duration = Duration::from_secs(5);
-
-/// How soon an object is looked at again of which the watch shows an old version. The watch says nothing of a newer version with the
-/// same content.
-const OLD_INTERVAL: Duration = Duration::from_secs(2);
-
-/// How long the watch may be behind. Then what it shows counts again: the versions of an API server that was restored from a
-/// backup can be lower.
-const OLD_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The flags of this controller.
 #[derive(Clone, Debug)]
@@ -102,8 +88,9 @@ pub struct MachineController {
     dirty: HashSet<Subject>,
     /// Objects at work of which the cloud said meanwhile that they changed.
     woken: HashSet<Subject>,
-    /// The UIDs that no mark has any more, by the objects at work that had them.
-    lost: HashMap<Subject, HashSet<String>>,
+    /// The UIDs that no object has any more, by the objects at work that had them. A step may use one until it ends.
+    gone_uids: HashMap<Subject, HashSet<String>>,
+    status_only: StatusOnlyIndex,
     phases: HashMap<Subject, Phase>,
     /// How many providers have taken over so far.
     provider: u64,
@@ -116,24 +103,6 @@ pub struct MachineController {
 struct Done {
     subject: Subject,
     ended: Ended,
-}
-
-/// What is to be done about an object.
-enum Turn {
-    /// Work, now.
-    Now,
-    /// Work, at this time.
-    At(Instant),
-    /// Nothing, until something changes.
-    Rest,
-    /// It does not exist.
-    Gone,
-}
-
-/// Whether a namespace with so many objects at work may have another one, of all that are at work.
-fn has_place(at_work: usize) -> impl Fn(usize) -> bool {
-    let free = MAX_AT_ONCE.saturating_sub(at_work);
-    move |of_namespace| of_namespace < free
 }
 
 impl MachineController {
@@ -179,7 +148,8 @@ impl MachineController {
             tries: HashMap::new(),
             dirty: HashSet::new(),
             woken: HashSet::new(),
-            lost: HashMap::new(),
+            gone_uids: HashMap::new(),
+            status_only: StatusOnlyIndex::default(),
             phases: HashMap::new(),
             provider: 0,
             room: Room::default(),
@@ -199,14 +169,6 @@ impl MachineController {
         let _watches_end_with_us = stop_watches.clone().drop_guard();
         let mut watches = JoinSet::new();
         watches.spawn(self.watches.clone().run(stop_watches));
-        let teller = Teller {
-            shared: Arc::clone(&self.shared),
-            further: self.stores.further.clone(),
-            machines: Machines { core: self.stores.core_machines.clone(), own: self.stores.machines.clone() },
-            is_in_namespace: self.options.namespace.is_some(),
-            sync_period: self.options.sync_period,
-        };
-        watches.spawn(teller.run(stop.clone()));
         let mut replaced = self.shared.cloud.replacements();
         self.provider = *replaced.borrow_and_update();
         let mut pushed = self.shared.cloud.changes();
@@ -219,10 +181,10 @@ impl MachineController {
         // Who has which identity has to be known before the first step.
         let mut machines = stores.machines.subscribe();
         let mut clusters = stores.clusters.subscribe();
-        self.take_note(SubjectKind::Machine, stores.machines.all().iter().map(|one| one.key().into_owned()));
-        self.take_note(SubjectKind::Cluster, stores.clusters.all().iter().map(|one| one.key().into_owned()));
+        self.note(SubjectKind::Machine, stores.machines.all().iter().map(|one| one.key().into_owned()));
+        self.note(SubjectKind::Cluster, stores.clusters.all().iter().map(|one| one.key().into_owned()));
         let mut news = stores.further.news();
-        let mut further = self.take_note_of_further();
+        let mut further = self.note_auxiliary();
         let mut templates = stores.templates.subscribe();
         let mut core_machines = stores.core_machines.subscribe();
         let mut core_clusters = stores.core_clusters.subscribe();
@@ -237,24 +199,25 @@ impl MachineController {
                 keys = templates.next() => self.changed(SubjectKind::Template, keys),
                 keys = core_machines.next() => {
                     let own: HashSet<_> = keys.iter().flat_map(|key| self.index.of_owner(key)).collect();
-                    self.look_at_these(own);
+                    self.schedule_all(own);
+                    self.wake_held();
                 }
                 keys = core_clusters.next() => {
                     let own: HashSet<_> = keys.iter().flat_map(|key| self.index.of_cluster(key)).collect();
-                    self.look_at_these(own);
+                    self.schedule_all(own);
                 }
-                (number, keys) = Changes::next_of(&mut further) => self.further_changed(number, keys),
+                (number, keys) = Changes::next_of(&mut further) => self.auxiliary_changed(number, keys),
                 Ok(()) = news.changed() => {
                     let readers = self.dependents.readers();
-                    self.look_at_these(readers);
+                    self.schedule_all(readers);
                 }
                 Some(change) = pushed.next() => self.pushed(change),
                 Ok(()) = replaced.changed() => {
                     self.provider = *replaced.borrow_and_update();
-                    self.look_at_all();
+                    self.schedule_known();
                 }
                 () = self.queue.wait_for_due() => {}
-                () = self.room.free(), if self.queue.has_ready_of(has_place(self.tasks.len())) => {}
+                () = self.room.free(), if self.queue.has_ready_of(turns::has_place(self.tasks.len())) => {}
                 // The request that asked may have ended.
                 question = inspection.question() => drop(question.send(self.to_json())),
                 Some(done) = self.tasks.join_next() => match done {
@@ -283,212 +246,22 @@ impl MachineController {
         }
     }
 
-    /// Objects appeared, changed or vanished.
-    fn changed(&mut self, kind: SubjectKind, keys: HashSet<String>) {
-        let touched = self.take_note(kind, keys.iter().cloned());
-        let own = keys.into_iter().map(|key| Subject::new(kind, key));
-        let all: HashSet<_> = own.chain(touched).collect();
-        self.look_at_these(all);
-    }
-
-    /// Notes what depends on what now. Gives the others for which that makes a difference.
-    fn take_note(&mut self, kind: SubjectKind, keys: impl Iterator<Item = String>) -> HashSet<Subject> {
-        let mut touched = HashSet::new();
-        let store = match kind {
-            SubjectKind::Machine => self.stores.machines.clone(),
-            SubjectKind::Cluster => self.stores.clusters.clone(),
-            SubjectKind::Template => return touched,
-        };
-        for key in keys {
-            let object = store.get(&key).map(|object| object.unpacked());
-            let subject = Subject::new(kind, key);
-            let uid = self.index.uid(&subject).map(str::to_owned);
-            touched.extend(self.index.update(&subject, object.as_ref(), &self.shared.kinds));
-            if let Some(uid) = uid {
-                self.lost(&subject, uid);
-            }
-            let phase = object.as_ref().map(Phase::of);
-            let before = match phase {
-                Some(phase) => self.phases.insert(subject, phase),
-                None => self.phases.remove(&subject),
-            };
-            let gauge = |phase: Phase| self.shared.metrics.objects(kind.as_str(), phase.as_str());
-            if let Some(phase) = before {
-                gauge(phase).dec();
-            }
-            if let Some(phase) = phase {
-                gauge(phase).inc();
-            }
+    /// The name of an object for people.
+    fn name_of(&self, subject: &Subject) -> String {
+        match subject.kind {
+            SubjectKind::StatusOnly(_) => format!("{} {}", subject.kind.kind(&self.shared.kinds), subject.key),
+            _ => subject.to_string(),
         }
-        touched
-    }
-
-    /// The cloud says that something changed.
-    fn pushed(&mut self, change: InstanceChange) {
-        match change {
-            InstanceChange::Changed(refs) => {
-                let uids = refs.into_iter().filter_map(|one| one.machine);
-                let subjects: HashSet<_> = uids.flat_map(|uid| self.index.of_uid(&uid)).collect();
-                for subject in subjects {
-                    self.wake(&subject);
-                }
-            }
-            InstanceChange::Resync => {
-                let subjects: Vec<_> = self.memories.keys().cloned().collect();
-                for subject in subjects {
-                    self.wake(&subject);
-                }
-            }
-        }
-    }
-
-    /// The next step of this object is due now. One under way may have looked too early.
-    fn wake(&mut self, subject: &Subject) {
-        if self.queue.is_at_work(&subject.to_string()) {
-            self.woken.insert(subject.clone());
-        }
-        if let Some(memory) = self.memories.get_mut(subject) {
-            memory.due = Due::Now;
-        }
-        self.look_at(subject);
-    }
-
-    fn turn_of(&self, subject: &Subject) -> Turn {
-        let memory = self.memories.get(subject);
-        if subject.kind == SubjectKind::Template {
-            let Some(template) = self.stores.templates.get(&subject.key) else { return Turn::Gone };
-            let template = template.unpacked();
-            let inputs = Inputs::of_template(&template, self.provider);
-            return match memory.filter(|memory| memory.inputs == inputs).map(|memory| memory.due) {
-                _ if self.shared.ignores(&template) => Turn::Rest,
-                _ if self.is_old(subject, |version| template.is_older_than(version)) => {
-                    Turn::At(Instant::now() + OLD_INTERVAL)
-                }
-                Some(Due::At(at)) if at > Instant::now() => Turn::At(at),
-                None | Some(Due::Now | Due::At(_)) => Turn::Now,
-                Some(Due::WhenChanged) => Turn::Rest,
-            };
-        }
-        let Some(view) = View::of(subject, &self.stores, &self.index, memory, &self.shared.kinds) else {
-            return Turn::Gone;
-        };
-        if self.is_old(subject, |version| view.is_older_than(version)) {
-            return Turn::At(Instant::now() + OLD_INTERVAL);
-        }
-        match view.next(&view.object, &view.unread(), &self.shared.scope(self.provider)) {
-            Next::Ignore | Next::Rest => Turn::Rest,
-            Next::At(at) => Turn::At(at),
-            _ => Turn::Now,
-        }
-    }
-
-    /// Whether the watch does not show our last write yet. What it shows is no ground for a decision then.
-    fn is_old(&self, subject: &Subject, is_older: impl FnOnce(&str) -> bool) -> bool {
-        let known = self.written.get(subject).filter(|(_, since)| since.elapsed() < OLD_TIMEOUT);
-        known.is_some_and(|(version, _)| is_older(version))
-    }
-
-    /// Puts an object into the queue if something is due for it, now or later. One at work is looked at again when its work
-    /// ends.
-    fn look_at(&mut self, subject: &Subject) {
-        let name = subject.to_string();
-        if self.queue.is_at_work(&name) {
-            self.dirty.insert(subject.clone());
-            return;
-        }
-        match self.turn_of(subject) {
-            Turn::Now => self.queue.add(&name),
-            Turn::At(at) => {
-                self.queue.remove(&name);
-                self.queue.add_after(&name, at.saturating_duration_since(Instant::now()));
-            }
-            Turn::Rest => {}
-            Turn::Gone => self.forget(subject),
-        }
-    }
-
-    fn look_at_these(&mut self, subjects: impl IntoIterator<Item = Subject>) {
-        for subject in subjects {
-            self.look_at(&subject);
-        }
-    }
-
-    fn look_at_all(&mut self) {
-        let subjects: Vec<_> = self.memories.keys().cloned().collect();
-        self.look_at_these(subjects);
-    }
-
-    fn forget(&mut self, subject: &Subject) {
-        self.queue.remove(&subject.to_string());
-        self.dependents.forget(subject);
-        if let Some(memory) = self.memories.remove(subject) {
-            self.failing.note(subject.namespace(), memory.failures > 0, false);
-        }
-        self.written.remove(subject);
-        self.tries.remove(subject);
-    }
-
-    /// Starts the work that is ready.
-    fn start_tasks(&mut self) {
-        while let Some(seat) = self.room.take()
-            && let Some(name) = self.queue.take_next_of(has_place(self.tasks.len()))
-        {
-            let subject = Subject::of_name(&name);
-            // Things may have changed while it waited for its turn.
-            match subject.filter(|subject| matches!(self.turn_of(subject), Turn::Now)) {
-                Some(subject) => self.start(subject, seat),
-                None => {
-                    self.queue.done(&name);
-                    if let Some(subject) = Subject::of_name(&name) {
-                        self.look_at(&subject);
-                    }
-                }
-            }
-        }
-    }
-
-    fn start(&mut self, subject: Subject, seat: Seat) {
-        self.woken.remove(&subject);
-        self.dirty.remove(&subject);
-        let (shared, provider) = (Arc::clone(&self.shared), self.provider);
-        let memory = self.memories.get(&subject);
-        if subject.kind == SubjectKind::Template {
-            let (template, memory) = (self.stores.templates.get(&subject.key), memory.cloned());
-            self.tasks.spawn(async move {
-                let ended = match &template {
-                    Some(template) => {
-                        let template = template.unpacked();
-                        shared
-                            .describe_template(&subject, &template, memory.as_ref(), (provider, &seat))
-                            .await
-                    }
-                    None => Ended::NOTHING,
-                };
-                Done { subject, ended }
-            });
-            return;
-        }
-        let companions = self.dependents.companions_of(&subject);
-        let view = View::of(&subject, &self.stores, &self.index, memory, &shared.kinds);
-        let view = view.map(|view| view.with_companions(companions));
-        self.tasks.spawn(async move {
-            let ended = match &view {
-                Some(view) => shared.act(view, provider, seat).await,
-                None => Ended::NOTHING,
-            };
-            Done { subject, ended }
-        });
     }
 
     /// For `/debug/state`.
     fn to_json(&self) -> Value {
         let now = Instant::now();
         let objects = self.memories.iter().map(|(subject, memory)| {
-            let name = subject.to_string();
             let json = json!({
                 "phase": self.phases.get(subject).map(|phase| phase.as_str()),
                 "failures": memory.failures,
-                "atWork": self.queue.is_at_work(&name),
+                "atWork": self.queue.is_at_work(&subject.to_string()),
                 "furtherObjects": self.dependents.of(subject),
                 "nextStepInSeconds": match memory.due {
                     Due::Now => Some(seconds_from_now(now)),
@@ -496,7 +269,7 @@ impl MachineController {
                     Due::WhenChanged => None,
                 },
             });
-            (name, json)
+            (self.name_of(subject), json)
         });
         let Lengths { ready, at_work, waiting } = self.queue.lengths();
         let served = match self.watches.known.get() {

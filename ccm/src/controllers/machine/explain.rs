@@ -16,9 +16,9 @@ use super::{
     names::{CORE_GROUP, PAUSED, READY, finalizer},
     object::InfraObject,
     plan::{Next, Scope},
+    status_only::states::{references, states_of},
     store::{Stores, WireCluster, WireInfra, WireMachine, key_of},
     subject::{Subject, SubjectKind},
-    told::states::{references, states_of},
     view::View,
     writer::ObjectWriter,
 };

@@ -82,7 +82,7 @@ impl Index {
             return match subject.kind {
                 // Its spec counts for its machines.
                 SubjectKind::Cluster => self.of_same_cluster(subject),
-                SubjectKind::Machine | SubjectKind::Template => BTreeSet::new(),
+                _ => BTreeSet::new(),
             };
         }
         let mut touched = self.of_same_cluster(subject);

@@ -13,18 +13,24 @@ pub enum SubjectKind {
     Cluster,
     /// A template of machines.
     Template,
+    /// An object of the [auxiliary kind](Kinds::further) with this number, of which the controller writes the status alone.
+    StatusOnly(u8),
 }
 
+/// How the names of the last ones begin in the queue.
+const STATUS_ONLY: &str = "status-only-";
+
 impl SubjectKind {
-    /// All of them.
+    /// Those whose objects the controller makes steps for, or describes.
     pub const ALL: [Self; 3] = [Self::Machine, Self::Cluster, Self::Template];
 
-    /// The word for it in metrics, in logs and in the queue.
+    /// The word for it in metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Machine => "machine",
             Self::Cluster => "cluster",
             Self::Template => "template",
+            Self::StatusOnly(_) => "told",
         }
     }
 
@@ -34,6 +40,9 @@ impl SubjectKind {
             Self::Machine => kinds.machine.kind.to_owned(),
             Self::Cluster => kinds.cluster.kind.to_owned(),
             Self::Template => format!("{}Template", kinds.machine.kind),
+            Self::StatusOnly(number) => {
+                kinds.further.get(usize::from(number)).map_or_else(String::new, |kind| kind.kind.to_owned())
+            }
         }
     }
 
@@ -43,13 +52,16 @@ impl SubjectKind {
             Self::Machine => kinds.machine.plural.to_owned(),
             Self::Cluster => kinds.cluster.plural.to_owned(),
             Self::Template => format!("{}templates", kinds.machine.kind.to_ascii_lowercase()),
+            Self::StatusOnly(number) => {
+                kinds.further.get(usize::from(number)).map_or_else(String::new, |kind| kind.plural.to_owned())
+            }
         }
     }
 
-    /// The kind whose finalizer it has. A template has none.
+    /// The kind whose finalizer it has. A template has none, and neither has a status-only object.
     pub(super) fn own_kind(self, kinds: &Kinds) -> Kind {
         match self {
-            Self::Machine | Self::Template => kinds.machine,
+            Self::Machine | Self::Template | Self::StatusOnly(_) => kinds.machine,
             Self::Cluster => kinds.cluster,
         }
     }
@@ -84,7 +96,10 @@ impl Subject {
     /// The object with this name in the queue.
     pub(super) fn of_name(name: &str) -> Option<Self> {
         let (word, key) = name.split_once(' ')?;
-        let kind = SubjectKind::ALL.into_iter().find(|kind| kind.as_str() == word)?;
+        let kind = match word.strip_prefix(STATUS_ONLY) {
+            Some(number) => SubjectKind::StatusOnly(number.parse().ok()?),
+            None => SubjectKind::ALL.into_iter().find(|kind| kind.as_str() == word)?,
+        };
         Some(Self::new(kind, key))
     }
 }
@@ -92,7 +107,10 @@ impl Subject {
 impl fmt::Display for Subject {
     /// Its name in the queue: `machine default/node-1`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.kind.as_str(), self.key)
+        match self.kind {
+            SubjectKind::StatusOnly(number) => write!(f, "{STATUS_ONLY}{number} {}", self.key),
+            kind => write!(f, "{} {}", kind.as_str(), self.key),
+        }
     }
 }
 
@@ -102,7 +120,7 @@ mod tests {
 
     #[test]
     fn names_in_the_queue_are_read_as_they_are_written() {
-        for kind in SubjectKind::ALL {
+        for kind in SubjectKind::ALL.into_iter().chain([SubjectKind::StatusOnly(7)]) {
             let subject = Subject::new(kind, "default/one");
             assert_eq!(
                 (subject.namespace(), Subject::namespace_in(&subject.to_string())),
@@ -110,6 +128,8 @@ mod tests {
             );
             assert_eq!(Subject::of_name(&subject.to_string()), Some(subject));
         }
+        let zone = Subject::new(SubjectKind::StatusOnly(0), "west");
+        assert_eq!((zone.namespace(), Subject::of_name(&zone.to_string())), ("", Some(zone.clone())));
         assert_eq!(Subject::of_name("node default/one"), None);
     }
 }

@@ -57,7 +57,7 @@ impl View {
         let object = match subject.kind {
             SubjectKind::Machine => stores.machines.get(&subject.key)?,
             SubjectKind::Cluster => stores.clusters.get(&subject.key)?,
-            SubjectKind::Template => return None,
+            SubjectKind::Template | SubjectKind::StatusOnly(_) => return None,
         };
         let object = Arc::new(object.unpacked());
         let cluster_key = object.marked_cluster(kinds).map(|name| key_of(object.namespace(), name));
@@ -155,7 +155,7 @@ impl View {
     pub fn next(&self, object: &InfraObject, bootstrap: &Bootstrap, scope: &Scope<'_>) -> Next {
         match self.subject.kind {
             SubjectKind::Machine => self.machine_situation(object, bootstrap).next(scope),
-            SubjectKind::Cluster | SubjectKind::Template => self.cluster_situation(object).next(scope),
+            _ => self.cluster_situation(object).next(scope),
         }
     }
 
@@ -163,7 +163,7 @@ impl View {
     pub(super) fn inputs(&self, object: &InfraObject, bootstrap: &Bootstrap, scope: &Scope<'_>) -> Inputs {
         match self.subject.kind {
             SubjectKind::Machine => self.machine_situation(object, bootstrap).inputs(scope),
-            SubjectKind::Cluster | SubjectKind::Template => self.cluster_situation(object).inputs(scope),
+            _ => self.cluster_situation(object).inputs(scope),
         }
     }
 

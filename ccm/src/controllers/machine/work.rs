@@ -2,6 +2,7 @@
 
 mod companions;
 mod identity;
+pub(super) mod status_only;
 mod step;
 mod template;
 
@@ -152,12 +153,7 @@ impl Shared {
     }
 
     pub(super) fn record(&self, subject: &Subject, object: &InfraObject, happening: Happening) {
-        let kind = match subject.kind {
-            super::subject::SubjectKind::Cluster => self.kinds.cluster.kind,
-            super::subject::SubjectKind::Machine | super::subject::SubjectKind::Template => {
-                self.kinds.machine.kind
-            }
-        };
+        let kind = subject.kind.own_kind(&self.kinds).kind;
         let about = EventObject {
             api_version: self.api_version.to_string().into(),
             kind,

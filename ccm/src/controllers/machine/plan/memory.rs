@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use crate::controllers::machine::{
     deferred::DeferredStatus,
-    further::Reads,
+    further::{Kept, Reads},
     object::InfraObject,
     surroundings::{Cluster, Machine},
 };
@@ -30,6 +30,8 @@ pub struct Memory {
     pub deferred: Option<DeferredStatus>,
     /// When our finalizer went, since nothing was left of it.
     pub released: Option<Instant>,
+    /// Whether a failure domain that is deleted stays for the machines that are in it.
+    pub is_held: bool,
 }
 
 impl Memory {
@@ -108,6 +110,11 @@ impl Inputs {
     pub(in crate::controllers::machine) fn of_template(template: &InfraObject, provider: u64) -> Self {
         let uid = template.metadata.uid.clone();
         Self { uid, generation: template.generation(), provider, ..Self::default() }
+    }
+
+    /// What the status of a status-only object is made from, besides what the provider reads for it.
+    pub(in crate::controllers::machine) fn of_status_only(found: &Kept, provider: u64) -> Self {
+        Self { uid: found.metadata.uid.clone(), provider, ..Self::default() }
     }
 
     /// What the step read of further kinds.

@@ -268,7 +268,7 @@ impl Work<'_> {
                         Answer::Machine(cloud.ensure_machine(&request, record).await)
                     }
                 }
-                (SubjectKind::Cluster | SubjectKind::Template, is_deleting) => {
+                (_, is_deleting) => {
                     let request = self.view.cluster_situation(object).request(&self.scope);
                     let request = request.with_objects(objects);
                     if is_deleting {

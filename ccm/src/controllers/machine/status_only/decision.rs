@@ -5,13 +5,12 @@ use std::{collections::BTreeSet, sync::Arc};
 use cloudprovider::machines::{Condition, ConditionStatus, FurtherKind, Told};
 use jiff::Timestamp;
 use serde_json::Value;
-use tokio::time::Instant;
 
 use crate::{
     cache::CachedObject as _,
     controllers::machine::{
         companions::{Write, status_with, with_finalizer, without_finalizers},
-        further::{Kept, Place, Reads},
+        further::Kept,
         names::READY,
         object::guarded,
         packed::Packed,
@@ -30,37 +29,9 @@ pub enum Next {
     /// Nothing.
     Rest,
     /// Ask the provider.
-    Look,
+    Observe,
     /// Write.
     Write(Write),
-}
-
-/// What is remembered of the last look at an object.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Memory {
-    /// The UID of the object.
-    pub uid: String,
-    /// What was read for it.
-    pub reads: Reads,
-    /// When the next look is due.
-    pub due: Option<Instant>,
-    /// How often in a row it failed.
-    pub failures: u32,
-    /// Whether it stays only for those who are in it.
-    pub is_held: bool,
-}
-
-/// Something may be new.
-#[derive(Clone, Copy, Debug)]
-pub enum News<'a> {
-    /// Of the object with this key.
-    Object(&'a FurtherKind, &'a str),
-    /// The cloud says so of what belongs to this UID.
-    Uid(&'a str),
-    /// Of the machines.
-    Machines,
-    /// Of everything.
-    All,
 }
 
 /// What is to be done about an object to which something happened. `is_ignored`: it is paused, being deleted, or another
@@ -87,7 +58,7 @@ pub fn next(
     }
     let finalizer = own.filter(|_| users.is_some());
     let missing = finalizer.and_then(|finalizer| with_finalizer(finalizer, found));
-    missing.map_or(Next::Look, |patch| change(found, patch))
+    missing.map_or(Next::Observe, |patch| change(found, patch))
 }
 
 fn change(found: &Kept, patch: Value) -> Next {
@@ -121,34 +92,14 @@ pub fn write_of(kind: &FurtherKind, told: &Told, found: &Kept, now: Timestamp) -
     status_with(&told.status, &told.conditions, kind.older_conditions, found, now).map(Write::Status)
 }
 
-impl Memory {
-    /// Whether the object with this key is to be looked at again.
-    pub fn is_concerned(&self, own: (&FurtherKind, &str), news: &News<'_>) -> bool {
-        match news {
-            News::All => true,
-            News::Uid(uid) => self.uid == *uid,
-            News::Machines => self.is_held,
-            News::Object(kind, key) => {
-                own == (*kind, *key) || {
-                    let places = Place::with_key(kind, key);
-                    self.reads.places().any(|read| places.contains(read))
-                }
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use cloudprovider::machines::{Kind, ObjectSource as _};
+    use cloudprovider::machines::Kind;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
     use serde_json::json;
 
     use super::*;
-    use crate::controllers::machine::{
-        further::{Further, Reader, WireFurther},
-        object::InfraObject,
-    };
+    use crate::controllers::machine::{further::WireFurther, object::InfraObject};
 
     const ZONE: FurtherKind = FurtherKind::new("example.org", "v1", Kind::new("Zone", "zones"))
         .cluster_scoped()
@@ -176,7 +127,7 @@ mod tests {
         let of = |metadata: Value, is_ignored| {
             next(&ZONE, &zone(&metadata, &Value::Null), is_ignored, None, now())
         };
-        assert_eq!([of(json!({}), false), of(json!({}), true)], [Next::Look, Next::Rest]);
+        assert_eq!([of(json!({}), false), of(json!({}), true)], [Next::Observe, Next::Rest]);
         let going = |finalizers: &[&str]| json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": finalizers});
         assert_eq!(of(going(&["mine.example.org"]), true), Next::Rest);
         let Next::Write(Write::Change(patch)) = of(going(&["mine.example.org", "other.example.org"]), true)
@@ -199,7 +150,7 @@ mod tests {
         };
         assert_eq!(patch["metadata"]["finalizers"], json!(["zone.example.org"]));
         let held = json!({"finalizers": ["zone.example.org", "other.example.org"]});
-        assert_eq!(of(&held, &Value::Null, &somebody), Next::Look);
+        assert_eq!(of(&held, &Value::Null, &somebody), Next::Observe);
 
         let mut going = held.clone();
         going["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
@@ -252,16 +203,5 @@ mod tests {
         let since = status["conditions"][0]["lastTransitionTime"].as_str().unwrap_or_default();
         assert!(since.starts_with("2026-01-01"), "{since}");
         assert_eq!(write_of(&ZONE, &Told::default(), &written, later), None, "nothing is told");
-    }
-
-    #[test]
-    fn it_is_looked_at_again_when_what_was_read_changes() {
-        let reader = Arc::new(Reader::new(Further::new(&[ZONE])));
-        let _not_there = reader.get(&ZONE, None, "other");
-        let memory = Memory { uid: "u".to_owned(), reads: reader.reads(), ..Memory::default() };
-        let is_concerned = |news: News<'_>| memory.is_concerned((&ZONE, "z"), &news);
-        assert!(is_concerned(News::All) && is_concerned(News::Uid("u")) && !is_concerned(News::Uid("v")));
-        assert!(is_concerned(News::Object(&ZONE, "z")) && is_concerned(News::Object(&ZONE, "other")));
-        assert!(!is_concerned(News::Object(&ZONE, "third")));
     }
 }
