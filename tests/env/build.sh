@@ -203,7 +203,7 @@ kube_proxy() {
 }
 
 # The programs, and in providers/ what clusterctl expects of a release: the manifests of each provider, rendered from
-# the module, and metadata.yaml.
+# the module, and metadata.yaml. In rollouts/ what the core manager's planner was recorded with.
 make_cluster_api() {
     local module=sigs.k8s.io/cluster-api version source package program provider manifests release
     version=$(version_of cluster-api $module)
@@ -222,12 +222,14 @@ bootstrap/kubeadm    kubeadm-bootstrap-manager     bootstrap-kubeadm     bootstr
 controlplane/kubeadm kubeadm-control-plane-manager control-plane-kubeadm control-plane-components.yaml
 cmd/clusterctl       clusterctl
 END
+    cp -r "$source/core/reconcilers/machinedeployment/testdata" "$1/rollouts"
+    chmod -R u+w "$1/rollouts"
 }
 
 cluster_api() {
     # it only puts files together, so its version does not matter
     cluster_api_kubectl=$(kubernetes)/kubectl
-    once "$(folder_for cluster-api "core kubeadm-bootstrap kubeadm-control-plane clusterctl" \
+    once "$(folder_for cluster-api "core kubeadm-bootstrap kubeadm-control-plane clusterctl rollouts" \
         "$here/cluster-api/go.mod" "$here/cluster-api/go.sum")" make_cluster_api
 }
 

@@ -120,6 +120,11 @@ impl ClusterApiPrograms {
         self.folder.join("providers")
     }
 
+    /// The folder with the rollouts that the core manager's planner was recorded with: `rollingupdate` and `ondelete`.
+    pub fn rollouts(&self) -> PathBuf {
+        self.folder.join("rollouts")
+    }
+
     /// The version of all of them, such as `v1.14.2`.
     ///
     /// # Errors
