@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use parking_lot::{Mutex, MutexGuard};
+use serde_json::{Value, json};
 
 use crate::PATIENCE;
 use crate::audit::{AuditLog, Refusal};
@@ -253,16 +254,17 @@ impl ControlPlane {
     /// # Errors
     /// If there is no such service account.
     pub fn kubeconfig_for_service_account(&self, namespace: &str, name: &str) -> Result<PathBuf> {
-        let token =
-            self.kubectl_output(&["create", "token", "--duration=24h", "--namespace", namespace, name])?;
+        let request = json!({
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {"expirationSeconds": 24 * 60 * 60},
+        });
+        let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token");
+        let answer = self.server.post(&path, Some(&self.admin_token), &request.to_string())?;
+        let answer: Value = serde_json::from_str(&answer)?;
+        let token = answer["status"]["token"].as_str().context("the API server gave no token")?;
         let file = format!("{namespace}-{name}.kubeconfig");
-        write_kubeconfig(
-            &self.scratch,
-            file.as_ref(),
-            self.port,
-            &self.ca,
-            &format!("token: {}", token.trim()),
-        )
+        write_kubeconfig(&self.scratch, file.as_ref(), self.port, &self.ca, &format!("token: {token}"))
     }
 
     /// A command that runs `kubectl` as the administrator.

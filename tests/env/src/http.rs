@@ -51,27 +51,30 @@ impl Server {
     /// # Errors
     /// If there is no response, or not one of success.
     pub(crate) fn get(&self, path: &str, token: Option<&str>) -> Result<String> {
-        let authorization =
-            token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
-        self.ask(&format!("GET {path} HTTP/1.0\r\nHost: 127.0.0.1:{}\r\n{authorization}\r\n", self.port))
-            .with_context(|| format!("GET {path}"))
+        self.ask("GET", path, token, "")
     }
 
-    /// The response body of a POST of JSON to `path`.
+    /// The response body of a POST of JSON to `path`, with this bearer token if there is one.
     ///
     /// # Errors
     /// If there is no response, or not one of success.
-    pub(crate) fn post(&self, path: &str, body: &str) -> Result<String> {
-        self.ask(&format!(
-            "POST {path} HTTP/1.0\r\nHost: 127.0.0.1:{}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
-            self.port,
-            body.len()
-        ))
-        .with_context(|| format!("POST {path}"))
+    pub(crate) fn post(&self, path: &str, token: Option<&str>, body: &str) -> Result<String> {
+        let headers = format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
+        self.ask("POST", path, token, &format!("{headers}\r\n{body}"))
+    }
+
+    /// `rest` is what follows the headers that every request has.
+    fn ask(&self, method: &str, path: &str, token: Option<&str>, rest: &str) -> Result<String> {
+        let authorization =
+            token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
+        let rest = if rest.is_empty() { "\r\n" } else { rest };
+        let port = self.port;
+        let request = format!("{method} {path} HTTP/1.0\r\nHost: 127.0.0.1:{port}\r\n{authorization}{rest}");
+        self.exchange(&request).with_context(|| format!("{method} {path}"))
     }
 
     /// HTTP/1.0, whose response ends with the connection.
-    fn ask(&self, request: &str) -> Result<String> {
+    fn exchange(&self, request: &str) -> Result<String> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
         let mut stream = TcpStream::connect_timeout(&address, self.silence)?;
         stream.set_read_timeout(Some(self.silence))?;
@@ -162,7 +165,7 @@ mod tests {
     #[test]
     fn a_post_carries_its_body() -> Result<()> {
         let (server, request) = answering("HTTP/1.0 200 OK\r\n\r\n{}")?;
-        assert_eq!(server.post("/rules", r#"[{"methods":["soap:Login"]}]"#)?, "{}");
+        assert_eq!(server.post("/rules", None, r#"[{"methods":["soap:Login"]}]"#)?, "{}");
         let (first, body) = asked(request)?;
         assert_eq!((&*first, &*body), ("POST /rules HTTP/1.0\r\n", r#"[{"methods":["soap:Login"]}]"#));
         Ok(())

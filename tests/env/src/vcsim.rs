@@ -391,7 +391,7 @@ impl Vcsim {
     }
 
     fn post(&self, path: &str, body: &Value) -> Result<Value> {
-        let answer = self.control.post(&format!("/{path}"), &body.to_string());
+        let answer = self.control.post(&format!("/{path}"), None, &body.to_string());
         let answer = answer.with_context(|| format!("vcsim refuses {path} {body}"))?;
         serde_json::from_str(&answer).with_context(|| format!("vcsim answers {answer}"))
     }

@@ -22,7 +22,7 @@ pub(super) fn install(control_plane: &ControlPlane, file: &Path) -> Result<()> {
 /// The flag with the feature gates, as the Deployment in this namespace has it. None if they are variables that nobody
 /// replaced.
 pub(super) fn feature_gates(control_plane: &ControlPlane, namespace: &str) -> Result<Option<String>> {
-    let found = control_plane.kubectl_output(&["get", "deployments", "-n", namespace, "--output=json"])?;
+    let found = control_plane.get(&format!("/apis/apps/v1/namespaces/{namespace}/deployments"))?;
     let found: Value = serde_json::from_str(&found)?;
     let deployments = found["items"].as_array().into_iter().flatten();
     let containers =
@@ -64,7 +64,7 @@ fn lead_to(object: &mut Value, port: u16, ca: &str) {
 
 /// Does what kube-controller-manager does for roles that collect the rules of others.
 pub(super) fn aggregate_roles(control_plane: &ControlPlane, scratch: &Scratch) -> Result<()> {
-    let all = control_plane.kubectl_output(&["get", "clusterroles", "--output=json"])?;
+    let all = control_plane.get("/apis/rbac.authorization.k8s.io/v1/clusterroles")?;
     let all: Value = serde_json::from_str(&all)?;
     let all = all["items"].as_array().cloned().unwrap_or_default();
     // those of Kubernetes itself are of no use here
