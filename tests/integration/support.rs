@@ -20,11 +20,19 @@ use crate::trial;
 pub(crate) const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 pub(crate) const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 const POLL: Duration = Duration::from_millis(50);
+/// The longest pause between two looks in real time. A look is a request, which the test and the API server pay for.
+const LONGEST_POLL: Duration = Duration::from_millis(250);
 
 /// How long to wait for what should come within `limit`. On a paused clock that is `limit`, a time that does not depend on the
 /// machine. In real time a wait only ends a hang.
 pub(crate) fn patience(limit: Duration) -> Duration {
     if trial::is_paused() { limit } else { limit.max(test_env::PATIENCE) }
+}
+
+/// The pause until the next look of a wait that has lasted for this long. What comes soon is seen soon. On a paused clock a look
+/// at each step shows the time of a change.
+fn pause(waited: Duration) -> Duration {
+    if trial::is_paused() { POLL } else { (waited / 10).clamp(POLL, LONGEST_POLL) }
 }
 
 /// Waits until `look` returns a value, with [`patience`].
@@ -37,15 +45,15 @@ where
     F: Future<Output = anyhow::Result<Option<T>>>,
 {
     let limit = patience(limit);
-    let deadline = Instant::now() + limit;
+    let began = Instant::now();
     loop {
         if let Some(found) = look().await? {
             return Ok(found);
         }
-        if Instant::now() >= deadline {
+        if began.elapsed() >= limit {
             bail!("not within {limit:?}: {what}");
         }
-        sleep(POLL).await;
+        sleep(pause(began.elapsed())).await;
     }
 }
 
