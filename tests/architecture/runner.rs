@@ -1,4 +1,5 @@
-//! What `make test` runs by `tests/run.sh` and reports by `tests/summary.awk`, with test binaries that only record that they ran.
+//! What `make test` runs by `tests/run.sh` and reports by `tests/summary.awk`, with test binaries that only record that they ran;
+//! and `tests/flaky.sh`, with a `cargo` that fails in one run.
 
 use std::{
     fs,
@@ -190,4 +191,34 @@ fn the_summary_shows_the_end_of_a_long_message() {
     let end = summary(&log);
     assert!(end.ends_with("a line of the log the reason\n"), "{end}");
     assert!(end.len() < 2_100, "{}", end.len());
+}
+
+#[test]
+fn a_test_that_failed_in_one_run_of_many_is_named_with_that_run() {
+    let cargo = Cargo::new();
+    cargo.script("stress-ng", "exec sleep infinity");
+    let (ran, failed) =
+        (cargo.path("ran"), "failures:\\n---- node::follows ----\\nnot within 40s\\n\\nfailures:");
+    cargo.script(
+        "cargo",
+        &format!(
+            "echo \"$*\" >>'{0}'\n[ $(wc -l <'{0}') -eq 2 ] || exit 0\nprintf '{failed}\\n'\necho 'NOT JUDGED a time'\nexit 101",
+            ran.display()
+        ),
+    );
+    let path = format!("{}:{}", cargo.folder.path().display(), std::env::var("PATH").expect("a path"));
+    let mut command = Command::new(root().join("tests/flaky.sh"));
+    command.args(["3", "node::"]).env("PATH", path).env("CARGO", cargo.path("cargo"));
+    let output =
+        command.env("CARGO_TARGET_DIR", cargo.folder.path()).stdin(Stdio::null()).output().expect("bash");
+    let said = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{said}{}", text(&output.stderr));
+    assert!(
+        said.contains("\nrun 2: failed: node::follows: not within 40s\nrun 2: NOT JUDGED a time\n"),
+        "{said}"
+    );
+    assert!(said.ends_with("\n1 of 3 runs failed\n"), "{said}");
+    assert_eq!(said.matches(" passed after ").count(), 2, "{said}");
+    let ran = fs::read_to_string(ran).expect("cargo ran");
+    assert_eq!(ran, "test --locked --workspace --test integration -- node::\n".repeat(3));
 }
