@@ -15,14 +15,12 @@ mod values;
 mod wanted;
 
 use anyhow::{Context, ensure};
-use futures::FutureExt as _;
-use libtest_mimic::Trial;
 use test_env::{KubeVip, StartError};
 
 use crate::{
     api::{Api, Target},
-    hypervisors::in_real_time,
-    trial::{Outcome, runtime, trial},
+    scenarios::Trials,
+    trial::{Outcome, runtime},
 };
 use case::Case;
 use play::Player;
@@ -30,23 +28,13 @@ use play::Player;
 /// How often a case is played whose answers differ. On a busy machine kube-vip's allocator may give an address twice.
 const PLAYS: usize = 3;
 
-pub(crate) fn trials() -> Vec<Trial> {
-    vec![
-        trial("apiserver::address_pools::kube_vip_gives_what_the_tables_say", kube_vip),
-        in_real_time(Target::ApiServer, "claims_are_objects", |api| {
-            daemon::claims_are_objects(api).boxed_local()
-        }),
-        in_real_time(Target::Sandbox, "one_call_for_each_service", |api| {
-            daemon::one_call_for_each_service(api).boxed_local()
-        }),
-        in_real_time(Target::ApiServer, "one_call_for_each_service", |api| {
-            daemon::one_call_for_each_service(api).boxed_local()
-        }),
-        in_real_time(Target::Sandbox, "what_is_shown_is_claimed", |api| {
-            shown::what_is_shown_is_claimed(api).boxed_local()
-        }),
-        trial("memory::address_pools::ours_gives_the_same_but_for_wanted_differences", ours),
-    ]
+pub(crate) fn trials() -> Trials {
+    Trials::in_real_time()
+        .trial("apiserver::address_pools::kube_vip_gives_what_the_tables_say", kube_vip)
+        .api_server("libvirt::claims_are_objects", daemon::claims_are_objects)
+        .both("libvirt::one_call_for_each_service", daemon::one_call_for_each_service)
+        .sandbox("libvirt::what_is_shown_is_claimed", shown::what_is_shown_is_claimed)
+        .trial("memory::address_pools::ours_gives_the_same_but_for_wanted_differences", ours)
 }
 
 /// All cases.

@@ -32,14 +32,10 @@ mod world;
 use std::{process::ExitCode, time::Duration};
 
 use anyhow::Context as _;
-use libtest_mimic::Trial;
 use tempfile::TempDir;
 use test_env::StartError;
 
-use crate::{
-    api::Target,
-    trial::{Outcome, trial},
-};
+use crate::{api::Target, scenarios::Trials, trial::Outcome};
 use api_server::ApiServer;
 use faults::Focus;
 use report::Report;
@@ -67,14 +63,12 @@ struct Options {
     focus: Focus,
 }
 
-pub(crate) fn trials() -> Vec<Trial> {
-    let short = |target: Target| {
-        let name = format!("{}::campaign::a_short_one_deletes_nothing_wrong", target.as_str());
-        trial(&name, move || run_short(target))
-    };
-    let mut trials = vec![short(Target::ApiServer), short(Target::Sandbox)];
-    trials.extend(judge_tests::trials());
-    trials
+pub(crate) fn trials() -> Trials {
+    let name = |target: Target| format!("{}::campaign::a_short_one_deletes_nothing_wrong", target.as_str());
+    Trials::new()
+        .trial(&name(Target::ApiServer), || run_short(Target::ApiServer))
+        .trial(&name(Target::Sandbox), || run_short(Target::Sandbox))
+        .and(judge_tests::trials())
 }
 
 fn run_short(target: Target) -> Outcome {

@@ -19,24 +19,21 @@ use ccm::{
 };
 use cloudprovider::CloudProvider;
 use kube::Client;
-use libtest_mimic::Trial;
 use test_env::ControlPlane;
 
-pub(crate) fn trials() -> Vec<Trial> {
-    [
-        reload::trials(),
-        accounts::trials(),
-        dry_run::trials(),
-        beside_go::trials(),
-        connections::trials(),
-        credentials::trials(),
-        events::trials(),
-        refused::trials(),
-        unwell::trials(),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+use crate::scenarios::Trials;
+
+pub(crate) fn trials() -> Trials {
+    Trials::new()
+        .and(reload::trials())
+        .and(accounts::trials())
+        .and(dry_run::trials())
+        .and(beside_go::trials())
+        .and(connections::trials())
+        .and(credentials::trials())
+        .and(events::trials())
+        .and(refused::trials())
+        .and(unwell::trials())
 }
 
 /// The daemon's parts with a client of the test.

@@ -20,23 +20,23 @@ use tokio::time::timeout;
 pub(crate) use self::management::stop;
 
 use self::management::Management;
-use crate::trial::{LIMIT, Outcome, runtime, trial};
+use crate::{
+    scenarios::Trials,
+    trial::{LIMIT, Outcome, runtime, trial},
+};
 
-pub(crate) fn trials() -> Vec<Trial> {
-    let life =
-        on_management("machines_live_and_die", "life", |management| Box::pin(lifecycle::life(management)));
-    [life]
-        .into_iter()
-        .chain(clusterctl::trials())
-        .chain(contract::trials())
-        .chain(shipped::trials())
-        .chain(e2e::trials())
-        .chain(vsphere::trials())
-        .collect()
+pub(crate) fn trials() -> Trials {
+    Trials::new()
+        .and([on_management("machines_live_and_die", "life", lifecycle::life)])
+        .and(clusterctl::trials())
+        .and(contract::trials())
+        .and(shipped::trials())
+        .and(e2e::trials())
+        .and(vsphere::trials())
 }
 
 /// Those with virtual machines, which take longer.
-pub(crate) fn with_guests() -> Vec<Trial> {
+pub(crate) fn with_guests() -> Trials {
     libvirt::trials()
 }
 
@@ -44,7 +44,7 @@ pub(crate) fn with_guests() -> Vec<Trial> {
 fn on_management(
     name: &str,
     namespace: &'static str,
-    scenario: for<'m> fn(&'m Management) -> futures::future::LocalBoxFuture<'m, anyhow::Result<()>>,
+    scenario: impl AsyncFnOnce(&Management) -> anyhow::Result<()> + Send + 'static,
 ) -> Trial {
     trial(&format!("cluster_api::{name}"), move || -> Outcome {
         let management = Management::shared()?;

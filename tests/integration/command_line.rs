@@ -8,15 +8,9 @@ use std::{
 };
 
 use anyhow::{Context, bail, ensure};
-use libtest_mimic::Trial;
 use tempfile::TempDir;
 
-use crate::{
-    daemon::binary,
-    peers::Borrowed,
-    serving::free_port,
-    trial::{Outcome, trial},
-};
+use crate::{daemon::binary, peers::Borrowed, scenarios::Trials, serving::free_port, trial::Outcome};
 
 const SECRET: &str = "hunter2-must-not-be-seen";
 
@@ -25,13 +19,12 @@ const BAD_FLAGS: i32 = 1;
 const BAD_FILES: i32 = 1;
 const FATAL: i32 = 255;
 
-pub(crate) fn trials() -> Vec<Trial> {
-    vec![
-        trial("command_line::wrong_flags_are_named", wrong_flags),
-        trial("command_line::wrong_configuration_is_named", wrong_configuration),
-        trial("command_line::an_api_server_out_of_reach_is_named", unreachable_api_server),
-        trial("command_line::a_wrong_token_is_named", wrong_token),
-    ]
+pub(crate) fn trials() -> Trials {
+    Trials::new()
+        .trial("command_line::wrong_flags_are_named", wrong_flags)
+        .trial("command_line::wrong_configuration_is_named", wrong_configuration)
+        .trial("command_line::an_api_server_out_of_reach_is_named", unreachable_api_server)
+        .trial("command_line::a_wrong_token_is_named", wrong_token)
 }
 
 /// Runs the binary until it ends.

@@ -11,8 +11,6 @@ use std::{
 use anyhow::{Context, ensure};
 use ccm::{cloud::CloudMetrics, reload::ReloadMetrics};
 use cloudprovider::{CloudProvider, ConfigProblem, Error, FactoryInput, InstanceChange, Registry};
-use futures::FutureExt;
-use libtest_mimic::Trial;
 use parking_lot::Mutex;
 use sandbox::kubelet;
 use tempfile::TempDir;
@@ -20,13 +18,14 @@ use test_env::{ControlPlane, ControlPlaneOptions};
 use tokio::time::sleep;
 
 use crate::{
-    api::{self, Api, Target},
+    api::{self, Api},
     daemon::{DaemonProcess, InProcess, binary},
     fake_cloud::{FakeCloud, Lookups, running, unavailable},
     guest::command_line,
     hypervisors::{name, test_driver_file},
+    scenarios::Trials,
     support::*,
-    trial::{Outcome, Scenario, on, on_both, runtime, trial},
+    trial::{Outcome, runtime},
 };
 
 /// The time limit for a change: it is noticed within seconds, and different answers are observed for ten.
@@ -36,27 +35,18 @@ const REFUSED: Duration = Duration::from_secs(110);
 /// Longer than the writes of an initialisation take, on the paused clock.
 const WRITTEN: Duration = Duration::from_secs(6);
 
-pub(crate) fn trials() -> Vec<Trial> {
-    let both: &[(&str, Scenario)] = &[
-        ("config::a_change_takes_effect", |api| change(api).boxed_local()),
-        ("config::a_standby_follows_and_a_stop_ends_a_try", |api| standby(api).boxed_local()),
-    ];
-    let mut trials: Vec<Trial> = both.iter().flat_map(|(name, scenario)| on_both(name, *scenario)).collect();
-    // These are about time and files, and the real API server would not add anything.
-    let in_time: &[(&str, Scenario)] = &[
-        ("config::a_broken_change_is_refused", |api| broken(api).boxed_local()),
-        ("config::the_last_of_quick_changes_counts", |api| quick(api).boxed_local()),
-        ("config::other_credentials_interrupt_nothing", |api| credentials(api).boxed_local()),
-        ("config::a_node_that_was_never_initialised_does_not_delay_good_credentials", |api| {
-            expired(api).boxed_local()
-        }),
-        ("config::a_version_that_loses_machines_is_refused", |api| loses(api).boxed_local()),
-        ("config::a_hanging_call_is_finished_by_the_old_one", |api| hanging(api).boxed_local()),
-        ("config::credentials_that_see_less_delete_nothing", |api| sees_less(api).boxed_local()),
-    ];
-    trials.extend(in_time.iter().map(|(name, scenario)| on(Target::Sandbox, name, *scenario)));
-    trials.push(trial("apiserver::config::the_binary_follows_its_config", the_binary));
-    trials
+pub(crate) fn trials() -> Trials {
+    Trials::new()
+        .both("config::a_change_takes_effect", change)
+        .both("config::a_standby_follows_and_a_stop_ends_a_try", standby)
+        .sandbox("config::a_broken_change_is_refused", broken)
+        .sandbox("config::the_last_of_quick_changes_counts", quick)
+        .sandbox("config::other_credentials_interrupt_nothing", credentials)
+        .sandbox("config::a_node_that_was_never_initialised_does_not_delay_good_credentials", expired)
+        .sandbox("config::a_version_that_loses_machines_is_refused", loses)
+        .sandbox("config::a_hanging_call_is_finished_by_the_old_one", hanging)
+        .sandbox("config::credentials_that_see_less_delete_nothing", sees_less)
+        .trial("apiserver::config::the_binary_follows_its_config", the_binary)
 }
 
 /// The clouds that the factory has made, in order.

@@ -17,33 +17,31 @@ use ccm::{
     yaml,
 };
 use cloudprovider::SecretName;
-use futures::FutureExt;
-use libtest_mimic::Trial;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use test_env::{ControlPlane, ControlPlanePrograms, built};
 
 use crate::{
-    api::{Api, Target},
+    api::Api,
     daemon::{DaemonProcess, binary},
     peers::Borrowed,
+    scenarios::Trials,
     serving::{Curl, free_port},
     shipped_roles,
     support::eventually,
-    trial::{Outcome, on, trial},
+    trial::Outcome,
 };
 use chart::{Helm, chart_cases, chart_faults, helm};
 
-pub(crate) fn trials() -> Vec<Trial> {
-    vec![
-        trial("deployment::kustomize_gives_what_the_code_renders", kustomize),
-        trial("deployment::helm_gives_what_the_code_renders", helm),
-        trial("deployment::the_binary_prints_what_the_code_renders", printed),
-        trial("deployment::the_chart_refuses_what_cannot_work", chart_faults),
-        trial("apiserver::deployment::manifests_apply_cleanly", apply),
-        trial("apiserver::deployment::applied_twice_is_unchanged", apply_twice),
-        on(Target::ApiServer, "deployment::the_probes_are_answered", |api| probes(api).boxed_local()),
-    ]
+pub(crate) fn trials() -> Trials {
+    Trials::new()
+        .trial("deployment::kustomize_gives_what_the_code_renders", kustomize)
+        .trial("deployment::helm_gives_what_the_code_renders", helm)
+        .trial("deployment::the_binary_prints_what_the_code_renders", printed)
+        .trial("deployment::the_chart_refuses_what_cannot_work", chart_faults)
+        .trial("apiserver::deployment::manifests_apply_cleanly", apply)
+        .trial("apiserver::deployment::applied_twice_is_unchanged", apply_twice)
+        .api_server("deployment::the_probes_are_answered", probes)
 }
 
 fn deploy(name: &str) -> PathBuf {

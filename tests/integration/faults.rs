@@ -6,53 +6,40 @@ use std::time::Duration;
 use anyhow::ensure;
 use ccm::daemon::Parts;
 use cloudprovider::PowerState;
-use futures::FutureExt;
 use k8s_openapi::api::core::v1::Taint;
 use kube::{
     ResourceExt,
     api::{Patch, PatchParams},
 };
-use libtest_mimic::Trial;
 use sandbox::{Action, Fault, Matcher, Spoil, kubelet};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use crate::{
-    api::{Api, Target},
+    api::Api,
     daemon::InProcess,
     fake_cloud::{FakeCloud, Lookups, running, unavailable},
+    scenarios::Trials,
     support::*,
-    trial::on,
 };
 
 pub(crate) const NODES: usize = 50;
 
-pub(crate) fn trials() -> Vec<Trial> {
-    vec![
-        on(Target::Sandbox, "faulty_answers_delay_and_lose_nothing", |api| faulty_answers(api).boxed_local()),
-        on(Target::Sandbox, "a_watch_that_breaks_is_taken_up_again", |api| broken_watches(api).boxed_local()),
-        on(Target::Sandbox, "a_watch_that_is_refused_comes_back_in_seconds", |api| {
-            refused_watches(api).boxed_local()
-        }),
-        on(Target::Sandbox, "what_a_watch_leaves_out_is_listed", |api| spoilt_events(api).boxed_local()),
-        on(Target::Sandbox, "writes_to_a_node_that_was_replaced_end", |api| replaced(api).boxed_local()),
-        on(Target::Sandbox, "an_event_that_cannot_be_written_delays_no_node", |api| {
-            no_events(api).boxed_local()
-        }),
-        on(Target::Sandbox, "deletions_that_fail_are_tried_again", |api| failed_deletion(api).boxed_local()),
-        on(Target::Sandbox, "a_write_that_is_always_refused_is_no_storm", |api| refused(api).boxed_local()),
-        on(Target::Sandbox, "a_condition_that_is_lost_is_written_again", |api| {
-            lost_condition(api).boxed_local()
-        }),
-        on(Target::Sandbox, "leases_that_cannot_be_read_prove_nothing", |api| {
-            unreadable_leases(api).boxed_local()
-        }),
-        on(Target::Sandbox, "many_slow_writes_are_no_hanging", |api| slow_writes(api).boxed_local()),
-        on(Target::Sandbox, "what_others_write_meanwhile_stays", |api| written_meanwhile(api).boxed_local()),
-        on(Target::Sandbox, "a_provider_that_hangs_does_not_delay_the_end", |api| {
-            hanging_end(api).boxed_local()
-        }),
-    ]
+pub(crate) fn trials() -> Trials {
+    Trials::new()
+        .sandbox("faulty_answers_delay_and_lose_nothing", faulty_answers)
+        .sandbox("a_watch_that_breaks_is_taken_up_again", broken_watches)
+        .sandbox("a_watch_that_is_refused_comes_back_in_seconds", refused_watches)
+        .sandbox("what_a_watch_leaves_out_is_listed", spoilt_events)
+        .sandbox("writes_to_a_node_that_was_replaced_end", replaced)
+        .sandbox("an_event_that_cannot_be_written_delays_no_node", no_events)
+        .sandbox("deletions_that_fail_are_tried_again", failed_deletion)
+        .sandbox("a_write_that_is_always_refused_is_no_storm", refused)
+        .sandbox("a_condition_that_is_lost_is_written_again", lost_condition)
+        .sandbox("leases_that_cannot_be_read_prove_nothing", unreadable_leases)
+        .sandbox("many_slow_writes_are_no_hanging", slow_writes)
+        .sandbox("what_others_write_meanwhile_stays", written_meanwhile)
+        .sandbox("a_provider_that_hangs_does_not_delay_the_end", hanging_end)
 }
 
 /// A cloud with a machine for each Node.

@@ -6,15 +6,15 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use cloudprovider::{CloudProvider, StartContext};
 use cloudprovider_libvirt::HypervisorHandle;
-use libtest_mimic::Trial;
 use test_env::{Libvirtd, MicroGuest, MicroGuestOptions};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     hypervisors::provider,
+    scenarios::Trials,
     support::eventually,
-    trial::{Outcome, runtime, trial},
+    trial::{Outcome, runtime},
 };
 
 const SOON: Duration = test_env::PATIENCE;
@@ -22,8 +22,8 @@ const SOON: Duration = test_env::PATIENCE;
 const FROZEN: Duration = Duration::from_secs(8);
 const ROUNDS: usize = 3;
 
-pub(crate) fn trials() -> Vec<Trial> {
-    vec![trial("libvirtd::frozen_while_a_guest_agent_hangs", frozen_while_a_guest_agent_hangs)]
+pub(crate) fn trials() -> Trials {
+    Trials::new().trial("libvirtd::frozen_while_a_guest_agent_hangs", frozen_while_a_guest_agent_hangs)
 }
 
 fn frozen_while_a_guest_agent_hangs() -> Outcome {

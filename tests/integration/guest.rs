@@ -6,7 +6,6 @@ use std::{collections::BTreeSet, fs, path::Path, time::Duration};
 use anyhow::{Context, ensure};
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
-use libtest_mimic::Trial;
 use sandbox::kubelet;
 use tempfile::TempDir;
 use test_env::{ControlPlane, ControlPlaneOptions, Libvirtd, MicroGuest, MicroGuestOptions};
@@ -16,9 +15,10 @@ use crate::{
     api,
     daemon::{DaemonProcess, binary},
     hypervisors::{name, test_driver_file},
+    scenarios::Trials,
     shipped_roles,
     support::*,
-    trial::{Outcome, runtime, trial},
+    trial::{Outcome, runtime},
 };
 
 const SOON: Duration = Duration::from_secs(30);
@@ -26,8 +26,8 @@ const SOON: Duration = Duration::from_secs(30);
 /// An emulated machine boots and halts slowly while other tests need the cores.
 pub(crate) const GUEST_PATIENCE: Duration = test_env::PATIENCE;
 
-pub(crate) fn trials() -> Vec<Trial> {
-    vec![trial("apiserver::qemu::from_power_on_to_deletion", from_power_on_to_deletion)]
+pub(crate) fn trials() -> Trials {
+    Trials::new().trial("apiserver::qemu::from_power_on_to_deletion", from_power_on_to_deletion)
 }
 
 /// A configuration file with two hypervisors: the real one, and one of libvirt's test driver.

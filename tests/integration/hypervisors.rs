@@ -4,40 +4,16 @@ use std::{fmt::Write, sync::Arc, time::Duration};
 
 use anyhow::{Context, ensure};
 use cloudprovider_libvirt::{Config, LibvirtProvider};
-use futures::FutureExt;
-use libtest_mimic::Trial;
 use sandbox::kubelet;
 use tempfile::TempDir;
 
-use crate::{
-    api::{Api, Target},
-    daemon::InProcess,
-    support::*,
-    trial::{Outcome, Scenario, runtime, trial},
-};
+use crate::{api::Api, daemon::InProcess, scenarios::Trials, support::*};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-pub(crate) fn trials() -> Vec<Trial> {
-    [Target::Sandbox, Target::ApiServer]
-        .map(|target| {
-            // The hypervisors' threads use real time, so the clock cannot be paused here.
-            in_real_time(target, "one_of_two_hypervisors_is_unreachable", |api| {
-                one_unreachable(api).boxed_local()
-            })
-        })
-        .into()
-}
-
-/// As [`crate::trial::on`], with tokio's clock running.
-pub(crate) fn in_real_time(target: Target, name: &str, scenario: Scenario) -> Trial {
-    trial(&format!("{}::libvirt::{name}", target.as_str()), move || -> Outcome {
-        runtime(false)?.block_on(async {
-            let api = Api::connect(target).await?;
-            scenario(&api).await?;
-            Ok(api.nothing_was_refused()?)
-        })
-    })
+pub(crate) fn trials() -> Trials {
+    // The hypervisors' threads use real time.
+    Trials::in_real_time().both("libvirt::one_of_two_hypervisors_is_unreachable", one_unreachable)
 }
 
 /// A file for the test driver: running domains with these numbers, on a network whose addresses the driver

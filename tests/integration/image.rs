@@ -8,13 +8,12 @@ use std::{
 };
 
 use anyhow::{Context as _, ensure};
-use libtest_mimic::Trial;
 use tempfile::TempDir;
 
-use crate::trial::trial;
+use crate::scenarios::Trials;
 
-pub(crate) fn trials() -> Vec<Trial> {
-    vec![trial("image::a_release_is_built_from_digests_alone", || Ok(release()?))]
+pub(crate) fn trials() -> Trials {
+    Trials::new().trial("image::a_release_is_built_from_digests_alone", || Ok(release()?))
 }
 
 /// A folder with programs that come first on PATH, and the file with the base images.

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use kube::Client;
-use libtest_mimic::Trial;
 use tempfile::TempDir;
 use test_env::{
     ControlPlane, ControlPlaneOptions, Kubelet, KubeletOptions, Libvirtd, MicroGuest, MicroGuestOptions,
@@ -15,8 +14,9 @@ use crate::{
     api,
     daemon::{DaemonProcess, binary},
     guest::{GUEST_PATIENCE, command_line, write_config},
+    scenarios::Trials,
     support::*,
-    trial::{Outcome, runtime, trial},
+    trial::{Outcome, runtime},
 };
 
 const SOON: Duration = Duration::from_secs(30);
@@ -27,8 +27,8 @@ const TOGETHER: Duration = Duration::from_secs(45);
 /// The versions of the Node in this time. In each ten seconds, two writers in conflict make two.
 const MAX_VERSIONS: usize = 6;
 
-pub(crate) fn trials() -> Vec<Trial> {
-    vec![trial("apiserver::kubelet::registers_and_lives_on_without_a_write_war", side_by_side)]
+pub(crate) fn trials() -> Trials {
+    Trials::new().trial("apiserver::kubelet::registers_and_lives_on_without_a_write_war", side_by_side)
 }
 
 fn side_by_side() -> Outcome {

@@ -17,24 +17,23 @@ use ccm::{
     metrics::MetricSet as _,
 };
 use cloudprovider::CloudProvider;
-use futures::FutureExt;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{
     Client,
     api::{ObjectMeta, PostParams},
 };
-use libtest_mimic::Trial;
 use sandbox::{Action, Fault, Matcher, kubelet};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    api::{Api, Target},
+    api::Api,
     daemon::InProcess,
     fake_cloud::{FakeCloud, Lookups, running},
+    scenarios::Trials,
     support::*,
-    trial::{self, on, on_both},
+    trial,
 };
 
 const NAMESPACE: &str = "kube-system";
@@ -83,44 +82,23 @@ impl Terms {
     }
 }
 
-pub(crate) fn trials() -> Vec<Trial> {
-    let scenarios = [
-        on_both("leader_election::one_of_two_leads_and_hands_over_within_a_second", |api| {
-            hand_over(api).boxed_local()
-        }),
-        vec![on(
-            Target::PreviousApiServer,
-            "leader_election::one_of_two_leads_and_hands_over_within_a_second",
-            |api| hand_over(api).boxed_local(),
-        )],
-        on_both("leader_election::after_a_crash_the_lease_has_to_expire", |api| crash(api).boxed_local()),
-        on_both("leader_election::a_leader_whose_lease_is_taken_ends", |api| taken(api).boxed_local()),
-        on_both("leader_election::the_wall_clock_of_a_rival_does_not_matter", |api| {
-            skewed(api).boxed_local()
-        }),
-        on_both("leader_election::a_deleted_lease_is_made_again", |api| deleted(api).boxed_local()),
-        vec![on(Target::Sandbox, "leader_election::a_short_outage_is_survived_a_long_one_is_not", |api| {
-            outage(api).boxed_local()
-        })],
-        vec![on(
-            Target::Sandbox,
-            "leader_election::work_under_way_ends_before_the_lease_is_given_back",
-            |api| slow_work(api).boxed_local(),
-        )],
-        vec![on(Target::Sandbox, "leader_election::a_lost_answer_is_found_out", |api| {
-            lost_answers(api).boxed_local()
-        })],
-    ];
-    scenarios
-        .into_iter()
-        .flatten()
-        .chain(never_two::trials())
-        .chain(process::trials())
-        .chain(second_signal::trials())
-        .chain(go::trials())
-        .chain(go_binary::trials())
-        .chain(migration::trials())
-        .collect()
+pub(crate) fn trials() -> Trials {
+    Trials::new()
+        .both("leader_election::one_of_two_leads_and_hands_over_within_a_second", hand_over)
+        .previous("leader_election::one_of_two_leads_and_hands_over_within_a_second", hand_over)
+        .both("leader_election::after_a_crash_the_lease_has_to_expire", crash)
+        .both("leader_election::a_leader_whose_lease_is_taken_ends", taken)
+        .both("leader_election::the_wall_clock_of_a_rival_does_not_matter", skewed)
+        .both("leader_election::a_deleted_lease_is_made_again", deleted)
+        .sandbox("leader_election::a_short_outage_is_survived_a_long_one_is_not", outage)
+        .sandbox("leader_election::work_under_way_ends_before_the_lease_is_given_back", slow_work)
+        .sandbox("leader_election::a_lost_answer_is_found_out", lost_answers)
+        .and(never_two::trials())
+        .and(process::trials())
+        .and(second_signal::trials())
+        .and(go::trials())
+        .and(go_binary::trials())
+        .and(migration::trials())
 }
 
 fn leases(client: &Client) -> kube::Api<Lease> {

@@ -10,29 +10,25 @@ use std::{
 
 use anyhow::ensure;
 use cloudprovider::PowerState;
-use futures::FutureExt;
 use http::{Method, Request, Response};
 use kube::{Client, client::Body};
-use libtest_mimic::Trial;
 use sandbox::kubelet;
 use tokio::time::sleep;
 
 use crate::{
-    api::{Api, Target},
+    api::Api,
     daemon::InProcess,
     fake_cloud::{FakeCloud, running},
+    scenarios::Trials,
     support::*,
-    trial::on,
 };
 
 const SOON: Duration = Duration::from_secs(20);
 
 const NODES: usize = 6;
 
-pub(crate) fn trials() -> Vec<Trial> {
-    vec![on(Target::Sandbox, "node_lifecycle::so_many_nodes_at_once_as_the_flag_says", |api| {
-        at_once(api).boxed_local()
-    })]
+pub(crate) fn trials() -> Trials {
+    Trials::new().sandbox("node_lifecycle::so_many_nodes_at_once_as_the_flag_says", at_once)
 }
 
 async fn at_once(api: &Api) -> anyhow::Result<()> {

@@ -7,30 +7,25 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
-use futures::FutureExt;
 use jiff::Timestamp;
-use libtest_mimic::Trial;
 use sandbox::kubelet;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::{
-    api::{Api, Target, delete_node},
+    api::{Api, delete_node},
     daemon::{DaemonProcess, binary},
+    scenarios::Trials,
     support::*,
-    trial::{on, trial},
 };
 
 const SOON: Duration = Duration::from_secs(30);
 
-pub(crate) fn trials() -> Vec<Trial> {
-    vec![
-        trial("logging::klogs_text_is_the_default", || Ok(text()?)),
-        trial("logging::json_has_kubernetes_keys", || Ok(json()?)),
-        on(Target::ApiServer, "logging::verbosities_show_what_the_page_says", |api| {
-            verbosities(api).boxed_local()
-        }),
-    ]
+pub(crate) fn trials() -> Trials {
+    Trials::new()
+        .trial("logging::klogs_text_is_the_default", || Ok(text()?))
+        .trial("logging::json_has_kubernetes_keys", || Ok(json()?))
+        .api_server("logging::verbosities_show_what_the_page_says", verbosities)
 }
 
 /// The log at `-v=4`, `-v=6` and the highest level, with a password in the API server's address.

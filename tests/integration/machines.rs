@@ -22,34 +22,28 @@ mod told;
 mod vsphere;
 mod world;
 
-use libtest_mimic::Trial;
+use crate::scenarios::Trials;
 
-use crate::{api::Target, trial::on};
-
-pub(crate) fn trials() -> Vec<Trial> {
-    let definitions = on(Target::ApiServer, "machines::the_api_server_checks_objects_of_the_kinds", |api| {
-        Box::pin(definitions::checked(api))
-    });
-    let parts = [
-        libvirt::trials(),
-        life::trials(),
-        scope::trials(),
-        further::trials(),
-        told::trials(),
-        vsphere::trials(),
-        moves::trials(),
-        tenants::trials(),
-        hostile::trials(),
-        others::trials(),
-        providers::trials(),
-        crashes::trials(),
-        many::trials(),
-        histories::trials(),
-    ];
-    std::iter::once(definitions).chain(parts.into_iter().flatten()).collect()
+pub(crate) fn trials() -> Trials {
+    Trials::new()
+        .api_server("machines::the_api_server_checks_objects_of_the_kinds", definitions::checked)
+        .and(libvirt::trials())
+        .and(life::trials())
+        .and(scope::trials())
+        .and(further::trials())
+        .and(told::trials())
+        .and(vsphere::trials())
+        .and(moves::trials())
+        .and(tenants::trials())
+        .and(hostile::trials())
+        .and(others::trials())
+        .and(providers::trials())
+        .and(crashes::trials())
+        .and(many::trials())
+        .and(histories::trials())
 }
 
 /// Those that count writes, which are more where other tests keep the machine busy: a wait of more than five seconds is told.
-pub(crate) fn alone() -> Vec<Trial> {
+pub(crate) fn alone() -> Trials {
     libvirt_many::trials()
 }

@@ -61,6 +61,7 @@ mod rancher;
 mod replicas;
 mod route;
 mod scale;
+mod scenarios;
 mod secrets;
 mod services;
 mod serving;
@@ -77,6 +78,8 @@ mod webhook;
 use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Trial};
+
+use scenarios::Trials;
 
 fn main() -> ExitCode {
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -116,48 +119,47 @@ fn main() -> ExitCode {
 
 /// The trials that run side by side. Whether one failed.
 fn run_together(mut arguments: Arguments) -> bool {
-    let trials = [
+    let trials = Trials::new()
         // the long ones first
-        campaign::trials(),
-        kubelet::trials(),
-        guest::trials(),
-        cluster_api::with_guests(),
-        frozen::trials(),
-        scale::trials(),
-        vsphere::trials(),
-        outage::trials(),
-        packets::trials(),
-        cluster_api::trials(),
-        leader_election::trials(),
-        address_pools::trials(),
-        swap_in::trials(),
-        node::trials(),
-        services::trials(),
-        node_lifecycle::trials(),
-        route::trials(),
-        lifecycle_load::trials(),
-        clients::trials(),
-        metrics::trials(),
-        logging::trials(),
-        machines::trials(),
-        faults::trials(),
-        hypervisors::trials(),
-        rancher::trials(),
-        image::trials(),
-        config_reload::trials(),
-        conformance::trials(),
-        protobuf::trials(),
-        serving::trials(),
-        kubectl::trials(),
-        command_line::trials(),
-        deployment::trials(),
-        permissions::trials(),
-        secrets::trials(),
-        tools::trials(),
-        upstream_flags::trials(),
-        admission::trials(),
-    ];
-    let trials = mixed(trials.into_iter().flatten().collect());
+        .and(campaign::trials())
+        .and(kubelet::trials())
+        .and(guest::trials())
+        .and(cluster_api::with_guests())
+        .and(frozen::trials())
+        .and(scale::trials())
+        .and(vsphere::trials())
+        .and(outage::trials())
+        .and(packets::trials())
+        .and(cluster_api::trials())
+        .and(leader_election::trials())
+        .and(address_pools::trials())
+        .and(swap_in::trials())
+        .and(node::trials())
+        .and(services::trials())
+        .and(node_lifecycle::trials())
+        .and(route::trials())
+        .and(lifecycle_load::trials())
+        .and(clients::trials())
+        .and(metrics::trials())
+        .and(logging::trials())
+        .and(machines::trials())
+        .and(faults::trials())
+        .and(hypervisors::trials())
+        .and(rancher::trials())
+        .and(image::trials())
+        .and(config_reload::trials())
+        .and(conformance::trials())
+        .and(protobuf::trials())
+        .and(serving::trials())
+        .and(kubectl::trials())
+        .and(command_line::trials())
+        .and(deployment::trials())
+        .and(permissions::trials())
+        .and(secrets::trials())
+        .and(tools::trials())
+        .and(upstream_flags::trials())
+        .and(admission::trials());
+    let trials = mixed(trials);
     // Those that wait for admission, or for a control plane, take a thread too, and the others go past them.
     arguments.test_threads.get_or_insert(trials.len());
     libtest_mimic::run(&arguments, trials).has_failed()
@@ -165,7 +167,7 @@ fn run_together(mut arguments: Arguments) -> bool {
 
 /// Each second one is of those that take turns at the control planes, as long as there are both: they are never more than a few at
 /// a time, and would be left for the end.
-fn mixed(trials: Vec<Trial>) -> Vec<Trial> {
+fn mixed(trials: Trials) -> Vec<Trial> {
     let (shared, own): (Vec<_>, Vec<_>) =
         trials.into_iter().partition(|trial| trial.name().starts_with("apiserver::"));
     let (mut shared, mut own) = (shared.into_iter(), own.into_iter());
@@ -183,6 +185,6 @@ fn mixed(trials: Vec<Trial>) -> Vec<Trial> {
 /// These load the machine so much that nothing else responds in time, and some measure response times. Whether one failed.
 fn run_alone(mut arguments: Arguments) -> bool {
     arguments.test_threads = Some(1);
-    let trials = serving::alone().into_iter().chain(machines::alone());
-    libtest_mimic::run(&arguments, trials.collect()).has_failed()
+    let trials = Trials::new().and(serving::alone()).and(machines::alone());
+    libtest_mimic::run(&arguments, trials.into_iter().collect()).has_failed()
 }

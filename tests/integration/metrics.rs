@@ -9,7 +9,6 @@ use std::{
 
 use anyhow::{Context, ensure};
 use futures::FutureExt;
-use libtest_mimic::Trial;
 use sandbox::kubelet;
 use serde_json::json;
 use tempfile::TempDir;
@@ -19,9 +18,10 @@ use tokio::time::sleep;
 use crate::{
     api::{Api, Target},
     daemon::{DaemonProcess, binary},
+    scenarios::Trials,
     serving::{curl::Curl, free_port},
     support::*,
-    trial::{Outcome, runtime, trial},
+    trial::{Outcome, runtime},
 };
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -40,8 +40,8 @@ const ONLY_THERE: [&str; 10] = [
     "service_controller_",
 ];
 
-pub(crate) fn trials() -> Vec<Trial> {
-    vec![trial("apiserver::metrics::as_the_go_framework_shows_them", beside)]
+pub(crate) fn trials() -> Trials {
+    Trials::new().trial("apiserver::metrics::as_the_go_framework_shows_them", beside)
 }
 
 /// The UUID of the only machine of libvirt's test driver.

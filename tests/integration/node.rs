@@ -8,7 +8,6 @@ use cloudprovider::{
     Error, NodeAddress,
     testing::{FakeInstance, Operation},
 };
-use futures::FutureExt;
 use http::{Method, Request, Response};
 use k8s_openapi::api::core::v1::Node;
 use kube::{
@@ -16,47 +15,37 @@ use kube::{
     api::{DeleteParams, Patch, PatchParams},
     client::Body,
 };
-use libtest_mimic::Trial;
 use parking_lot::Mutex;
 use sandbox::kubelet;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use crate::{
-    api::{Api, Target},
+    api::Api,
     daemon::InProcess,
     fake_cloud::{FakeCloud, Fault, Lookups, running, unavailable},
+    scenarios::Trials,
     support::*,
-    trial::{Scenario, on, on_both},
 };
 
 const SOON: Duration = Duration::from_secs(20);
 
-pub(crate) fn trials() -> Vec<Trial> {
-    let both: &[(&str, Scenario)] = &[
-        ("a_new_node_becomes_complete", |api| complete(api).boxed_local()),
-        ("a_node_says_why_it_waits", |api| says_why(api).boxed_local()),
-        ("an_incomplete_instance_keeps_the_taint", |api| incomplete(api).boxed_local()),
-        ("a_provided_node_ip_must_match", |api| provided_node_ip(api).boxed_local()),
-        ("nodes_of_other_clouds_are_left_alone", |api| foreign(api).boxed_local()),
-        ("addresses_and_labels_follow_the_cloud", |api| follows(api).boxed_local()),
-        ("additional_labels_of_others_are_replaced_with_upstreams_gate", |api| replaced(api).boxed_local()),
-        ("a_panicking_provider_stops_nobody", |api| panics(api).boxed_local()),
-        ("a_provider_that_panics_over_one_node_stops_no_other", |api| panics_over_one(api).boxed_local()),
-        ("an_instance_without_an_id_is_enough_for_a_node_that_has_one", |api| without_id(api).boxed_local()),
-        ("an_answer_about_an_older_node_of_the_same_name_does_not_count", |api| {
-            name_reused(api).boxed_local()
-        }),
-    ];
-    let mut trials: Vec<Trial> = both.iter().flat_map(|(name, scenario)| on_both(name, *scenario)).collect();
-    trials.push(on(Target::PreviousApiServer, "a_new_node_becomes_complete", |api| {
-        complete(api).boxed_local()
-    }));
-    trials.push(on(Target::Sandbox, "a_settled_hour_costs_no_writes", |api| settled_hour(api).boxed_local()));
-    trials.push(on(Target::Sandbox, "what_others_write_meanwhile_costs_no_refused_write", |api| {
-        written_by_others(api).boxed_local()
-    }));
-    trials
+pub(crate) fn trials() -> Trials {
+    Trials::new()
+        .both("a_new_node_becomes_complete", complete)
+        .both("a_node_says_why_it_waits", says_why)
+        .both("an_incomplete_instance_keeps_the_taint", incomplete)
+        .both("a_provided_node_ip_must_match", provided_node_ip)
+        .both("nodes_of_other_clouds_are_left_alone", foreign)
+        .both("addresses_and_labels_follow_the_cloud", follows)
+        .both("additional_labels_of_others_are_replaced_with_upstreams_gate", replaced)
+        .both("a_panicking_provider_stops_nobody", panics)
+        .both("a_provider_that_panics_over_one_node_stops_no_other", panics_over_one)
+        .both("an_instance_without_an_id_is_enough_for_a_node_that_has_one", without_id)
+        .both("an_answer_about_an_older_node_of_the_same_name_does_not_count", name_reused)
+        .previous("a_new_node_becomes_complete", complete)
+        .sandbox("a_settled_hour_costs_no_writes", settled_hour)
+        .sandbox("what_others_write_meanwhile_costs_no_refused_write", written_by_others)
 }
 
 /// Another client annotates the Node after the daemon's first write, and the daemon has seen that before it

@@ -10,19 +10,17 @@ use cloudprovider::{
     PowerState,
     testing::{Held, Operation},
 };
-use futures::FutureExt;
 use kube::api::DeleteParams;
-use libtest_mimic::Trial;
 use sandbox::kubelet;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use crate::{
-    api::{Api, Target},
+    api::Api,
     daemon::InProcess,
     fake_cloud::{FakeCloud, Fault, Lookups, running, unavailable},
+    scenarios::Trials,
     support::*,
-    trial::{Scenario, on, on_both},
 };
 
 const SOON: Duration = Duration::from_secs(20);
@@ -34,28 +32,22 @@ const QUICK: [&str; 3] =
 /// The grace period of these.
 const GRACE: Duration = Duration::from_secs(1);
 
-pub(crate) fn trials() -> Vec<Trial> {
-    let both: &[(&str, Scenario)] = &[
-        ("the_shutdown_taint_comes_and_goes", |api| shutdown(api).boxed_local()),
-        ("a_shutdown_taint_of_another_value_is_replaced", |api| odd_shutdown_taint(api).boxed_local()),
-        ("a_vanished_instance_takes_its_node_along", |api| vanishes(api).boxed_local()),
-        ("an_unreachable_cloud_deletes_nothing", |api| unreachable(api).boxed_local()),
-        ("the_label_keeps_a_node", |api| label_keeps(api).boxed_local()),
-        ("a_node_that_recovers_while_the_cloud_is_asked_stays", |api| recovers_meanwhile(api).boxed_local()),
-        ("a_young_node_stays", |api| young(api).boxed_local()),
-        ("a_new_node_of_an_old_name_begins_anew", |api| name_reused(api).boxed_local()),
-        ("what_a_new_daemon_has_never_seen_is_kept_longer", |api| never_seen(api).boxed_local()),
-    ];
-    let mut trials: Vec<Trial> = both.iter().flat_map(|(name, scenario)| on_both(name, *scenario)).collect();
-    for (name, scenario) in &both[..2] {
-        trials.push(on(Target::PreviousApiServer, name, *scenario));
-    }
-    trials.push(on(Target::Sandbox, "what_nobody_pushes_is_found_in_a_period", |api| {
-        vanishes_in_silence(api).boxed_local()
-    }));
-    trials.extend(breaker::trials());
-    trials.extend(kubelets::trials());
-    trials
+pub(crate) fn trials() -> Trials {
+    Trials::new()
+        .both("the_shutdown_taint_comes_and_goes", shutdown)
+        .both("a_shutdown_taint_of_another_value_is_replaced", odd_shutdown_taint)
+        .both("a_vanished_instance_takes_its_node_along", vanishes)
+        .both("an_unreachable_cloud_deletes_nothing", unreachable)
+        .both("the_label_keeps_a_node", label_keeps)
+        .both("a_node_that_recovers_while_the_cloud_is_asked_stays", recovers_meanwhile)
+        .both("a_young_node_stays", young)
+        .both("a_new_node_of_an_old_name_begins_anew", name_reused)
+        .both("what_a_new_daemon_has_never_seen_is_kept_longer", never_seen)
+        .sandbox("what_nobody_pushes_is_found_in_a_period", vanishes_in_silence)
+        .previous("the_shutdown_taint_comes_and_goes", shutdown)
+        .previous("a_shutdown_taint_of_another_value_is_replaced", odd_shutdown_taint)
+        .and(breaker::trials())
+        .and(kubelets::trials())
 }
 
 /// A cluster of initialised Nodes `n0`, `n1`, ... whose kubelets have long been silent.

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use anyhow::ensure;
-use libtest_mimic::Trial;
 use sandbox::kubelet;
 use test_env::{ControlPlane, ControlPlaneOptions};
 use tokio::time::sleep;
@@ -12,13 +11,14 @@ use crate::{
     api,
     daemon::InProcess,
     fake_cloud::{FakeCloud, running},
+    scenarios::Trials,
     shipped_roles,
     support::*,
-    trial::{Outcome, runtime, trial},
+    trial::{Outcome, runtime},
 };
 
-pub(crate) fn trials() -> Vec<Trial> {
-    vec![trial("apiserver::an_outage_of_the_api_server_is_survived", outage)]
+pub(crate) fn trials() -> Trials {
+    Trials::new().trial("apiserver::an_outage_of_the_api_server_is_survived", outage)
 }
 
 fn outage() -> Outcome {

@@ -8,15 +8,12 @@ mod forwarding;
 mod lan;
 mod programs;
 
-use libtest_mimic::Trial;
+use crate::scenarios::Trials;
 
 pub(crate) use programs::other_main;
 
-use crate::trial::trial;
-
-pub(crate) fn trials() -> Vec<Trial> {
-    vec![
-        trial("apiserver::packets::the_daemon_announces_and_another_takes_over", announced::by_the_daemon),
-        trial("apiserver::packets::kube_proxies_forward_the_address_of_a_node", forwarding::by_hand),
-    ]
+pub(crate) fn trials() -> Trials {
+    Trials::new()
+        .trial("apiserver::packets::the_daemon_announces_and_another_takes_over", announced::by_the_daemon)
+        .trial("apiserver::packets::kube_proxies_forward_the_address_of_a_node", forwarding::by_hand)
 }

@@ -20,7 +20,6 @@ use kube::{
     Client,
     api::{DeleteParams, ListParams, PostParams},
 };
-use libtest_mimic::Trial;
 use sandbox::kubelet;
 use serde_json::json;
 use test_env::{ControlPlane, Refusal};
@@ -30,10 +29,11 @@ use crate::{
     clients::from_file,
     daemon::{InProcess, parse},
     fake_cloud::{FakeCloud, Fault, running},
+    scenarios::Trials,
     serving::{Curl, free_port, grant, service_account},
     shipped_roles,
     support::*,
-    trial::{Outcome, runtime, trial},
+    trial::{Outcome, runtime},
 };
 
 /// Only ends a hang.
@@ -108,26 +108,26 @@ enum Missing {
     Given(usize),
 }
 
-pub(crate) fn trials() -> Vec<Trial> {
+pub(crate) fn trials() -> Trials {
     // A command line that does not parse fails in every other test.
     let plain = Kind::Plain.needed().unwrap_or_default();
-    let mut trials = Vec::new();
+    let mut trials = Trials::new();
     for kind in [Kind::Plain, Kind::Accounts, Kind::Migrating] {
         let folder = format!("apiserver::permissions::{}", kind.as_str());
-        trials.push(trial(&format!("{folder}::all_of_them_are_enough"), move || {
+        trials = trials.trial(&format!("{folder}::all_of_them_are_enough"), move || {
             life_without(kind, Missing::Nothing)
-        }));
+        });
         for (number, permission) in kind.needed().unwrap_or_default().iter().enumerate() {
             // The permissions that all kinds need are tested once.
             if kind == Kind::Plain || !plain.contains(permission) {
                 let name = format!("{folder}::nothing_replaces_{}", name(permission));
-                trials.push(trial(&name, move || life_without(kind, Missing::Needed(number))));
+                trials = trials.trial(&name, move || life_without(kind, Missing::Needed(number)));
             }
         }
         for (number, permission) in kind.given().unwrap_or_default().iter().enumerate() {
             let account = permission.account.as_deref().unwrap_or_default();
             let name = format!("{folder}::nothing_replaces_{}_of_{account}", name(permission));
-            trials.push(trial(&name, move || life_without(kind, Missing::Given(number))));
+            trials = trials.trial(&name, move || life_without(kind, Missing::Given(number)));
         }
     }
     trials

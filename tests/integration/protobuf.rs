@@ -4,7 +4,6 @@ use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context as _, ensure};
 use ccm::nodes::{Node, NodeStore, protobuf, read_nodes, watch_nodes};
-use futures::FutureExt;
 use http::{Request, Response, header};
 use k8s_openapi::api::core::v1;
 use kube::{
@@ -12,29 +11,22 @@ use kube::{
     api::{DeleteParams, Patch, PatchParams},
     client::Body,
 };
-use libtest_mimic::Trial;
 use parking_lot::Mutex;
 use sandbox::kubelet;
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    api::{Api, Target},
-    support::*,
-    trial::{Scenario, on},
-};
+use crate::{api::Api, scenarios::Trials, support::*};
 
 const SOON: Duration = Duration::from_secs(20);
 const BINARY: &str = "application/vnd.kubernetes.protobuf";
 
-pub(crate) fn trials() -> Vec<Trial> {
-    let scenarios: [(&str, Scenario); 3] = [
-        ("nodes_in_protobuf_are_those_in_json", |api| lists(api).boxed_local()),
-        ("a_watch_in_protobuf_tells_what_one_in_json_does", |api| watches(api).boxed_local()),
-        ("refusals_in_protobuf_are_those_in_json", |api| refusals(api).boxed_local()),
-    ];
-    scenarios.map(|(name, scenario)| on(Target::ApiServer, name, scenario)).into()
+pub(crate) fn trials() -> Trials {
+    Trials::new()
+        .api_server("nodes_in_protobuf_are_those_in_json", lists)
+        .api_server("a_watch_in_protobuf_tells_what_one_in_json_does", watches)
+        .api_server("refusals_in_protobuf_are_those_in_json", refusals)
 }
 
 /// The content types of a client's responses.

@@ -13,18 +13,11 @@ use std::{sync::Arc, time::Duration};
 use anyhow::ensure;
 use cloudprovider::FactoryInput;
 use cloudprovider_rancher::{Config, Environment, RancherProvider};
-use futures::{FutureExt, future::LocalBoxFuture};
-use libtest_mimic::Trial;
 use sandbox::kubelet;
 use serde_json::json;
 
 use self::fake_cattle::{FakeCattle, Fault};
-use crate::{
-    api::{Api, Target},
-    daemon::InProcess,
-    support::*,
-    trial::{Outcome, runtime, trial},
-};
+use crate::{api::Api, daemon::InProcess, scenarios::Trials, support::*};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -32,35 +25,15 @@ const LIMIT: Duration = Duration::from_secs(60);
 const SOON: [&str; 3] =
     ["--node-monitor-period=500ms", "--node-deletion-grace-period=1s", "--node-deletion-minimum-age=0s"];
 
-pub(crate) fn trials() -> Vec<Trial> {
-    let both = [Target::Sandbox, Target::ApiServer].into_iter().flat_map(|target| {
-        [
-            on(target, "a_node_lives_and_dies_with_its_host", |api, _| life(api).boxed_local()),
-            on(target, "services_have_load_balancers", |api, _| services::life(api).boxed_local()),
-            on(target, "a_server_in_trouble_loses_no_load_balancer", |api, target| {
-                services::trouble(api, target).boxed_local()
-            }),
-        ]
-    });
-    both.chain([on(Target::Sandbox, "url_and_key_are_followed", |api, _| reload::reload(api).boxed_local())])
-        .chain(harvester::trials())
-        .chain(management::trials())
-        .collect()
-}
-
-/// A scenario on an API server. The server of Rancher uses real connections, so the clock cannot be paused.
-fn on(
-    target: Target,
-    name: &str,
-    scenario: fn(&Api, Target) -> LocalBoxFuture<'_, anyhow::Result<()>>,
-) -> Trial {
-    trial(&format!("{}::rancher::{name}", target.as_str()), move || -> Outcome {
-        runtime(false)?.block_on(async {
-            let api = Api::connect(target).await?;
-            scenario(&api, target).await?;
-            Ok(api.nothing_was_refused()?)
-        })
-    })
+pub(crate) fn trials() -> Trials {
+    // The servers of Rancher use real connections.
+    Trials::in_real_time()
+        .both("rancher::a_node_lives_and_dies_with_its_host", life)
+        .both("rancher::services_have_load_balancers", services::life)
+        .both("rancher::a_server_in_trouble_loses_no_load_balancer", services::trouble)
+        .sandbox("rancher::url_and_key_are_followed", reload::reload)
+        .and(harvester::trials())
+        .and(management::trials())
 }
 
 async fn life(api: &Api) -> anyhow::Result<()> {

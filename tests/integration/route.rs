@@ -4,20 +4,19 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use cloudprovider::{Route, testing::Operation};
-use futures::{FutureExt, StreamExt, stream};
+use futures::{StreamExt, stream};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{ListParams, Patch, PatchParams};
-use libtest_mimic::Trial;
 use sandbox::kubelet;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use crate::{
-    api::{Api, Target, delete_node},
+    api::{Api, delete_node},
     daemon::InProcess,
     fake_cloud::{FakeCloud, unavailable},
+    scenarios::Trials,
     support::*,
-    trial::{Scenario, on, on_both},
 };
 
 const SOON: Duration = Duration::from_secs(20);
@@ -30,24 +29,17 @@ const CLUSTER: &str = "kubernetes";
 
 const NETWORK_UNAVAILABLE: &str = "NetworkUnavailable";
 
-pub(crate) fn trials() -> Vec<Trial> {
-    let both: &[(&str, Scenario)] = &[
-        ("routes_come_and_go_with_their_nodes", |api| come_and_go(api).boxed_local()),
-        ("a_node_gets_no_route_to_what_is_not_its_pods", |api| hostile(api).boxed_local()),
-        ("a_route_that_cannot_be_made_is_said_and_mended", |api| fails_at_first(api).boxed_local()),
-        ("a_new_daemon_makes_nothing_twice", |api| restart(api).boxed_local()),
-        ("addresses_that_the_cloud_stores_follow_the_node", |api| new_addresses(api).boxed_local()),
-        ("a_given_period_is_kept", |api| given_period(api).boxed_local()),
-        ("a_thousand_routes", |api| thousand(api).boxed_local()),
-    ];
-    // These are about flags, and nothing is written.
-    let flags = [
-        on(Target::Sandbox, "without_a_cluster_cidr_the_daemon_ends", |api| {
-            no_cluster_cidr(api).boxed_local()
-        }),
-        on(Target::Sandbox, "routes_can_be_switched_off", |api| switched_off(api).boxed_local()),
-    ];
-    both.iter().flat_map(|(name, scenario)| on_both(name, *scenario)).chain(flags).collect()
+pub(crate) fn trials() -> Trials {
+    Trials::new()
+        .both("routes_come_and_go_with_their_nodes", come_and_go)
+        .both("a_node_gets_no_route_to_what_is_not_its_pods", hostile)
+        .both("a_route_that_cannot_be_made_is_said_and_mended", fails_at_first)
+        .both("a_new_daemon_makes_nothing_twice", restart)
+        .both("addresses_that_the_cloud_stores_follow_the_node", new_addresses)
+        .both("a_given_period_is_kept", given_period)
+        .both("a_thousand_routes", thousand)
+        .sandbox("without_a_cluster_cidr_the_daemon_ends", no_cluster_cidr)
+        .sandbox("routes_can_be_switched_off", switched_off)
 }
 
 /// A cloud with routes and nothing else.

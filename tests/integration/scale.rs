@@ -3,26 +3,24 @@
 use std::{fmt::Write, time::Duration};
 
 use anyhow::ensure;
-use futures::{FutureExt, StreamExt, stream};
+use futures::{StreamExt, stream};
 use kube::api::ListParams;
-use libtest_mimic::Trial;
 use sandbox::kubelet;
 use tempfile::TempDir;
 use tokio::time::sleep;
 
 use crate::{
-    api::{Api, Target},
+    api::Api,
     daemon::InProcess,
-    hypervisors::{in_real_time, name, provider, test_driver_file},
+    hypervisors::{name, provider, test_driver_file},
+    scenarios::Trials,
     support::*,
 };
 
 const NODES: usize = 1000;
 
-pub(crate) fn trials() -> Vec<Trial> {
-    [Target::Sandbox, Target::ApiServer]
-        .map(|target| in_real_time(target, "a_thousand_nodes", |api| thousand(api).boxed_local()))
-        .into()
+pub(crate) fn trials() -> Trials {
+    Trials::in_real_time().both("libvirt::a_thousand_nodes", thousand)
 }
 
 async fn thousand(api: &Api) -> anyhow::Result<()> {

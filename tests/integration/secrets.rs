@@ -5,22 +5,19 @@ use std::{collections::BTreeMap, time::Duration};
 use anyhow::{Context as _, anyhow, ensure};
 use ccm::secrets::ClusterSecrets;
 use cloudprovider::{SecretName, SecretSource as _, SecretStream, SecretVersion};
-use futures::{FutureExt, StreamExt as _};
+use futures::StreamExt as _;
 use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kube::{
     Api as Objects,
     api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams},
 };
-use libtest_mimic::Trial;
 use secrecy::ExposeSecret as _;
 use tokio::time::timeout;
 
-use crate::{api::Api, trial::on_both};
+use crate::{api::Api, scenarios::Trials};
 
-pub(crate) fn trials() -> Vec<Trial> {
-    on_both("a_secret_is_followed_from_before_it_exists_until_after_it_is_gone", |api| {
-        followed(api).boxed_local()
-    })
+pub(crate) fn trials() -> Trials {
+    Trials::new().both("a_secret_is_followed_from_before_it_exists_until_after_it_is_gone", followed)
 }
 
 const NAMESPACE: &str = "default";

@@ -15,21 +15,17 @@ mod tape;
 mod verification;
 mod world;
 
-use libtest_mimic::Trial;
+use crate::scenarios::Trials;
 
-pub(crate) fn trials() -> Vec<Trial> {
-    [
-        histories::trials(),
-        crashes::trials(),
-        many::trials(),
-        lifecycle::trials(),
-        changes::trials(),
-        nodes::trials(),
-        errors::trials(),
-        reports::trials(),
-        verification::trials(),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+pub(crate) fn trials() -> Trials {
+    Trials::new()
+        .and(histories::trials())
+        .and(crashes::trials())
+        .and(many::trials())
+        .and(lifecycle::trials())
+        .and(changes::trials())
+        .and(nodes::trials())
+        .and(errors::trials())
+        .and(reports::trials())
+        .and(verification::trials())
 }

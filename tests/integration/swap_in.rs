@@ -7,7 +7,6 @@ use std::{fs, ops::Range, process::Command, time::Duration};
 use anyhow::{Context, ensure};
 use ccm::{manifests::ManifestOptions, permissions};
 use futures::{FutureExt, future::LocalBoxFuture};
-use libtest_mimic::Trial;
 use sandbox::kubelet;
 use tempfile::TempDir;
 use test_env::{Process, Signal, StartError};
@@ -19,10 +18,11 @@ use crate::{
     daemon::{binary, parse},
     hypervisors::{name, test_driver_file},
     leader_election::{record, timeline::Timeline},
+    scenarios::Trials,
     serving::{curl::Curl, free_port},
     shipped_roles,
     support::*,
-    trial::{Outcome, runtime, trial},
+    trial::{Outcome, runtime},
 };
 
 /// More than the sum of a lease's duration, a standby's pause and the delays of a busy machine.
@@ -50,17 +50,13 @@ const OPENSTACK: &[&str] = &[
     "--bind-address=127.0.0.1",
 ];
 
-pub(crate) fn trials() -> Vec<Trial> {
-    let of = |title: &str, arguments: &'static [&'static str], environment: &'static [(&str, &str)]| {
-        trial(&format!("apiserver::swap_in::with_the_command_line_of_{title}"), move || {
-            swap_in(arguments, environment)
-        })
-    };
-    vec![
-        of("hcloud", HCLOUD, &[("HCLOUD_TOKEN", "t"), ("HCLOUD_NETWORK", "n"), ("NODE_NAME", "a")]),
-        of("vsphere", VSPHERE, &[]),
-        of("openstack", OPENSTACK, &[("CLOUD_CONFIG", "/etc/config/cloud.conf")]),
-    ]
+pub(crate) fn trials() -> Trials {
+    let hcloud = &[("HCLOUD_TOKEN", "t"), ("HCLOUD_NETWORK", "n"), ("NODE_NAME", "a")];
+    let openstack = &[("CLOUD_CONFIG", "/etc/config/cloud.conf")];
+    Trials::new()
+        .trial("apiserver::swap_in::with_the_command_line_of_hcloud", || swap_in(HCLOUD, hcloud))
+        .trial("apiserver::swap_in::with_the_command_line_of_vsphere", || swap_in(VSPHERE, &[]))
+        .trial("apiserver::swap_in::with_the_command_line_of_openstack", || swap_in(OPENSTACK, openstack))
 }
 
 fn swap_in(

@@ -9,24 +9,17 @@ use std::{
 };
 
 use anyhow::{Context as _, ensure};
-use libtest_mimic::Trial;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::{
-    daemon::binary,
-    peers::Borrowed,
-    trial::{Outcome, trial},
-};
+use crate::{daemon::binary, peers::Borrowed, scenarios::Trials, trial::Outcome};
 
-pub(crate) fn trials() -> Vec<Trial> {
-    let mut trials = vec![
-        trial("tools::check_names_what_is_wrong", check_faults),
-        trial("tools::check_names_the_missing_permission", check_permissions),
-        trial("tools::explain_says_what_the_daemon_would_do", explain),
-    ];
-    trials.extend(clouds::trials());
-    trials
+pub(crate) fn trials() -> Trials {
+    Trials::new()
+        .trial("tools::check_names_what_is_wrong", check_faults)
+        .trial("tools::check_names_the_missing_permission", check_permissions)
+        .trial("tools::explain_says_what_the_daemon_would_do", explain)
+        .and(clouds::trials())
 }
 
 /// Exit code, stdout and stderr.

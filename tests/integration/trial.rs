@@ -16,7 +16,7 @@ use crate::{
     admission,
     api::{Api, Target},
     cpu,
-    evidence::{ServerLog, Warnings, explained},
+    scenarios::on_clock,
 };
 
 pub(crate) type Outcome = Result<(), StartError>;
@@ -51,31 +51,9 @@ pub(crate) fn is_paused() -> bool {
 /// A scenario, which can run on any API server.
 pub(crate) type Scenario = fn(&Api) -> LocalBoxFuture<'_, anyhow::Result<()>>;
 
-/// The scenario on the sandbox and on the real API server. How a scenario chooses where it runs:
-///
-/// | What it is about | Where it runs |
-/// |---|---|
-/// | what an API server decides: validation, defaults, conflicts, finalizers, permissions, watches, patches | on both: the real one shows what is true, and the sandbox that it says the same |
-/// | when the daemon acts, or what it does about a fault, with objects that other scenarios have on both | on the sandbox ([`on`]), whose clock is paused |
-/// | a peer in real time, such as a simulator or a process | on the real one ([`on`]): the sandbox takes as long, and shows less |
-pub(crate) fn on_both(name: &str, scenario: Scenario) -> Vec<Trial> {
-    [Target::Sandbox, Target::ApiServer].map(|target| on(target, name, scenario)).into()
-}
-
-/// The scenario on one of the two.
+/// The scenario on one API server.
 pub(crate) fn on(target: Target, name: &str, scenario: Scenario) -> Trial {
-    trial(&format!("{}::{name}", target.as_str()), move || {
-        let (warnings, _guard) = Warnings::collect();
-        let runtime = runtime(target == Target::Sandbox)?;
-        runtime.block_on(async {
-            let api = Api::connect(target).await?;
-            let log = api.control_plane.as_deref().map(ServerLog::of);
-            let outcome = within(scenario(&api)).await.and_then(|()| api.nothing_was_refused());
-            outcome.map_err(|error| {
-                StartError::Failed(anyhow!(explained(&error, &warnings, log.as_ref(), &api.requests)))
-            })
-        })
-    })
+    on_clock(target, target == Target::Sandbox, name, scenario)
 }
 
 /// A test that is not a scenario.
@@ -113,7 +91,7 @@ pub(crate) fn runtime(paused: bool) -> anyhow::Result<Runtime> {
 }
 
 /// Limits a scenario in real time, even if tokio's clock is paused.
-async fn within(scenario: LocalBoxFuture<'_, anyhow::Result<()>>) -> anyhow::Result<()> {
+pub(crate) async fn within(scenario: LocalBoxFuture<'_, anyhow::Result<()>>) -> anyhow::Result<()> {
     let (late, is_late) = tokio::sync::oneshot::channel::<()>();
     let (done, is_done) = std::sync::mpsc::channel::<()>();
     std::thread::spawn(move || {

@@ -4,13 +4,9 @@ use std::{collections::BTreeSet, process::Command};
 
 use anyhow::{Context as _, ensure};
 use ccm::flags::{self, CommandLineError, FeatureGates, KNOWN_GATES, OF_NEXT_RELEASE, Stage};
-use libtest_mimic::Trial;
 use test_env::FrameworkCcm;
 
-use crate::{
-    daemon::binary,
-    trial::{Outcome, trial},
-};
+use crate::{daemon::binary, scenarios::Trials, trial::Outcome};
 
 /// Flags of the test's own provider or of its program that are not the framework's.
 const NOT_THE_FRAMEWORKS: [&str; 1] = ["help"];
@@ -25,11 +21,10 @@ const OTHER_DEFAULTS: [&str; 6] = [
     "route-reconciliation-period",
 ];
 
-pub(crate) fn trials() -> Vec<Trial> {
-    vec![
-        trial("upstream_flags::every_flag_of_the_go_framework_is_accepted", every_flag),
-        trial("upstream_flags::every_feature_gate_of_the_go_framework_is_known", every_gate),
-    ]
+pub(crate) fn trials() -> Trials {
+    Trials::new()
+        .trial("upstream_flags::every_flag_of_the_go_framework_is_accepted", every_flag)
+        .trial("upstream_flags::every_feature_gate_of_the_go_framework_is_known", every_gate)
 }
 
 /// A flag in Go's help.

@@ -21,14 +21,9 @@ use std::{
 use cloudprovider::CloudProvider;
 use cloudprovider_vsphere::{Config, Environment, VSphereProvider};
 use k8s_openapi::api::core::v1::Node;
-use libtest_mimic::Trial;
 use test_env::{Vcsim, VcsimOptions};
 
-use crate::{
-    api::{Api, Target},
-    support::*,
-    trial::{Scenario, on},
-};
+use crate::{api::Api, scenarios::Trials, support::*};
 
 pub(crate) const LIMIT: Duration = test_env::PATIENCE;
 
@@ -39,28 +34,18 @@ pub(crate) const REGION: &str = "topology.kubernetes.io/region";
 pub(crate) const SOON: [&str; 3] =
     ["--node-monitor-period=500ms", "--node-deletion-grace-period=1s", "--node-deletion-minimum-age=0s"];
 
-pub(crate) fn trials() -> Vec<Trial> {
-    [
-        beside_cpi::trials(),
-        scale::trials(),
-        outage::trials(),
-        follow::trials(),
-        kinds::trials(),
-        versions::trials(),
-        several::trials(),
-        credentials::trials(),
-        sessions::trials(),
-        process::trials(),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
-}
-
-/// The scenario on the real API server, with tokio's clock running: the simulator uses real time. On the sandbox it would take as
-/// long, and show less.
-pub(crate) fn on_real_time(name: &str, scenario: Scenario) -> Trial {
-    on(Target::ApiServer, &format!("vsphere::{name}"), scenario)
+pub(crate) fn trials() -> Trials {
+    Trials::new()
+        .and(beside_cpi::trials())
+        .and(scale::trials())
+        .and(outage::trials())
+        .and(follow::trials())
+        .and(kinds::trials())
+        .and(versions::trials())
+        .and(several::trials())
+        .and(credentials::trials())
+        .and(sessions::trials())
+        .and(process::trials())
 }
 
 /// The section that lets the objects of every namespace name everything: most tests are about something else.

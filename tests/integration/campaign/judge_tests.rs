@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use anyhow::ensure;
-use libtest_mimic::Trial;
 
 use super::{
     faults::{Focus, Sequence, Shape},
@@ -12,15 +11,14 @@ use super::{
     proxy::Write,
     world::{Machine, Mark, Micros, SECOND, World},
 };
-use crate::trial::{Outcome, trial};
+use crate::{scenarios::Trials, trial::Outcome};
 
-pub(super) fn trials() -> Vec<Trial> {
-    vec![
-        trial("campaign::the_judge_finds_wrong_deletions", wrong_deletions),
-        trial("campaign::the_judge_finds_writes_of_those_who_do_not_lead", wrong_writes),
-        trial("campaign::the_judge_finds_what_does_not_settle", does_not_settle),
-        trial("campaign::a_seed_gives_the_same_faults_again", same_seed),
-    ]
+pub(super) fn trials() -> Trials {
+    Trials::new()
+        .trial("campaign::the_judge_finds_wrong_deletions", wrong_deletions)
+        .trial("campaign::the_judge_finds_writes_of_those_who_do_not_lead", wrong_writes)
+        .trial("campaign::the_judge_finds_what_does_not_settle", does_not_settle)
+        .trial("campaign::a_seed_gives_the_same_faults_again", same_seed)
 }
 
 const RULES: Rules = Rules { lease_duration: 15 * SECOND, grace: 2 * SECOND, minimum_age: 5 * SECOND };

@@ -4,28 +4,24 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use ccm::api_client::ClientOptions;
-use futures::FutureExt;
 use k8s_openapi::api::core::v1::ServiceAccount;
-use libtest_mimic::Trial;
 use sandbox::kubelet;
 use tokio::time::sleep;
 
 use super::{allow, from_file};
 use crate::{
-    api::{Api, Target},
+    api::Api,
     daemon::InProcess,
     fake_cloud::{FakeCloud, running},
+    scenarios::Trials,
     support::*,
-    trial::on,
 };
 
 /// More Nodes than are initialized before the API server has forgotten an account.
 const NODES: usize = 20;
 
-pub(crate) fn trials() -> Vec<Trial> {
-    vec![on(Target::ApiServer, "clients::controllers_act_as_their_own_accounts", |api| {
-        accounts(api).boxed_local()
-    })]
+pub(crate) fn trials() -> Trials {
+    Trials::new().api_server("clients::controllers_act_as_their_own_accounts", accounts)
 }
 
 /// The daemon's own user may not write Nodes; kube-apiserver's bootstrap role of the account may.

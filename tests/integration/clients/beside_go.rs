@@ -5,20 +5,19 @@ use std::{collections::BTreeMap, fs, time::Duration};
 use anyhow::{Context, ensure};
 use futures::FutureExt;
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Node};
-use libtest_mimic::Trial;
 use sandbox::kubelet;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use test_env::{FrameworkCcm, StartError};
+use test_env::FrameworkCcm;
 use tokio::time::sleep;
 
 use super::allow;
 use crate::{
-    api::{Api, Target},
+    api::Api,
     daemon::{DaemonProcess, binary},
     hypervisors::{name, test_driver_file},
+    scenarios::Trials,
     support::*,
-    trial::{Outcome, runtime, trial},
 };
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -27,21 +26,19 @@ const LIMIT: Duration = Duration::from_secs(60);
 const SAME: usize = 1;
 const DIFFERENT: usize = 2;
 
-pub(crate) fn trials() -> Vec<Trial> {
-    vec![trial("apiserver::clients::a_dry_run_beside_the_go_ccm", || {
-        runtime(false)?.block_on(async { scenario(&Api::connect(Target::ApiServer).await?).await })
-    })]
+pub(crate) fn trials() -> Trials {
+    Trials::new().api_server("clients::a_dry_run_beside_the_go_ccm", scenario)
 }
 
-async fn scenario(api: &Api) -> Outcome {
-    let folder = TempDir::new().map_err(anyhow::Error::from)?;
+async fn scenario(api: &Api) -> anyhow::Result<()> {
+    let folder = TempDir::new()?;
     let states = initialized_by_us(api, &folder).boxed_local().await?;
     let control_plane = api.control_plane.as_ref().context("the control plane")?;
     let instances: serde_json::Map<String, Value> =
         states.into_iter().map(|(number, state)| (name(number), state)).collect();
     let cloud = json!({"instances": instances}).to_string();
     let go = FrameworkCcm::start(control_plane.kubeconfig(), &cloud, &["--node-status-update-frequency=1s"])?;
-    beside(api, &folder, &go).boxed_local().await.map_err(StartError::from)
+    beside(api, &folder, &go).boxed_local().await
 }
 
 fn arguments(folder: &TempDir, kubeconfig: &std::path::Path) -> Vec<String> {

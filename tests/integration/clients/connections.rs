@@ -4,9 +4,7 @@ use std::{fs, net::Ipv4Addr, time::Duration};
 
 use anyhow::{Context, ensure};
 use ccm::api_client::{ClientOptions, connect};
-use futures::FutureExt;
 use kube::api::ListParams;
-use libtest_mimic::Trial;
 use sandbox::kubelet;
 use tempfile::TempDir;
 use tokio::{
@@ -17,23 +15,18 @@ use tokio::{
 
 use super::from_file;
 use crate::{
-    api::{Api, Target},
+    api::Api,
     daemon::InProcess,
     fake_cloud::{FakeCloud, running},
     forwarder::Forwarder,
+    scenarios::Trials,
     support::*,
-    trial::on,
 };
 
-pub(crate) fn trials() -> Vec<Trial> {
-    vec![
-        on(Target::ApiServer, "clients::connections_that_lead_nowhere_are_given_up", |api| {
-            swallowed(api).boxed_local()
-        }),
-        on(Target::ApiServer, "clients::the_api_server_is_reached_through_a_proxy", |api| {
-            proxies(api).boxed_local()
-        }),
-    ]
+pub(crate) fn trials() -> Trials {
+    Trials::new()
+        .api_server("clients::connections_that_lead_nowhere_are_given_up", swallowed)
+        .api_server("clients::the_api_server_is_reached_through_a_proxy", proxies)
 }
 
 async fn swallowed(api: &Api) -> anyhow::Result<()> {

@@ -7,32 +7,25 @@ use ccm::{
     api_client::ClientOptions,
     reload::{ReloadMetrics, Source},
 };
-use futures::FutureExt;
-use libtest_mimic::Trial;
 use sandbox::kubelet;
 use tempfile::TempDir;
 
 use super::from_file;
 use crate::{
-    api::{Api, Target},
+    api::Api,
     daemon::{DaemonProcess, InProcess, binary},
     fake_cloud::{FakeCloud, running},
+    scenarios::Trials,
     support::*,
-    trial::on,
 };
 
 const LIMIT: Duration = Duration::from_secs(40);
 
-pub(crate) fn trials() -> Vec<Trial> {
-    vec![
-        on(Target::ApiServer, "clients::credentials_that_are_none_are_refused", |api| {
-            broken(api).boxed_local()
-        }),
-        on(Target::ApiServer, "clients::a_credential_plugin_runs_once", |api| plugin(api).boxed_local()),
-        on(Target::ApiServer, "clients::a_plugin_that_hangs_does_not_hold_up_the_end", |api| {
-            hanging(api).boxed_local()
-        }),
-    ]
+pub(crate) fn trials() -> Trials {
+    Trials::new()
+        .api_server("clients::credentials_that_are_none_are_refused", broken)
+        .api_server("clients::a_credential_plugin_runs_once", plugin)
+        .api_server("clients::a_plugin_that_hangs_does_not_hold_up_the_end", hanging)
 }
 
 /// The administrator's kubeconfig with another user.

@@ -10,10 +10,8 @@ use ccm::{
     permissions,
 };
 use cloudprovider::{PowerState, testing::FakeInstance};
-use futures::FutureExt;
 use k8s_openapi::api::core::v1::Event;
 use kube::api::ListParams;
-use libtest_mimic::Trial;
 use sandbox::kubelet;
 use serde_json::json;
 use tempfile::TempDir;
@@ -21,24 +19,21 @@ use tokio::time::sleep;
 
 use super::over;
 use crate::{
-    api::{Api, Target},
+    api::Api,
     daemon::{DaemonProcess, InProcess, binary, parse},
     fake_cloud::{FakeCloud, running},
+    scenarios::Trials,
     shipped_roles,
     support::*,
-    trial::{on, on_both},
 };
 
 /// What is said late is not said in each of so many rounds. What is said again and again is.
 const ROUNDS: usize = 4;
 
-pub(crate) fn trials() -> Vec<Trial> {
-    let mut trials =
-        on_both("clients::a_dry_run_says_each_write_once_and_writes_nothing", |api| said(api).boxed_local());
-    trials.push(on(Target::ApiServer, "clients::a_dry_run_needs_no_right_to_write", |api| {
-        read_only(api).boxed_local()
-    }));
-    trials
+pub(crate) fn trials() -> Trials {
+    Trials::new()
+        .both("clients::a_dry_run_says_each_write_once_and_writes_nothing", said)
+        .api_server("clients::a_dry_run_needs_no_right_to_write", read_only)
 }
 
 async fn said(api: &Api) -> anyhow::Result<()> {

@@ -7,16 +7,14 @@ use ccm::{
     events::{EventMetrics, EventObject, EventType, event_recorder},
     metrics::MetricSet as _,
 };
-use futures::FutureExt;
 use k8s_openapi::api::core::v1::Event;
 use kube::api::ListParams;
-use libtest_mimic::Trial;
 use tokio_util::sync::CancellationToken;
 
-use crate::{api::Api, support::*, trial::on_both};
+use crate::{api::Api, scenarios::Trials, support::*};
 
-pub(crate) fn trials() -> Vec<Trial> {
-    on_both("clients::similar_events_are_combined", |api| combined(api).boxed_local())
+pub(crate) fn trials() -> Trials {
+    Trials::new().both("clients::similar_events_are_combined", combined)
 }
 
 /// client-go's limits: from the tenth different message on they are combined into one event, and a burst of

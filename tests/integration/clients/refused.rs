@@ -4,28 +4,24 @@ use std::{fs, time::Duration};
 
 use anyhow::{Context, ensure};
 use ccm::api_client::ClientOptions;
-use futures::FutureExt;
-use libtest_mimic::Trial;
 use sandbox::kubelet;
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 
 use super::{allow, over};
 use crate::{
-    api::{Api, RequestCounts, Target, counted_client},
+    api::{Api, RequestCounts, counted_client},
     daemon::InProcess,
     fake_cloud::{FakeCloud, running},
     forwarder::Forwarder,
+    scenarios::Trials,
     support::*,
-    trial::on,
 };
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-pub(crate) fn trials() -> Vec<Trial> {
-    vec![on(Target::ApiServer, "clients::a_watch_that_is_forbidden_is_taken_up_when_it_is_allowed", |api| {
-        forbidden(api).boxed_local()
-    })]
+pub(crate) fn trials() -> Trials {
+    Trials::new().api_server("clients::a_watch_that_is_forbidden_is_taken_up_when_it_is_allowed", forbidden)
 }
 
 async fn forbidden(api: &Api) -> anyhow::Result<()> {

@@ -7,35 +7,26 @@ use ccm::{
     api_client::ClientOptions,
     reload::{ReloadMetrics, Source},
 };
-use futures::FutureExt;
-use libtest_mimic::Trial;
 use sandbox::kubelet;
 use tempfile::TempDir;
 
 use super::{allow, from_file};
 use crate::{
-    api::{Api, Target},
+    api::Api,
     daemon::InProcess,
     fake_cloud::{FakeCloud, running},
     forwarder::Forwarder,
+    scenarios::Trials,
     support::*,
-    trial::on,
 };
 
 const LIMIT: Duration = Duration::from_secs(40);
 
-pub(crate) fn trials() -> Vec<Trial> {
-    vec![
-        on(Target::ApiServer, "clients::a_changed_kubeconfig_is_taken_and_a_broken_one_refused", |api| {
-            reload(api).boxed_local()
-        }),
-        on(Target::ApiServer, "clients::a_new_address_of_the_api_server_is_taken", |api| {
-            new_address(api).boxed_local()
-        }),
-        on(Target::ApiServer, "clients::a_token_that_ended_is_replaced_by_its_file", |api| {
-            new_token(api).boxed_local()
-        }),
-    ]
+pub(crate) fn trials() -> Trials {
+    Trials::new()
+        .api_server("clients::a_changed_kubeconfig_is_taken_and_a_broken_one_refused", reload)
+        .api_server("clients::a_new_address_of_the_api_server_is_taken", new_address)
+        .api_server("clients::a_token_that_ended_is_replaced_by_its_file", new_token)
 }
 
 async fn reload(api: &Api) -> anyhow::Result<()> {

@@ -4,30 +4,23 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use ccm::api_client::ClientOptions;
-use futures::FutureExt;
-use libtest_mimic::Trial;
 use sandbox::{Action, Fault, Matcher};
 use tokio::time::sleep;
 
 use super::over;
 use crate::{
-    api::{Api, Target},
+    api::Api,
     daemon::InProcess,
     faults::{NODES, all_initialized, cloud_with_nodes, faults, name},
+    scenarios::Trials,
     support::*,
-    trial::on,
 };
 
-pub(crate) fn trials() -> Vec<Trial> {
-    vec![
-        on(Target::Sandbox, "clients::retry_after_is_obeyed", |api| retry_after(api).boxed_local()),
-        on(Target::Sandbox, "clients::an_api_server_that_refuses_everything_is_no_storm", |api| {
-            refuses(api).boxed_local()
-        }),
-        on(Target::Sandbox, "clients::lost_watches_and_expired_versions_cost_few_lists", |api| {
-            lost_watches(api).boxed_local()
-        }),
-    ]
+pub(crate) fn trials() -> Trials {
+    Trials::new()
+        .sandbox("clients::retry_after_is_obeyed", retry_after)
+        .sandbox("clients::an_api_server_that_refuses_everything_is_no_storm", refuses)
+        .sandbox("clients::lost_watches_and_expired_versions_cost_few_lists", lost_watches)
 }
 
 async fn start(api: &Api) -> anyhow::Result<InProcess> {

@@ -17,7 +17,6 @@ use cloudprovider::{
     DynMachines, MachineTypes,
     testing::{FakeCloud, Operation},
 };
-use libtest_mimic::Trial;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use test_env::{
@@ -34,8 +33,9 @@ use super::{
 use crate::{
     api,
     daemon::InProcess,
+    scenarios::Trials,
     support::eventually,
-    trial::{LIMIT, Outcome, runtime, trial},
+    trial::{LIMIT, Outcome, runtime},
 };
 
 /// The version under which the repository has our provider.
@@ -116,17 +116,18 @@ spec:
         name: '${CLUSTER_NAME}-workers'
 ";
 
-pub(super) fn trials() -> Vec<Trial> {
-    let whole = || -> Outcome {
-        let tool = Tool::new()?;
-        let source = tool.install(&MANAGERS, &[])?;
-        let target = tool.install(&MANAGERS, &[])?;
-        Ok(runtime(false)?.block_on(async {
-            let outcome = timeout(LIMIT, whole(&tool, &source, &target)).await;
-            outcome.with_context(|| format!("not done within {LIMIT:?}"))?
-        })?)
-    };
-    vec![trial("cluster_api::clusterctl", whole)]
+pub(super) fn trials() -> Trials {
+    Trials::new().trial("cluster_api::clusterctl", moves)
+}
+
+fn moves() -> Outcome {
+    let tool = Tool::new()?;
+    let source = tool.install(&MANAGERS, &[])?;
+    let target = tool.install(&MANAGERS, &[])?;
+    Ok(runtime(false)?.block_on(async {
+        let outcome = timeout(LIMIT, whole(&tool, &source, &target)).await;
+        outcome.with_context(|| format!("not done within {LIMIT:?}"))?
+    })?)
 }
 
 /// `clusterctl` with its configuration, which names repositories of files and nothing in the network.

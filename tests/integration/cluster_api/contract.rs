@@ -7,7 +7,6 @@ use cloudprovider::{
     Error, ErrorKind,
     testing::{Fault, Operation},
 };
-use futures::future::{FutureExt, LocalBoxFuture};
 use libtest_mimic::Trial;
 use serde_json::{Value, json};
 
@@ -16,32 +15,33 @@ use super::{
     objects::{Objects, condition, is, name},
     on_management,
 };
-use crate::{daemon::InProcess, fake_cloud::FakeCloud};
+use crate::{daemon::InProcess, fake_cloud::FakeCloud, scenarios::Trials};
 
-type Rule = for<'m> fn(&'m Management) -> LocalBoxFuture<'m, anyhow::Result<()>>;
+pub(super) fn trials() -> Trials {
+    Trials::new().and([
+        rule("references-have-no-version", references),
+        rule("owner-and-label", owner),
+        rule("machine-is-provisioned", provisioned),
+        rule("conditions-are-mirrored", mirrored),
+        rule("bootstrap-data-come-first", bootstrap),
+        rule("cluster-comes-first", cluster_first),
+        rule("endpoint-and-failure-domains", endpoint),
+        rule("failure-domain-is-obeyed", failure_domain),
+        rule("paused", paused),
+        rule("watch-filter", watch_filter),
+        rule("managed-elsewhere", managed_elsewhere),
+        rule("deletion-is-confirmed", deletion),
+        rule("lost-is-told", lost),
+        rule("metadata-of-others-stay", metadata),
+    ])
+}
 
-/// A rule's name, which is also its namespace, and its trial.
-const RULES: &[(&str, Rule)] = &[
-    ("references-have-no-version", |m| references(m).boxed_local()),
-    ("owner-and-label", |m| owner(m).boxed_local()),
-    ("machine-is-provisioned", |m| provisioned(m).boxed_local()),
-    ("conditions-are-mirrored", |m| mirrored(m).boxed_local()),
-    ("bootstrap-data-come-first", |m| bootstrap(m).boxed_local()),
-    ("cluster-comes-first", |m| cluster_first(m).boxed_local()),
-    ("endpoint-and-failure-domains", |m| endpoint(m).boxed_local()),
-    ("failure-domain-is-obeyed", |m| failure_domain(m).boxed_local()),
-    ("paused", |m| paused(m).boxed_local()),
-    ("watch-filter", |m| watch_filter(m).boxed_local()),
-    ("managed-elsewhere", |m| managed_elsewhere(m).boxed_local()),
-    ("deletion-is-confirmed", |m| deletion(m).boxed_local()),
-    ("lost-is-told", |m| lost(m).boxed_local()),
-    ("metadata-of-others-stay", |m| metadata(m).boxed_local()),
-];
-
-pub(super) fn trials() -> Vec<Trial> {
-    let trial =
-        |(name, rule): &(&'static str, Rule)| on_management(&format!("contract::{name}"), name, *rule);
-    RULES.iter().map(trial).collect()
+/// `name` is also the rule's namespace.
+fn rule(
+    name: &'static str,
+    scenario: impl AsyncFnOnce(&Management) -> anyhow::Result<()> + Send + 'static,
+) -> Trial {
+    on_management(&format!("contract::{name}"), name, scenario)
 }
 
 /// A Cluster `one` in a namespace of its own, with a cloud and a daemon for it.

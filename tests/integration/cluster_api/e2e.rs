@@ -11,7 +11,6 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::ListParams;
-use libtest_mimic::Trial;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use test_env::{ClusterApi, ControlPlane, KubeadmCluster, Libvirtd, NodeImage};
@@ -26,10 +25,11 @@ use crate::{
     api,
     daemon::{DaemonProcess, binary},
     machines::libvirt::{allow_folder_of, console, make_pool, sha256, things},
+    scenarios::Trials,
     support::{
         UNINITIALIZED, addresses, condition_status, has_taint, label, node_vanishes, nodes, provider_id, tail,
     },
-    trial::{Outcome, runtime, trial},
+    trial::{Outcome, runtime},
 };
 
 /// Many times what it takes: emulated machines are slow where others need the cores too.
@@ -101,8 +101,8 @@ spec:
   containers: [{name: sleep, image: 'localhost/sleep:1', imagePullPolicy: Never}]
 ";
 
-pub(super) fn trials() -> Vec<Trial> {
-    vec![trial("e2e::from_kubectl_apply_to_a_pod_that_runs", whole)]
+pub(super) fn trials() -> Trials {
+    Trials::new().trial("e2e::from_kubectl_apply_to_a_pod_that_runs", whole)
 }
 
 /// Everything that runs.

@@ -6,14 +6,12 @@ mod hypervisor;
 mod life;
 mod moving;
 
-use libtest_mimic::Trial;
 use test_env::PATIENCE;
 
-use crate::trial::{LIMIT, trial};
+use crate::{scenarios::Trials, trial::LIMIT};
 
-pub(super) fn trials() -> Vec<Trial> {
-    vec![
-        trial("cluster_api::qemu::machines_live_and_die", life::whole),
-        trial("cluster_api::qemu::clusterctl_moves_running_machines", moving::whole),
-    ]
+pub(super) fn trials() -> Trials {
+    Trials::new()
+        .trial("cluster_api::qemu::machines_live_and_die", life::whole)
+        .trial("cluster_api::qemu::clusterctl_moves_running_machines", moving::whole)
 }

@@ -11,7 +11,6 @@ use anyhow::{Context, ensure};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use cloudprovider::CloudProvider;
 use cloudprovider_libvirt::{Config, LibvirtProvider};
-use libtest_mimic::Trial;
 use serde_json::{Value, json};
 use test_env::{ClusterApiManager, ControlPlane, ControlPlaneOptions, StartError};
 use tokio::time::timeout;
@@ -25,8 +24,9 @@ use super::{
 use crate::{
     api,
     daemon::{InProcess, binary},
+    scenarios::Trials,
     support::eventually,
-    trial::{LIMIT, Outcome, runtime, trial},
+    trial::{LIMIT, Outcome, runtime},
 };
 
 /// The namespace of the daemon in the components.
@@ -141,19 +141,19 @@ impl Flavour {
     }
 }
 
-pub(super) fn trials() -> Vec<Trial> {
-    let every_flavour = || -> Outcome {
-        let tool = Tool::with_provider("libvirt", &shipped("libvirt")?)?;
-        let management = installed(&tool)?;
-        Ok(runtime(false)?.block_on(async {
-            let outcome = timeout(LIMIT, whole(&tool, &management)).await;
-            outcome.with_context(|| format!("not done within {LIMIT:?}"))?
-        })?)
-    };
-    vec![
-        trial("cluster_api::every_template_is_listed", || Ok(every_template_is_listed()?)),
-        trial("cluster_api::clusters_of_every_flavour", every_flavour),
-    ]
+pub(super) fn trials() -> Trials {
+    Trials::new()
+        .trial("cluster_api::every_template_is_listed", || Ok(every_template_is_listed()?))
+        .trial("cluster_api::clusters_of_every_flavour", every_flavour)
+}
+
+fn every_flavour() -> Outcome {
+    let tool = Tool::with_provider("libvirt", &shipped("libvirt")?)?;
+    let management = installed(&tool)?;
+    Ok(runtime(false)?.block_on(async {
+        let outcome = timeout(LIMIT, whole(&tool, &management)).await;
+        outcome.with_context(|| format!("not done within {LIMIT:?}"))?
+    })?)
 }
 
 fn repository() -> PathBuf {

@@ -6,7 +6,6 @@ use std::{path::PathBuf, process::Command, time::Duration};
 use anyhow::{Context, ensure};
 use ccm::leader_election::Leadership;
 use futures::FutureExt;
-use libtest_mimic::Trial;
 use tempfile::TempDir;
 use test_env::{ControlPlane, PATIENCE, Process, StartError, built};
 use tokio::{
@@ -18,12 +17,13 @@ use tokio_util::sync::CancellationToken;
 use super::{ENDLESS, Terms, elector, expired, expired_for_go, lead, options, options_with, record, terms};
 use crate::{
     api::{Api, Target},
+    scenarios::Trials,
     support::eventually,
-    trial::{Outcome, runtime, trial},
+    trial::{Outcome, runtime},
 };
 
-pub(crate) fn trials() -> Vec<Trial> {
-    vec![trial("apiserver::leader_election::beside_client_go", beside)]
+pub(crate) fn trials() -> Trials {
+    Trials::new().trial("apiserver::leader_election::beside_client_go", beside)
 }
 
 fn beside() -> Outcome {

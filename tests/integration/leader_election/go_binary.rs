@@ -4,8 +4,6 @@
 use std::{fs, ops::Range, path::PathBuf, process::ExitStatus, time::Duration};
 
 use anyhow::{Context, ensure};
-use futures::{FutureExt, future::LocalBoxFuture};
-use libtest_mimic::Trial;
 use sandbox::kubelet;
 use serde_json::json;
 use tempfile::TempDir;
@@ -20,8 +18,9 @@ use crate::{
     api::{Api, Target},
     daemon::{DaemonProcess, binary},
     hypervisors::{name, test_driver_file},
+    scenarios::Trials,
     support::*,
-    trial::{Outcome, runtime, trial},
+    trial::{Outcome, runtime},
 };
 
 /// Zones, which show which daemon initialised a Node.
@@ -32,18 +31,13 @@ const MACHINES: Range<usize> = 0..3000;
 /// A machine that only our daemon knows.
 const ONLY_OURS: usize = 3500;
 
-pub(crate) fn trials() -> Vec<Trial> {
-    vec![
-        trial("apiserver::leader_election::beside_a_go_binary_that_ends", || {
-            beside(|both| both.take_turns().boxed_local())
-        }),
-        trial("apiserver::leader_election::beside_a_go_binary_that_freezes", || {
-            beside(|both| both.freeze().boxed_local())
-        }),
-    ]
+pub(crate) fn trials() -> Trials {
+    Trials::new()
+        .trial("apiserver::leader_election::beside_a_go_binary_that_ends", || beside(Both::take_turns))
+        .trial("apiserver::leader_election::beside_a_go_binary_that_freezes", || beside(Both::freeze))
 }
 
-fn beside(scenario: fn(&Both) -> LocalBoxFuture<'_, anyhow::Result<()>>) -> Outcome {
+fn beside(scenario: impl AsyncFnOnce(&Both) -> anyhow::Result<()>) -> Outcome {
     runtime(false)?.block_on(async {
         let api = Api::connect(Target::ApiServer).await?;
         let both = Both::new(api).await?;

@@ -7,7 +7,6 @@ use ccm::leader_election::{ElectionMetrics, LeaderElectionOptions, Lost};
 use cloudprovider::PowerState;
 use futures::FutureExt;
 use jiff::Timestamp;
-use libtest_mimic::Trial;
 use tempfile::TempDir;
 use test_env::{Process, StartError, built};
 use tokio::time::{Instant, sleep, timeout};
@@ -20,28 +19,21 @@ use crate::{
     api::{Api, Target},
     daemon::{DaemonProcess, InProcess, binary},
     fake_cloud::{FakeCloud, running},
+    scenarios::Trials,
     support::*,
-    trial::{Outcome, on_both, runtime, trial},
+    trial::{Outcome, runtime},
 };
 
 /// Upstream's default name of the second Lease.
 const MIGRATION: &str = "cloud-provider-extraction-migration";
 const LIMIT: Duration = Duration::from_secs(20);
 
-pub(crate) fn trials() -> Vec<Trial> {
-    let scenarios = [
-        on_both("leader_election::migration::controllers_wait_for_the_second_lock", |api| {
-            second_lock(api).boxed_local()
-        }),
-        on_both("leader_election::migration::losing_the_second_lock_ends_the_daemon", |api| {
-            lost(api).boxed_local()
-        }),
-        on_both("leader_election::migration::what_another_component_runs_is_left_alone", |api| {
-            elsewhere(api).boxed_local()
-        }),
-        vec![trial("apiserver::leader_election::migration::beside_client_go", beside_client_go)],
-    ];
-    scenarios.into_iter().flatten().collect()
+pub(crate) fn trials() -> Trials {
+    Trials::new()
+        .both("leader_election::migration::controllers_wait_for_the_second_lock", second_lock)
+        .both("leader_election::migration::losing_the_second_lock_ends_the_daemon", lost)
+        .both("leader_election::migration::what_another_component_runs_is_left_alone", elsewhere)
+        .trial("apiserver::leader_election::migration::beside_client_go", beside_client_go)
 }
 
 const MIGRATES: [&str; 2] = ["--enable-leader-migration", "--node-monitor-period=500ms"];

@@ -12,7 +12,6 @@ use anyhow::ensure;
 use ccm::leader_election::LeaderElectionOptions;
 use http::Request;
 use kube::client::{Body, ClientBuilder};
-use libtest_mimic::Trial;
 use sandbox::{Action, Fault, Matcher, Sandbox};
 use tokio::{
     task::LocalSet,
@@ -22,14 +21,17 @@ use tokio_util::sync::CancellationToken;
 use tower::{Layer, Service};
 
 use super::{elector, options};
-use crate::trial::{Outcome, runtime, trial};
+use crate::{
+    scenarios::Trials,
+    trial::{Outcome, runtime},
+};
 
 const CANDIDATES: usize = 3;
 const RUNS: u64 = 15;
 const TIME: Duration = Duration::from_secs(1800);
 
-pub(crate) fn trials() -> Vec<Trial> {
-    vec![trial("sandbox::leader_election::never_two_whatever_happens", never_two)]
+pub(crate) fn trials() -> Trials {
+    Trials::new().trial("sandbox::leader_election::never_two_whatever_happens", never_two)
 }
 
 /// The times from and until which a candidate led.

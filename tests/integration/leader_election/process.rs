@@ -3,9 +3,7 @@
 use std::{fs, time::Duration};
 
 use anyhow::{Context, ensure};
-use futures::FutureExt;
 use jiff::Timestamp;
-use libtest_mimic::Trial;
 use tempfile::TempDir;
 use test_env::PATIENCE;
 use tokio::time::{Instant, sleep, timeout};
@@ -13,24 +11,17 @@ use tokio_util::sync::CancellationToken;
 
 use super::{ENDLESS, elector, options_with, record, rivals, write};
 use crate::{
-    api::{self, Api, Target},
+    api::{self, Api},
     daemon::{DaemonProcess, binary},
+    scenarios::Trials,
     shipped_roles,
     support::*,
-    trial::on,
 };
 
-pub(crate) fn trials() -> Vec<Trial> {
-    vec![
-        on(
-            Target::ApiServer,
-            "leader_election::the_binary_releases_on_sigterm_and_ends_with_1_on_loss",
-            |api| exit_codes(api).boxed_local(),
-        ),
-        on(Target::ApiServer, "leader_election::few_permissions_are_enough", |api| {
-            permissions(api).boxed_local()
-        }),
-    ]
+pub(crate) fn trials() -> Trials {
+    Trials::new()
+        .api_server("leader_election::the_binary_releases_on_sigterm_and_ends_with_1_on_loss", exit_codes)
+        .api_server("leader_election::few_permissions_are_enough", permissions)
 }
 
 async fn exit_codes(api: &Api) -> anyhow::Result<()> {

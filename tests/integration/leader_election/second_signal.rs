@@ -4,9 +4,7 @@
 use std::{fs, ops::Range, time::Duration};
 
 use anyhow::{Context, ensure};
-use futures::FutureExt;
 use kube::api::DeleteParams;
-use libtest_mimic::Trial;
 use sandbox::kubelet;
 use serde_json::json;
 use tempfile::TempDir;
@@ -18,12 +16,12 @@ use tokio::{
 
 use super::{NAME, leases, record};
 use crate::{
-    api::{Api, Target},
+    api::Api,
     daemon::{DaemonProcess, binary},
     hypervisors::{name, test_driver_file},
+    scenarios::Trials,
     shipped_roles,
     support::*,
-    trial::on,
 };
 
 /// Differs from the exit codes of a bad command line and of a lost lease.
@@ -33,10 +31,8 @@ const MACHINES: Range<usize> = 0..200;
 /// The name of an admission webhook that never answers.
 const WEBHOOK: &str = "never-answers";
 
-pub(super) fn trials() -> Vec<Trial> {
-    vec![on(Target::ApiServer, "leader_election::a_second_signal_aborts_at_once", |api| {
-        second_signal(api).boxed_local()
-    })]
+pub(super) fn trials() -> Trials {
+    Trials::new().api_server("leader_election::a_second_signal_aborts_at_once", second_signal)
 }
 
 async fn second_signal(api: &Api) -> anyhow::Result<()> {

@@ -6,44 +6,33 @@ use std::{collections::BTreeSet, time::Duration};
 use anyhow::{Context, ensure};
 use cloudprovider::testing::Operation;
 use futures::{FutureExt, future::LocalBoxFuture};
-use libtest_mimic::Trial;
 use sandbox::{Action, Fault, Matcher};
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
 use super::world::*;
-use crate::{
-    api::{Api, Target},
-    faults::faults,
-    trap::Side,
-    trial::on,
-};
+use crate::{api::Api, faults::faults, scenarios::Trials, trap::Side};
 
 /// Longer than anything here takes.
 const LIFE: Duration = Duration::from_secs(90);
 
-pub(super) fn trials() -> Vec<Trial> {
-    vec![
-        on(Target::Sandbox, "machines::killed_while_a_machine_is_made", |api| {
-            everywhere(api, "made", made).boxed_local()
-        }),
-        on(Target::Sandbox, "machines::killed_and_deleted_before_the_next_start", |api| {
-            everywhere(api, "deleted meanwhile", deleted_meanwhile).boxed_local()
-        }),
-        on(Target::Sandbox, "machines::killed_while_a_machine_is_deleted", |api| {
-            everywhere(api, "deleted", deleted).boxed_local()
-        }),
-        on(Target::Sandbox, "machines::killed_while_a_machine_is_to_move", |api| {
-            everywhere(api, "to move", to_move).boxed_local()
-        }),
-        on(Target::Sandbox, "machines::refused_and_lost_writes_are_made_up_for", |api| {
-            refused(api).boxed_local()
-        }),
-        on(Target::Sandbox, "machines::the_last_finalizer_is_removed_whatever_the_answer", |api| {
-            last_write(api).boxed_local()
-        }),
-        on(Target::Sandbox, "machines::a_refused_write_is_not_put_off", |api| put_off(api).boxed_local()),
-    ]
+pub(super) fn trials() -> Trials {
+    Trials::new()
+        .sandbox("machines::killed_while_a_machine_is_made", async |api: &Api| {
+            everywhere(api, "made", made).await
+        })
+        .sandbox("machines::killed_and_deleted_before_the_next_start", async |api: &Api| {
+            everywhere(api, "deleted meanwhile", deleted_meanwhile).await
+        })
+        .sandbox("machines::killed_while_a_machine_is_deleted", async |api: &Api| {
+            everywhere(api, "deleted", deleted).await
+        })
+        .sandbox("machines::killed_while_a_machine_is_to_move", async |api: &Api| {
+            everywhere(api, "to move", to_move).await
+        })
+        .sandbox("machines::refused_and_lost_writes_are_made_up_for", refused)
+        .sandbox("machines::the_last_finalizer_is_removed_whatever_the_answer", last_write)
+        .sandbox("machines::a_refused_write_is_not_put_off", put_off)
 }
 
 /// Where the daemon dies.

@@ -7,20 +7,18 @@ use cloudprovider::{
     InstanceChange,
     testing::{FAKE_FLAVOR, Operation},
 };
-use futures::FutureExt;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, PostParams};
-use libtest_mimic::Trial;
 use sandbox::{Action, Fault, Matcher};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{core, world::*};
 use crate::{
-    api::{Api, Target},
+    api::Api,
     faults::faults,
+    scenarios::Trials,
     support::{eventually, patience},
-    trial::{Scenario, on, on_both},
 };
 
 /// The condition about companions.
@@ -29,25 +27,15 @@ const COMPANIONS: &str = "CompanionsUpToDate";
 /// A wait for what is missing is over when it is there, and not when the clock says so: that would take a minute.
 const AT_ONCE: Duration = Duration::from_secs(45);
 
-pub(super) fn trials() -> Vec<Trial> {
-    let both: &[(&str, Scenario)] = &[
-        ("machines::a_step_waits_for_an_object_that_it_reads", |api| read(api).boxed_local()),
-        ("machines::companions_are_made_kept_and_removed", |api| kept(api).boxed_local()),
-        ("machines::a_foreign_object_in_the_place_of_a_companion", |api| foreign(api).boxed_local()),
-        ("machines::companions_that_another_program_made", |api| taken_over(api).boxed_local()),
-    ];
-    let missing =
-        on(Target::Sandbox, "machines::a_further_kind_that_is_missing_stops_only_who_uses_it", |api| {
-            missing_kind(api).boxed_local()
-        });
-    let refused = on(Target::Sandbox, "machines::trouble_with_a_companion_hides_nothing", |api| {
-        refused(api).boxed_local()
-    });
-    let unlisted = on(Target::Sandbox, "machines::a_list_that_does_not_arrive_stops_no_machine", |api| {
-        unlisted(api).boxed_local()
-    });
-    let both = both.iter().flat_map(|(name, scenario)| on_both(name, *scenario));
-    both.chain([missing, refused, unlisted]).collect()
+pub(super) fn trials() -> Trials {
+    Trials::new()
+        .both("machines::a_step_waits_for_an_object_that_it_reads", read)
+        .both("machines::companions_are_made_kept_and_removed", kept)
+        .both("machines::a_foreign_object_in_the_place_of_a_companion", foreign)
+        .both("machines::companions_that_another_program_made", taken_over)
+        .sandbox("machines::a_further_kind_that_is_missing_stops_only_who_uses_it", missing_kind)
+        .sandbox("machines::trouble_with_a_companion_hides_nothing", refused)
+        .sandbox("machines::a_list_that_does_not_arrive_stops_no_machine", unlisted)
 }
 
 async fn add(world: &World<'_>, name: &str, spec: Value) -> anyhow::Result<()> {

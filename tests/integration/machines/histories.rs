@@ -10,9 +10,8 @@ mod model;
 mod run;
 
 use futures::FutureExt;
-use libtest_mimic::Trial;
 
-use crate::{histories::Histories, trial::trial};
+use crate::{histories::Histories, scenarios::Trials};
 
 const HISTORIES: Histories = Histories {
     count: "CCM_MACHINE_HISTORIES",
@@ -22,6 +21,6 @@ const HISTORIES: Histories = Histories {
     history: |api, seed| run::run(api, seed).boxed_local(),
 };
 
-pub(super) fn trials() -> Vec<Trial> {
-    vec![trial(HISTORIES.trial, || HISTORIES.run())]
+pub(super) fn trials() -> Trials {
+    Trials::new().trial(HISTORIES.trial, || HISTORIES.run())
 }

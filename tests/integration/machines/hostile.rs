@@ -16,7 +16,6 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use libtest_mimic::Trial;
 use test_env::{Libvirtd, Vcsim, VcsimOptions};
 use tokio::{net::TcpListener, task::JoinHandle};
 
@@ -29,8 +28,9 @@ use self::{
 use super::world::condition;
 use crate::{
     daemon::DaemonProcess,
+    scenarios::Trials,
     support::eventually,
-    trial::{Outcome, runtime, trial},
+    trial::{Outcome, runtime},
 };
 
 /// The variable with the number of hostile objects in a soak.
@@ -68,9 +68,8 @@ const MAX_IMPORTS: usize = 2;
 const HOSTILE: &str = "team-a";
 const VICTIM: &str = "team-b";
 
-pub(super) fn trials() -> Vec<Trial> {
-    // Without the time limit of scenarios: a soak takes longer, and each of its steps has a time limit.
-    vec![trial("apiserver::machines::hostile_objects_of_one_tenant_hold_up_nobody", attacked)]
+pub(super) fn trials() -> Trials {
+    Trials::new().trial("apiserver::machines::hostile_objects_of_one_tenant_hold_up_nobody", attacked)
 }
 
 fn attacked() -> Outcome {

@@ -12,7 +12,6 @@ use cloudprovider::{
     },
 };
 use cloudprovider_libvirt::{Config, LibvirtProvider};
-use libtest_mimic::Trial;
 use serde_json::{Value, json};
 use test_env::{Libvirtd, MicroGuestImage};
 use tokio::time::Instant;
@@ -20,10 +19,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::kinds::{Kinds, refused};
 use crate::{
-    api::{Api, Target},
+    api::Api,
     daemon::binary,
     guest::GUEST_PATIENCE,
-    trial::{Outcome, on, runtime, trial},
+    scenarios::Trials,
+    trial::{Outcome, runtime},
 };
 
 const UID: &str = "5d0b0b0e-3c53-4c5c-9b5e-2f0f6c9a7a10";
@@ -38,11 +38,10 @@ const KEPT: &str = "192.168.122.77";
 /// How soon the next step comes if nothing tells that it is due.
 const INTERVAL: Duration = Duration::from_millis(300);
 
-pub(super) fn trials() -> Vec<Trial> {
-    let definitions = on(Target::ApiServer, "machines::libvirt::the_api_server_checks_specs", |api| {
-        Box::pin(definitions(api))
-    });
-    vec![definitions, trial("apiserver::qemu::a_machine_from_image_to_nothing", from_image_to_nothing)]
+pub(super) fn trials() -> Trials {
+    Trials::new()
+        .api_server("machines::libvirt::the_api_server_checks_specs", definitions)
+        .trial("apiserver::qemu::a_machine_from_image_to_nothing", from_image_to_nothing)
 }
 
 async fn definitions(api: &Api) -> Result<()> {

@@ -12,7 +12,6 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::{
     ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams,
 };
-use libtest_mimic::Trial;
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;
 
@@ -24,8 +23,9 @@ use super::{
 use crate::{
     api::{Api, Target},
     daemon::InProcess,
+    scenarios::Trials,
     support::eventually,
-    trial::{Outcome, runtime, trial},
+    trial::{Outcome, runtime},
 };
 
 const HYPERVISORS: usize = 4;
@@ -53,8 +53,8 @@ const PATIENCE: Duration = test_env::PATIENCE;
 
 pub(super) const IMAGE: &str = "debian-12.raw";
 
-pub(super) fn trials() -> Vec<Trial> {
-    vec![trial("sandbox::machines::libvirt::many_at_once", many_at_once)]
+pub(super) fn trials() -> Trials {
+    Trials::new().trial("sandbox::machines::libvirt::many_at_once", many_at_once)
 }
 
 /// A hypervisor with 1 TiB of memory, whose pool has the image.

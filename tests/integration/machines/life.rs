@@ -7,30 +7,23 @@ use cloudprovider::{
     Error, ErrorKind,
     testing::{Fault, Operation},
 };
-use futures::FutureExt;
-use libtest_mimic::Trial;
 use serde_json::{Value, json};
 
 use super::world::*;
-use crate::{
-    api::{Api, Target},
-    trial::{Scenario, on, on_both},
-};
+use crate::{api::Api, scenarios::Trials};
 
-pub(super) fn trials() -> Vec<Trial> {
-    let both: &[(&str, Scenario)] = &[
-        ("machines::a_machine_from_its_beginning_to_its_end", |api| whole_life(api).boxed_local()),
-        ("machines::first_the_cluster_then_bootstrap_data_then_a_machine", |api| order(api).boxed_local()),
-        ("machines::nothing_is_done_while_paused", |api| paused(api).boxed_local()),
-        ("machines::deleted_before_there_were_bootstrap_data", |api| deleted_early(api).boxed_local()),
-        ("machines::deleted_while_it_is_made", |api| deleted_while_made(api).boxed_local()),
-        ("machines::a_machine_that_is_gone_is_told_and_not_made_again", |api| lost(api).boxed_local()),
-        ("machines::something_foreign_is_left_alone", |api| foreign(api).boxed_local()),
-        ("machines::what_is_made_again_gets_its_bootstrap_data_again", |api| made_again(api).boxed_local()),
-        ("machines::an_error_is_told_and_tried_again", |api| errors(api).boxed_local()),
-    ];
-    let short = on(Target::Sandbox, "machines::short_waits_are_not_written", |api| short(api).boxed_local());
-    both.iter().flat_map(|(name, scenario)| on_both(name, *scenario)).chain([short]).collect()
+pub(super) fn trials() -> Trials {
+    Trials::new()
+        .both("machines::a_machine_from_its_beginning_to_its_end", whole_life)
+        .both("machines::first_the_cluster_then_bootstrap_data_then_a_machine", order)
+        .both("machines::nothing_is_done_while_paused", paused)
+        .both("machines::deleted_before_there_were_bootstrap_data", deleted_early)
+        .both("machines::deleted_while_it_is_made", deleted_while_made)
+        .both("machines::a_machine_that_is_gone_is_told_and_not_made_again", lost)
+        .both("machines::something_foreign_is_left_alone", foreign)
+        .both("machines::what_is_made_again_gets_its_bootstrap_data_again", made_again)
+        .both("machines::an_error_is_told_and_tried_again", errors)
+        .sandbox("machines::short_waits_are_not_written", short)
 }
 
 /// Each wait whose status is written costs a write. Where the clock runs as it likes, a short one may seem long.

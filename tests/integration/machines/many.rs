@@ -4,15 +4,13 @@ use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::ensure;
 use cloudprovider::testing::{Fault, Operation};
-use futures::FutureExt;
-use libtest_mimic::Trial;
 use tokio::time::Instant;
 
 use super::world::*;
 use crate::{
-    api::{Api, Target},
+    api::Api,
+    scenarios::Trials,
     support::{eventually, patience},
-    trial::on,
 };
 
 /// How many machines there are.
@@ -21,11 +19,10 @@ const MACHINES: usize = 300;
 /// The writes that a machine may cost until it is ready.
 const MAX_WRITES: usize = 6;
 
-pub(super) fn trials() -> Vec<Trial> {
-    vec![
-        on(Target::Sandbox, "machines::hundreds_at_once", |api| at_once(api).boxed_local()),
-        on(Target::Sandbox, "machines::calls_that_hang_hold_up_nobody", |api| hanging(api).boxed_local()),
-    ]
+pub(super) fn trials() -> Trials {
+    Trials::new()
+        .sandbox("machines::hundreds_at_once", at_once)
+        .sandbox("machines::calls_that_hang_hold_up_nobody", hanging)
 }
 
 async fn at_once(api: &Api) -> anyhow::Result<()> {

@@ -2,22 +2,15 @@
 
 use anyhow::ensure;
 use cloudprovider::testing::Operation;
-use futures::FutureExt;
-use libtest_mimic::Trial;
 use serde_json::{Value, json};
 
 use super::{core::forget, world::*};
-use crate::{
-    api::Api,
-    trial::{Scenario, on_both},
-};
+use crate::{api::Api, scenarios::Trials};
 
-pub(super) fn trials() -> Vec<Trial> {
-    let both: &[(&str, Scenario)] = &[
-        ("machines::a_move_touches_no_machine", |api| moved(api).boxed_local()),
-        ("machines::a_move_waits_until_the_provider_id_is_written", |api| blocked(api).boxed_local()),
-    ];
-    both.iter().flat_map(|(name, scenario)| on_both(name, *scenario)).collect()
+pub(super) fn trials() -> Trials {
+    Trials::new()
+        .both("machines::a_move_touches_no_machine", moved)
+        .both("machines::a_move_waits_until_the_provider_id_is_written", blocked)
 }
 
 /// What is carried over of an object.

@@ -4,25 +4,17 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use cloudprovider::testing::Operation;
-use futures::FutureExt;
-use libtest_mimic::Trial;
 use serde_json::{Value, json};
 
 use super::world::*;
-use crate::{
-    api::Api,
-    support::eventually,
-    trial::{Scenario, on_both},
-};
+use crate::{api::Api, scenarios::Trials, support::eventually};
 
-pub(super) fn trials() -> Vec<Trial> {
-    let both: &[(&str, Scenario)] = &[
-        ("machines::a_machine_with_another_label_is_still_the_same", |api| relabelled(api).boxed_local()),
-        ("machines::a_machine_without_a_label_holds_its_cluster", |api| unlabelled(api).boxed_local()),
-        ("machines::a_machine_goes_after_its_cluster_was_removed_by_force", |api| forced(api).boxed_local()),
-        ("machines::what_others_write_while_a_step_runs_stays", |api| meanwhile(api).boxed_local()),
-    ];
-    both.iter().flat_map(|(name, scenario)| on_both(name, *scenario)).collect()
+pub(super) fn trials() -> Trials {
+    Trials::new()
+        .both("machines::a_machine_with_another_label_is_still_the_same", relabelled)
+        .both("machines::a_machine_without_a_label_holds_its_cluster", unlabelled)
+        .both("machines::a_machine_goes_after_its_cluster_was_removed_by_force", forced)
+        .both("machines::what_others_write_while_a_step_runs_stays", meanwhile)
 }
 
 /// A merge patch that sets or removes the label with the name of the Cluster.

@@ -18,9 +18,7 @@ use cloudprovider::{
     CloudProvider, ConfigProblem, Error, ErrorKind, FactoryInput, Registry,
     testing::{FakeCloud, Fault, Operation},
 };
-use futures::FutureExt;
 use kube::Client;
-use libtest_mimic::Trial;
 use sandbox::kubelet;
 use tempfile::TempDir;
 
@@ -30,12 +28,12 @@ use super::{
     world::*,
 };
 use crate::{
-    api::{Api, Target},
+    api::Api,
     daemon::{InProcess, parse},
     fake_cloud::{Lookups, running},
+    scenarios::Trials,
     shipped_roles,
     support::{eventually, is_initialized, node_becomes, uuid},
-    trial::{Scenario, on, on_both, trial},
 };
 
 /// Flags of a daemon that serves the machines of both providers and nothing else.
@@ -48,18 +46,14 @@ const TERMS: [&str; 3] = [
     "--leader-elect-retry-period=1s",
 ];
 
-pub(super) fn trials() -> Vec<Trial> {
-    let both: &[(&str, Scenario)] = &[
-        ("machines::providers::each_serves_its_own", |api| each_serves_its_own(api).boxed_local()),
-        ("machines::providers::another_one_has_the_nodes", |api| nodes_of_another(api).boxed_local()),
-        ("machines::providers::each_follows_its_own_configuration", |api| configured(api).boxed_local()),
-        ("machines::providers::another_daemon_takes_all_over", |api| taken_over(api).boxed_local()),
-    ];
-    let one_kind = on(Target::Sandbox, "machines::providers::no_kind_has_two_providers", |api| {
-        one_kind(api).boxed_local()
-    });
-    let binary = trial("apiserver::machines::providers::the_binary_as_installed", installed::as_installed);
-    both.iter().flat_map(|(name, scenario)| on_both(name, *scenario)).chain([one_kind, binary]).collect()
+pub(super) fn trials() -> Trials {
+    Trials::new()
+        .both("machines::providers::each_serves_its_own", each_serves_its_own)
+        .both("machines::providers::another_one_has_the_nodes", nodes_of_another)
+        .both("machines::providers::each_follows_its_own_configuration", configured)
+        .both("machines::providers::another_daemon_takes_all_over", taken_over)
+        .sandbox("machines::providers::no_kind_has_two_providers", one_kind)
+        .trial("apiserver::machines::providers::the_binary_as_installed", installed::as_installed)
 }
 
 /// A world for each of the two providers, in one cluster.

@@ -11,35 +11,22 @@ use cloudprovider::{
     machines::Mark,
     testing::{FAKE_REGION, Fault, Operation},
 };
-use futures::FutureExt;
 use kube::api::PostParams;
-use libtest_mimic::Trial;
 use serde_json::{Value, json};
 
 use super::{core, world::*};
-use crate::{
-    api::{Api, Target},
-    daemon::InProcess,
-    support::eventually,
-    trial::{Scenario, on, on_both},
-};
+use crate::{api::Api, daemon::InProcess, scenarios::Trials, support::eventually};
 
-pub(super) fn trials() -> Vec<Trial> {
-    let both: &[(&str, Scenario)] = &[
-        ("machines::only_what_passes_the_filters", |api| filters(api).boxed_local()),
-        ("machines::a_cluster_that_others_manage_is_left_alone", |api| managed_elsewhere(api).boxed_local()),
-        ("machines::templates_say_what_a_machine_will_have", |api| templates(api).boxed_local()),
-        ("machines::a_dry_run_changes_nothing", |api| dry_run(api).boxed_local()),
-        ("machines::explain_says_what_a_machine_waits_for", |api| explained(api).boxed_local()),
-        ("machines::what_the_configuration_does_not_reach_is_named", |api| out_of_reach(api).boxed_local()),
-        ("machines::an_infrastructure_cluster_goes_after_its_machines", |api| {
-            machines_first(api).boxed_local()
-        }),
-    ];
-    let missing = on(Target::Sandbox, "machines::missing_kinds_are_named_and_waited_for", |api| {
-        missing_kinds(api).boxed_local()
-    });
-    both.iter().flat_map(|(name, scenario)| on_both(name, *scenario)).chain([missing]).collect()
+pub(super) fn trials() -> Trials {
+    Trials::new()
+        .both("machines::only_what_passes_the_filters", filters)
+        .both("machines::a_cluster_that_others_manage_is_left_alone", managed_elsewhere)
+        .both("machines::templates_say_what_a_machine_will_have", templates)
+        .both("machines::a_dry_run_changes_nothing", dry_run)
+        .both("machines::explain_says_what_a_machine_waits_for", explained)
+        .both("machines::what_the_configuration_does_not_reach_is_named", out_of_reach)
+        .both("machines::an_infrastructure_cluster_goes_after_its_machines", machines_first)
+        .sandbox("machines::missing_kinds_are_named_and_waited_for", missing_kinds)
 }
 
 async fn filters(api: &Api) -> anyhow::Result<()> {

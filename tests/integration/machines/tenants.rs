@@ -2,17 +2,12 @@
 
 use anyhow::{Context as _, ensure};
 use cloudprovider::testing::Operation;
-use futures::FutureExt;
 use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::api::PostParams;
-use libtest_mimic::Trial;
 use serde_json::{Value, json};
 
 use super::{core::forget, world::*};
-use crate::{
-    api::{Api, Target},
-    trial::on,
-};
+use crate::{api::Api, scenarios::Trials};
 
 /// The namespaces of the one that attacks and of the other one.
 const HOSTILE: &str = "team-a";
@@ -21,16 +16,11 @@ const VICTIM: &str = "team-b";
 /// How many broken machines one namespace has.
 const BROKEN: usize = 600;
 
-pub(super) fn trials() -> Vec<Trial> {
-    vec![
-        on(Target::Sandbox, "machines::a_claim_to_an_identity_stops_nothing_of_another_namespace", |api| {
-            claimed(api).boxed_local()
-        }),
-        on(Target::Sandbox, "machines::what_is_foreign_is_not_named", |api| foreign(api).boxed_local()),
-        on(Target::Sandbox, "machines::broken_machines_of_one_namespace_do_not_hold_up_another", |api| {
-            broken(api).boxed_local()
-        }),
-    ]
+pub(super) fn trials() -> Trials {
+    Trials::new()
+        .sandbox("machines::a_claim_to_an_identity_stops_nothing_of_another_namespace", claimed)
+        .sandbox("machines::what_is_foreign_is_not_named", foreign)
+        .sandbox("machines::broken_machines_of_one_namespace_do_not_hold_up_another", broken)
 }
 
 /// A tenant with a Cluster, as the world of its namespace.

@@ -7,21 +7,13 @@ use cloudprovider::{
     Error, ErrorKind, InstanceChange,
     testing::{self, FAKE_REGION, FakeInstance, Operation},
 };
-use futures::FutureExt;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
-use libtest_mimic::Trial;
 use sandbox::{Action, Fault, Matcher};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::{core, world::*};
-use crate::{
-    api::{Api, Target},
-    faults::faults,
-    support::eventually,
-    trap::Side,
-    trial::{Scenario, on, on_both},
-};
+use crate::{api::Api, faults::faults, scenarios::Trials, support::eventually, trap::Side};
 
 /// The finalizer of a failure domain.
 const HELD: &str = "fakeregion.infrastructure.cluster.x-k8s.io";
@@ -29,23 +21,16 @@ const HELD: &str = "fakeregion.infrastructure.cluster.x-k8s.io";
 /// Longer than anything here takes.
 const LIFE: Duration = Duration::from_secs(90);
 
-pub(super) fn trials() -> Vec<Trial> {
-    let both: &[(&str, Scenario)] = &[
-        ("machines::the_status_of_an_object_is_told_and_kept", |api| told(api).boxed_local()),
-        ("machines::an_object_that_another_program_told", |api| taken_over(api).boxed_local()),
-        ("machines::a_failure_domain_stays_while_machines_are_in_it", |api| in_use(api).boxed_local()),
-        ("machines::objects_that_end_without_a_deletion_are_forgotten", |api| forgotten(api).boxed_local()),
-    ];
-    let dry = on(Target::Sandbox, "machines::a_dry_run_tells_nothing", |api| dry_run(api).boxed_local());
-    let killed =
-        on(Target::Sandbox, "machines::killed_while_a_status_is_told", |api| killed(api).boxed_local());
-    let refused = on(Target::Sandbox, "machines::a_status_that_is_refused_is_told_later", |api| {
-        refused(api).boxed_local()
-    });
-    let hangs =
-        on(Target::Sandbox, "machines::a_look_that_hangs_holds_up_no_other", |api| hangs(api).boxed_local());
-    let own = [dry, killed, refused, hangs];
-    both.iter().flat_map(|(name, scenario)| on_both(name, *scenario)).chain(own).collect()
+pub(super) fn trials() -> Trials {
+    Trials::new()
+        .both("machines::the_status_of_an_object_is_told_and_kept", told)
+        .both("machines::an_object_that_another_program_told", taken_over)
+        .both("machines::a_failure_domain_stays_while_machines_are_in_it", in_use)
+        .both("machines::objects_that_end_without_a_deletion_are_forgotten", forgotten)
+        .sandbox("machines::a_dry_run_tells_nothing", dry_run)
+        .sandbox("machines::killed_while_a_status_is_told", killed)
+        .sandbox("machines::a_status_that_is_refused_is_told_later", refused)
+        .sandbox("machines::a_look_that_hangs_holds_up_no_other", hangs)
 }
 
 fn regions(world: &World<'_>) -> kube::Api<DynamicObject> {

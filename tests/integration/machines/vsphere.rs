@@ -13,7 +13,6 @@ use std::{
 use anyhow::{Context, ensure};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
-use libtest_mimic::Trial;
 use serde_json::{Value, json};
 use test_env::{Vcsim, VcsimOptions};
 
@@ -23,12 +22,7 @@ use super::{
     world::{NAMESPACE, ONLY, condition, is_ready},
 };
 use crate::{
-    api::{Api, Target},
-    daemon::InProcess,
-    ipam::IPAM,
-    support::eventually,
-    trial::{Outcome, Scenario, on, runtime, trial},
-    vsphere,
+    api::Api, daemon::InProcess, ipam::IPAM, scenarios::Trials, support::eventually, vsphere,
 };
 
 /// The writes that a machine costs until it is ready, with its `VSphereVM`, besides those about long waits.
@@ -55,28 +49,16 @@ const KINDS: [(&str, &str, &str, &str); 10] = [
 
 /// Nearly all on the sandbox, with tokio's clock running. On the real API server the kinds are those of the manifests, with their webhook:
 /// the life of a cluster on vSphere shows that.
-pub(super) fn trials() -> Vec<Trial> {
-    let all: [(&str, Scenario); 7] = [
-        ("machines_have_their_vspherevms", |api| Box::pin(told(api))),
-        ("machines_keep_the_vspherevms_of_others", |api| Box::pin(taken_over(api))),
-        ("machines_get_addresses_of_pools", |api| Box::pin(pools::addressed(api))),
-        ("killed_at_each_write_of_a_claim", |api| Box::pin(pools::killed(api))),
-        ("machines_of_capv_are_taken_over", |api| Box::pin(capv::taken_over(api))),
-        ("clones_that_fail_are_told", |api| Box::pin(tasks::failed(api))),
-        ("tasks_that_run_are_named", |api| Box::pin(tasks::named(api))),
-    ];
-    let one = |(name, scenario): (&str, Scenario)| {
-        trial(&format!("sandbox::vsphere::{name}"), move || -> Outcome {
-            runtime(false)?.block_on(async {
-                let api = Api::connect(Target::Sandbox).await?;
-                Ok(scenario(&api).await?)
-            })
-        })
-    };
-    let counted = on(Target::ApiServer, "vsphere::machines_are_not_converted", |api| {
-        Box::pin(conversions::counted(api))
-    });
-    all.into_iter().map(one).chain([counted]).collect()
+pub(super) fn trials() -> Trials {
+    Trials::in_real_time()
+        .sandbox("vsphere::machines_have_their_vspherevms", told)
+        .sandbox("vsphere::machines_keep_the_vspherevms_of_others", taken_over)
+        .sandbox("vsphere::machines_get_addresses_of_pools", pools::addressed)
+        .sandbox("vsphere::killed_at_each_write_of_a_claim", pools::killed)
+        .sandbox("vsphere::machines_of_capv_are_taken_over", capv::taken_over)
+        .sandbox("vsphere::clones_that_fail_are_told", tasks::failed)
+        .sandbox("vsphere::tasks_that_run_are_named", tasks::named)
+        .api_server("vsphere::machines_are_not_converted", conversions::counted)
 }
 
 struct World<'a> {

@@ -2,25 +2,19 @@
 
 use anyhow::ensure;
 use ccm::controllers::node_lifecycle::NodeLifecycleMetrics;
-use futures::FutureExt;
-use libtest_mimic::Trial;
 use sandbox::kubelet;
 use serde_json::json;
 use tokio::time::sleep;
 
 use super::{kubelets::renewals, *};
-use crate::beating::Beating;
+use crate::{beating::Beating, scenarios::Trials};
 
-pub(super) fn trials() -> Vec<Trial> {
-    let both: &[(&str, Scenario)] = &[
-        ("the_breaker_stops_mass_deletion", |api| breaker(api).boxed_local()),
-        ("a_decision_on_one_node_releases_no_other", |api| one_decision(api).boxed_local()),
-        ("a_new_leader_keeps_what_the_breaker_held_back", |api| new_leader(api).boxed_local()),
-    ];
-    let ready = on(Target::Sandbox, "the_breaker_counts_ready_nodes_too", |api| {
-        breaker_of_ready_nodes(api).boxed_local()
-    });
-    both.iter().flat_map(|(name, scenario)| on_both(name, *scenario)).chain([ready]).collect()
+pub(super) fn trials() -> Trials {
+    Trials::new()
+        .both("the_breaker_stops_mass_deletion", breaker)
+        .both("a_decision_on_one_node_releases_no_other", one_decision)
+        .both("a_new_leader_keeps_what_the_breaker_held_back", new_leader)
+        .sandbox("the_breaker_counts_ready_nodes_too", breaker_of_ready_nodes)
 }
 
 async fn breaker(api: &Api) -> anyhow::Result<()> {

@@ -2,13 +2,11 @@
 
 use anyhow::ensure;
 use ccm::controllers::node_lifecycle::NodeLifecycleMetrics;
-use futures::FutureExt;
 use k8s_openapi::{api::coordination::v1::Lease, apimachinery::pkg::apis::meta::v1::MicroTime};
 use kube::{
     Client,
     api::{Patch, PatchParams},
 };
-use libtest_mimic::Trial;
 use sandbox::{Action, Fault, Matcher, kubelet};
 use serde_json::json;
 use test_env::{ControlPlane, ControlPlaneOptions};
@@ -16,34 +14,29 @@ use tokio::time::sleep;
 
 use super::*;
 use crate::{
-    api::{self, Target},
+    api,
     beating::Beating,
     faults::faults,
-    lag, shipped_roles,
-    trial::{Outcome, on, on_both, runtime, trial},
+    lag,
+    scenarios::Trials,
+    shipped_roles,
+    trial::{Outcome, runtime},
 };
 
 const EXCLUDE: &str = "node.kubernetes.io/exclude-from-lifecycle-management";
 const ALLOW: &str = "node.cloudprovider.kubernetes.io/allow-deletion";
 
-pub(super) fn trials() -> Vec<Trial> {
-    let both: &[(&str, Scenario)] = &[
-        ("a_living_kubelet_keeps_its_node", |api| living_kubelet(api).boxed_local()),
-        ("a_ready_node_without_a_lease_stays", |api| ready_without_lease(api).boxed_local()),
-        ("a_label_that_goes_during_a_look_deletes_nothing", |api| label_goes(api).boxed_local()),
-        ("a_deletion_allowed_during_a_look_waits_for_the_lease", |api| allowed(api).boxed_local()),
-    ];
-    let mut trials: Vec<_> = both.iter().flat_map(|(name, scenario)| on_both(name, *scenario)).collect();
-    trials.extend([
-        on(Target::Sandbox, "a_lease_of_endless_duration_pins_no_node", |api| endless(api).boxed_local()),
-        on(Target::Sandbox, "a_lease_read_that_hangs_is_no_silence", |api| hanging_read(api).boxed_local()),
-        on(Target::Sandbox, "a_node_that_is_held_back_for_ever_costs_little", |api| {
-            held_for_ever(api).boxed_local()
-        }),
-        on(Target::Sandbox, "silence_of_all_kubelets_deletes_none", |api| all_silent(api).boxed_local()),
-        trial("apiserver::a_frozen_api_server_is_no_silence_of_kubelets", frozen),
-    ]);
-    trials
+pub(super) fn trials() -> Trials {
+    Trials::new()
+        .both("a_living_kubelet_keeps_its_node", living_kubelet)
+        .both("a_ready_node_without_a_lease_stays", ready_without_lease)
+        .both("a_label_that_goes_during_a_look_deletes_nothing", label_goes)
+        .both("a_deletion_allowed_during_a_look_waits_for_the_lease", allowed)
+        .sandbox("a_lease_of_endless_duration_pins_no_node", endless)
+        .sandbox("a_lease_read_that_hangs_is_no_silence", hanging_read)
+        .sandbox("a_node_that_is_held_back_for_ever_costs_little", held_for_ever)
+        .sandbox("silence_of_all_kubelets_deletes_none", all_silent)
+        .trial("apiserver::a_frozen_api_server_is_no_silence_of_kubelets", frozen)
 }
 
 /// When the kubelet last renewed its Lease.

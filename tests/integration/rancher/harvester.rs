@@ -8,62 +8,51 @@ use std::fs;
 
 use anyhow::{Context, ensure};
 use cloudprovider::Registry;
-use futures::{FutureExt, future::LocalBoxFuture};
 use k8s_openapi::api::core::v1::{Event, Service};
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
-use libtest_mimic::Trial;
 use sandbox::kubelet;
 use serde_json::json;
 use tempfile::TempDir;
 
 use self::testing::{Harvester, STRANGER, USER};
 use super::{LIMIT, SOON, fake_cattle::FakeCattle};
-use crate::{
-    api::{Api, Target},
-    daemon::InProcess,
-    support::*,
-    trial::{Outcome, runtime, trial},
-};
+use crate::{api::Api, daemon::InProcess, scenarios::Trials, support::*};
 
 const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 
 /// What kube-vip reads.
 const ADDRESSES: &str = "kube-vip.io/loadbalancerIPs";
 
-pub(super) fn trials() -> Vec<Trial> {
-    let both = [Target::Sandbox, Target::ApiServer]
-        .into_iter()
-        .map(|target| on(target, "services_have_addresses_of_harvester", |guest| life(guest).boxed_local()));
-    both.chain([on(Target::Sandbox, "the_kubeconfig_of_harvester_is_followed", |guest| {
-        reload(guest).boxed_local()
-    })])
-    .collect()
+pub(super) fn trials() -> Trials {
+    Trials::in_real_time()
+        .both("rancher::services_have_addresses_of_harvester", async |api: &Api| {
+            on_harvester(api, life).await
+        })
+        .sandbox("rancher::the_kubeconfig_of_harvester_is_followed", async |api: &Api| {
+            on_harvester(api, reload).await
+        })
 }
 
 /// A scenario whose Services are on one API server and whose load balancers are on another.
-fn on(target: Target, name: &str, scenario: fn(&Guest) -> LocalBoxFuture<'_, anyhow::Result<()>>) -> Trial {
-    trial(&format!("{}::rancher::{name}", target.as_str()), move || -> Outcome {
-        runtime(false)?.block_on(async {
-            let api = Api::connect(target).await?;
-            // Says itself why it cannot run here.
-            let Some(harvester) = Harvester::start().await else { return Ok(()) };
-            let guest = Guest::new(api, harvester).await?;
-            scenario(&guest).await?;
-            Ok(guest.api.nothing_was_refused()?)
-        })
-    })
+async fn on_harvester(
+    api: &Api,
+    scenario: impl AsyncFnOnce(&Guest<'_>) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    // Says itself why it cannot run here.
+    let Some(harvester) = Harvester::start().await else { return Ok(()) };
+    scenario(&Guest::new(api, harvester).await?).await
 }
 
 /// A cluster whose machines run on Harvester.
-struct Guest {
-    api: Api,
+struct Guest<'a> {
+    api: &'a Api,
     harvester: Harvester,
     rancher: FakeCattle,
     folder: TempDir,
 }
 
-impl Guest {
-    async fn new(api: Api, harvester: Harvester) -> anyhow::Result<Self> {
+impl<'a> Guest<'a> {
+    async fn new(api: &'a Api, harvester: Harvester) -> anyhow::Result<Self> {
         let rancher = FakeCattle::start().await;
         for number in 0..2 {
             let name = format!("node-{number}");
@@ -161,7 +150,7 @@ fn has_finalizer(service: &Service) -> bool {
 }
 
 /// A load balancer is made, changes in place, waits while Harvester has no address, and goes.
-async fn life(guest: &Guest) -> anyhow::Result<()> {
+async fn life(guest: &Guest<'_>) -> anyhow::Result<()> {
     guest.authorize(USER)?;
     guest.configure(", announcedBy: none, ipPool: public")?;
     let daemon = guest.daemon()?;
@@ -214,7 +203,7 @@ async fn life(guest: &Guest) -> anyhow::Result<()> {
 }
 
 /// The token of Harvester and the configuration change while the daemon runs.
-async fn reload(guest: &Guest) -> anyhow::Result<()> {
+async fn reload(guest: &Guest<'_>) -> anyhow::Result<()> {
     guest.authorize(STRANGER)?;
     guest.configure(", announcedBy: none")?;
     let daemon = guest.daemon()?;

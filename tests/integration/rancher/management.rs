@@ -10,9 +10,7 @@ use std::{fs, sync::Arc, time::Duration};
 use anyhow::ensure;
 use cloudprovider::{FactoryInput, Registry};
 use cloudprovider_rancher::{Config, Environment, RancherProvider};
-use futures::{FutureExt, future::LocalBoxFuture};
 use k8s_openapi::api::core::v1::Node;
-use libtest_mimic::Trial;
 use sandbox::kubelet;
 use serde_json::json;
 use test_env::ControlPlane;
@@ -23,93 +21,52 @@ use self::testing::{
     rancher::{FakeRancher, NEXT_TOKEN, NEXT_VIEWER, TOKEN, VIEWER},
 };
 use super::{LIMIT, SOON};
-use crate::{
-    api::{Api, Target},
-    daemon::InProcess,
-    support::*,
-    trial::{Outcome, runtime, trial},
-};
+use crate::{api::Api, daemon::InProcess, scenarios::Trials, support::*};
 
 const MACHINES: &str = "cluster.x-k8s.io/v1beta1";
 
 /// How long a Node that must not be deleted is looked at. A deletion takes less than half of that.
 const LOOK: Duration = Duration::from_secs(4);
 
-pub(super) fn trials() -> Vec<Trial> {
-    let both = [Target::Sandbox, Target::ApiServer].into_iter().flat_map(|target| {
-        [
-            on(target, "a_node_lives_and_dies_with_its_machine", |cluster| life(cluster).boxed_local()),
-            on(target, "a_management_server_in_trouble_loses_no_node", move |cluster| {
-                trouble(cluster, outage(target)).boxed_local()
-            }),
-        ]
-    });
-    both.chain([
-        on(Target::Sandbox, "url_and_token_are_followed", |cluster| reload(cluster).boxed_local()),
-        imported(Target::Sandbox),
-        imported(Target::ApiServer),
-        without_administrator(),
-    ])
-    .collect()
-}
-
-/// How long the server is away.
-fn outage(target: Target) -> Duration {
-    // The same daemon runs on both API servers, so one long outage is enough.
-    Duration::from_secs(if target == Target::Sandbox { 60 } else { 5 })
+pub(super) fn trials() -> Trials {
+    Trials::in_real_time()
+        .both("rancher::a_node_lives_and_dies_with_its_machine", async |api: &Api| {
+            in_cluster(api, life).await
+        })
+        .both("rancher::a_management_server_in_trouble_loses_no_node", async |api: &Api| {
+            in_cluster(api, trouble).await
+        })
+        .sandbox("rancher::url_and_token_are_followed", async |api: &Api| in_cluster(api, reload).await)
+        .both("rancher::nodes_of_an_imported_cluster_are_initialised_and_never_deleted", life_of_imported)
+        .sandbox(
+            "rancher::a_token_of_no_administrator_serves_an_imported_cluster",
+            life_without_administrator,
+        )
 }
 
 /// A scenario whose Nodes are on one API server and whose Machines are on another.
-fn on(
-    target: Target,
-    name: &str,
-    scenario: impl FnOnce(&Cluster) -> LocalBoxFuture<'_, anyhow::Result<()>> + Send + 'static,
-) -> Trial {
-    trial(&format!("{}::rancher::{name}", target.as_str()), move || -> Outcome {
-        let management = ControlPlane::start(&options())?;
-        runtime(false)?.block_on(async {
-            let api = Api::connect(target).await?;
-            let cluster = Cluster { management: ManagementCluster::on(&management, "prod").await, api };
-            scenario(&cluster).await?;
-            Ok(cluster.api.nothing_was_refused()?)
-        })
-    })
+async fn in_cluster(
+    api: &Api,
+    scenario: impl AsyncFnOnce(&Cluster<'_>) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let control_plane = ControlPlane::start(&options())?;
+    let management = ManagementCluster::on(&control_plane, "prod").await;
+    scenario(&Cluster { management, api }).await
 }
 
-/// Nodes of a cluster that Rancher only imported: they are initialised by watched mirrors, and never deleted.
-fn imported(target: Target) -> Trial {
-    let name = "nodes_of_an_imported_cluster_are_initialised_and_never_deleted";
-    trial(&format!("{}::rancher::{name}", target.as_str()), move || -> Outcome {
-        let management = ControlPlane::start(&options())?;
-        runtime(false)?.block_on(async {
-            let api = Api::connect(target).await?;
-            let management = ManagementCluster::imported(&management, "imported").await;
-            let cluster = Cluster { management, api };
-            life_of_imported(&cluster).await?;
-            Ok(cluster.api.nothing_was_refused()?)
-        })
-    })
-}
-
-/// An imported cluster, and the token of a user who is no administrator. It expires, and a good one takes its place while a Node
-/// waits that Rancher does not know.
-fn without_administrator() -> Trial {
-    trial("sandbox::rancher::a_token_of_no_administrator_serves_an_imported_cluster", || -> Outcome {
-        runtime(false)?.block_on(async {
-            let api = Api::connect(Target::Sandbox).await?;
-            life_without_administrator(&api).await?;
-            Ok(api.nothing_was_refused()?)
-        })
-    })
+/// How long the server is away.
+fn outage(api: &Api) -> Duration {
+    // The same daemon runs on both API servers, so one long outage is enough.
+    Duration::from_secs(if api.sandbox.is_some() { 60 } else { 5 })
 }
 
 /// A cluster that Rancher provisions: its Machines, and its own API server.
-struct Cluster {
+struct Cluster<'a> {
     management: ManagementCluster,
-    api: Api,
+    api: &'a Api,
 }
 
-impl Cluster {
+impl Cluster<'_> {
     fn daemon(&self) -> anyhow::Result<InProcess> {
         let text = self.management.rancher.config(&self.management.id, "");
         let config = Config::read(&FactoryInput::new(text), &Environment::default())?;
@@ -181,7 +138,7 @@ fn exists(node: &Node) -> bool {
     condition_status(node, "CloudProviderInstanceExists").as_deref() == Some("True")
 }
 
-async fn life(cluster: &Cluster) -> anyhow::Result<()> {
+async fn life(cluster: &Cluster<'_>) -> anyhow::Result<()> {
     let (api, management) = (&cluster.api, &cluster.management);
     let mut foreign = kubelet::node("foreign", &uuid(9));
     let spec = foreign.spec.get_or_insert_default();
@@ -227,7 +184,10 @@ async fn life(cluster: &Cluster) -> anyhow::Result<()> {
     daemon.stop().await
 }
 
-async fn life_of_imported(cluster: &Cluster) -> anyhow::Result<()> {
+async fn life_of_imported(api: &Api) -> anyhow::Result<()> {
+    let control_plane = ControlPlane::start(&options())?;
+    let management = ManagementCluster::imported(&control_plane, "imported").await;
+    let cluster = &Cluster { management, api };
     let (api, management) = (&cluster.api, &cluster.management);
     let daemon = cluster.daemon()?;
     for number in 0..2 {
@@ -250,6 +210,8 @@ async fn life_of_imported(cluster: &Cluster) -> anyhow::Result<()> {
     daemon.stop().await
 }
 
+/// An imported cluster, and the token of a user who is no administrator. It expires, and a good one takes its place while a Node
+/// waits that Rancher does not know.
 async fn life_without_administrator(api: &Api) -> anyhow::Result<()> {
     let rancher = FakeRancher::start().await;
     rancher.add_cluster("c-abcde", "imported", "fleet-default");
@@ -291,7 +253,7 @@ async fn life_without_administrator(api: &Api) -> anyhow::Result<()> {
 }
 
 /// A token that expires, and a server that is away.
-async fn trouble(cluster: &Cluster, outage: Duration) -> anyhow::Result<()> {
+async fn trouble(cluster: &Cluster<'_>) -> anyhow::Result<()> {
     let (api, management) = (&cluster.api, &cluster.management);
     let rancher = &management.rancher;
     let daemon = cluster.daemon()?;
@@ -325,7 +287,7 @@ async fn trouble(cluster: &Cluster, outage: Duration) -> anyhow::Result<()> {
     }
     management.delete_custom_machine("custom-1").await;
     let late = cluster.join(3).await?;
-    sleep(outage).await;
+    sleep(outage(cluster.api)).await;
     cluster.stay(&left, Duration::ZERO).await?;
     ensure!(!is_initialized(&nodes(&api.client).get("node-3").await?), "nobody knows its machine yet");
     rancher.come_back();
@@ -336,7 +298,7 @@ async fn trouble(cluster: &Cluster, outage: Duration) -> anyhow::Result<()> {
 }
 
 /// The token and the URL change while the daemon runs.
-async fn reload(cluster: &Cluster) -> anyhow::Result<()> {
+async fn reload(cluster: &Cluster<'_>) -> anyhow::Result<()> {
     let management = &cluster.management;
     let first = &management.rancher;
     // Another address of the same installation.

@@ -15,11 +15,7 @@ use super::{
     LIMIT, SOON,
     fake_cattle::{FakeCattle, Fault},
 };
-use crate::{
-    api::{Api, Target},
-    daemon::InProcess,
-    support::*,
-};
+use crate::{api::Api, daemon::InProcess, support::*};
 
 const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 
@@ -27,9 +23,9 @@ const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 const PAUSE: Duration = Duration::from_secs(4);
 
 /// How long the server is away.
-fn outage(target: Target) -> Duration {
+fn outage(api: &Api) -> Duration {
     // The same daemon runs on both API servers, so one long outage is enough.
-    Duration::from_secs(if target == Target::Sandbox { 60 } else { 5 })
+    Duration::from_secs(if api.sandbox.is_some() { 60 } else { 5 })
 }
 
 /// A cluster whose Nodes are hosts of the server.
@@ -209,7 +205,7 @@ pub(super) async fn life(api: &Api) -> anyhow::Result<()> {
 }
 
 /// A server that wants to be left alone, and one that is away for a minute.
-pub(super) async fn trouble(api: &Api, target: Target) -> anyhow::Result<()> {
+pub(super) async fn trouble(api: &Api) -> anyhow::Result<()> {
     let cluster = Cluster::new(api, 2).await?;
     let daemon = cluster.daemon()?;
     let nodes = ["node-0", "node-1"];
@@ -243,7 +239,7 @@ pub(super) async fn trouble(api: &Api, target: Target) -> anyhow::Result<()> {
     cluster.set_ports("a", &[82]).await?;
     cluster.services().delete("b", &DeleteParams::default()).await?;
     set_ready_unknown(&api.client, "node-1").await?;
-    sleep(outage(target)).await;
+    sleep(outage(api)).await;
     for name in nodes {
         node_stays(&api.client, name, Duration::ZERO).await?;
     }

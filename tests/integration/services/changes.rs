@@ -1,22 +1,15 @@
 //! Which changes of a Service reach the cloud: upstream's table.
 
 use anyhow::{Context, ensure};
-use futures::FutureExt;
-use libtest_mimic::Trial;
 use serde_json::{Value, json};
 
 use super::world::*;
-use crate::{
-    api::Api,
-    trial::{Scenario, on_both},
-};
+use crate::{api::Api, scenarios::Trials};
 
-pub(super) fn trials() -> Vec<Trial> {
-    let both: &[(&str, Scenario)] = &[
-        ("services::changes_that_matter_reach_the_cloud_once", |api| that_matter(api).boxed_local()),
-        ("services::changes_that_do_not_matter_cost_nothing", |api| that_do_not(api).boxed_local()),
-    ];
-    both.iter().flat_map(|(name, scenario)| on_both(name, *scenario)).collect()
+pub(super) fn trials() -> Trials {
+    Trials::new()
+        .both("services::changes_that_matter_reach_the_cloud_once", that_matter)
+        .both("services::changes_that_do_not_matter_cost_nothing", that_do_not)
 }
 
 /// What each change does to a Service with two ports, in the order in which they are made.

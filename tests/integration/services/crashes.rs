@@ -7,18 +7,12 @@ use anyhow::{Context, ensure};
 use cloudprovider::testing::{Call, Operation};
 use futures::{FutureExt, future::LocalBoxFuture};
 use k8s_openapi::api::core::v1::Service;
-use libtest_mimic::Trial;
 use sandbox::{Action, Matcher};
 use serde_json::json;
 use tokio::time::{sleep, timeout};
 
 use super::world::*;
-use crate::{
-    api::{Api, Target},
-    faults::faults,
-    trap::Side,
-    trial::on,
-};
+use crate::{api::Api, faults::faults, scenarios::Trials, trap::Side};
 
 /// Longer than the daemon believes that an object is gone which the watch still shows.
 const LONGEST_BELIEF: Duration = Duration::from_secs(120);
@@ -26,37 +20,30 @@ const LONGEST_BELIEF: Duration = Duration::from_secs(120);
 /// More calls and writes than anything here needs.
 const MOST_STEPS: usize = 12;
 
-pub(super) fn trials() -> Vec<Trial> {
-    vec![
-        on(Target::Sandbox, "services::killed_while_a_load_balancer_is_made", |api| {
-            at_every_step(api, "made", made).boxed_local()
-        }),
-        on(Target::Sandbox, "services::killed_and_the_service_is_deleted_before_the_next_start", |api| {
-            at_every_step(api, "deleted meanwhile", deleted_meanwhile).boxed_local()
-        }),
-        on(Target::Sandbox, "services::killed_and_the_type_changes_before_the_next_start", |api| {
-            at_every_step(api, "changed meanwhile", changed_meanwhile).boxed_local()
-        }),
-        on(Target::Sandbox, "services::killed_while_a_service_is_deleted", |api| {
-            at_every_step(api, "deleted", deleted).boxed_local()
-        }),
-        on(Target::Sandbox, "services::killed_while_the_type_changes", |api| {
-            at_every_step(api, "changed", changed).boxed_local()
-        }),
-        on(Target::Sandbox, "services::killed_while_nodes_change", |api| {
-            at_every_step(api, "nodes", nodes_change).boxed_local()
-        }),
-        on(Target::Sandbox, "services::killed_after_each_lost_answer", |api| lost_answers(api).boxed_local()),
-        on(Target::Sandbox, "services::the_last_finalizer_is_removed_whatever_the_answer", |api| {
-            last_write(api).boxed_local()
-        }),
-        on(Target::Sandbox, "services::killed_after_a_write_for_an_older_service", |api| {
-            older_service(api).boxed_local()
-        }),
-        on(Target::Sandbox, "services::killed_after_a_call_for_what_no_watch_has_told", |api| {
-            stale_watch(api).boxed_local()
-        }),
-    ]
+pub(super) fn trials() -> Trials {
+    Trials::new()
+        .sandbox("services::killed_while_a_load_balancer_is_made", async |api: &Api| {
+            at_every_step(api, "made", made).await
+        })
+        .sandbox("services::killed_and_the_service_is_deleted_before_the_next_start", async |api: &Api| {
+            at_every_step(api, "deleted meanwhile", deleted_meanwhile).await
+        })
+        .sandbox("services::killed_and_the_type_changes_before_the_next_start", async |api: &Api| {
+            at_every_step(api, "changed meanwhile", changed_meanwhile).await
+        })
+        .sandbox("services::killed_while_a_service_is_deleted", async |api: &Api| {
+            at_every_step(api, "deleted", deleted).await
+        })
+        .sandbox("services::killed_while_the_type_changes", async |api: &Api| {
+            at_every_step(api, "changed", changed).await
+        })
+        .sandbox("services::killed_while_nodes_change", async |api: &Api| {
+            at_every_step(api, "nodes", nodes_change).await
+        })
+        .sandbox("services::killed_after_each_lost_answer", lost_answers)
+        .sandbox("services::the_last_finalizer_is_removed_whatever_the_answer", last_write)
+        .sandbox("services::killed_after_a_write_for_an_older_service", older_service)
+        .sandbox("services::killed_after_a_call_for_what_no_watch_has_told", stale_watch)
 }
 
 /// What happens in one life of a daemon, and what happens before the next one.

@@ -7,19 +7,12 @@ use cloudprovider::{
     Error, ErrorKind, LoadBalancerStatus,
     testing::{Fault, Operation},
 };
-use futures::FutureExt;
-use libtest_mimic::Trial;
 use sandbox::{Action, Matcher};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use super::world::*;
-use crate::{
-    api::{Api, Target},
-    fake_cloud::unavailable,
-    faults::faults,
-    trial::{Scenario, on, on_both},
-};
+use crate::{api::Api, fake_cloud::unavailable, faults::faults, scenarios::Trials};
 
 /// The time that the cloud asks for.
 const RETRY_AFTER: Duration = Duration::from_secs(17);
@@ -29,29 +22,20 @@ const LATE: Duration = Duration::from_secs(1);
 /// Upstream's pauses between tries: from 5 seconds, doubled up to 5 minutes.
 const MAX_PAUSE: Duration = Duration::from_secs(300);
 
-pub(super) fn trials() -> Vec<Trial> {
-    let both: &[(&str, Scenario)] = &[
-        ("services::implemented_elsewhere_is_left_alone", |api| elsewhere(api).boxed_local()),
-        ("services::an_error_is_told_and_tried_again", |api| told(api).boxed_local()),
-    ];
-    let sandbox: &[(&str, Scenario)] = &[
-        ("services::tries_are_further_and_further_apart", |api| backoff(api).boxed_local()),
-        ("services::a_change_does_not_wait_for_the_pause", |api| changed(api).boxed_local()),
-        ("services::the_time_that_the_cloud_asks_for_is_honoured", |api| retry_after(api).boxed_local()),
-        ("services::what_the_cloud_cannot_do_is_said_once", |api| unsupported(api).boxed_local()),
-        ("services::a_provider_that_panics_is_an_error_of_one_service", |api| panics(api).boxed_local()),
-        ("services::refused_writes_are_tried_again", |api| refused(api).boxed_local()),
-        ("services::a_service_that_vanishes_before_its_status_is_no_failure", |api| {
-            no_status(api).boxed_local()
-        }),
-        ("services::a_call_that_never_ends_is_given_up", |api| hangs(api).boxed_local()),
-        ("services::what_the_cloud_cannot_do_holds_no_node_back", |api| {
-            unsupported_and_nodes(api).boxed_local()
-        }),
-        ("services::a_load_balancer_without_an_address_is_no_failure", |api| empty(api).boxed_local()),
-    ];
-    let sandbox = sandbox.iter().map(|(name, scenario)| on(Target::Sandbox, name, *scenario));
-    both.iter().flat_map(|(name, scenario)| on_both(name, *scenario)).chain(sandbox).collect()
+pub(super) fn trials() -> Trials {
+    Trials::new()
+        .both("services::implemented_elsewhere_is_left_alone", elsewhere)
+        .both("services::an_error_is_told_and_tried_again", told)
+        .sandbox("services::tries_are_further_and_further_apart", backoff)
+        .sandbox("services::a_change_does_not_wait_for_the_pause", changed)
+        .sandbox("services::the_time_that_the_cloud_asks_for_is_honoured", retry_after)
+        .sandbox("services::what_the_cloud_cannot_do_is_said_once", unsupported)
+        .sandbox("services::a_provider_that_panics_is_an_error_of_one_service", panics)
+        .sandbox("services::refused_writes_are_tried_again", refused)
+        .sandbox("services::a_service_that_vanishes_before_its_status_is_no_failure", no_status)
+        .sandbox("services::a_call_that_never_ends_is_given_up", hangs)
+        .sandbox("services::what_the_cloud_cannot_do_holds_no_node_back", unsupported_and_nodes)
+        .sandbox("services::a_load_balancer_without_an_address_is_no_failure", empty)
 }
 
 async fn elsewhere(api: &Api) -> anyhow::Result<()> {

@@ -4,39 +4,26 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use cloudprovider::testing::Operation;
-use futures::FutureExt;
-use libtest_mimic::Trial;
 use serde_json::json;
 
 use super::world::*;
-use crate::{
-    api::{Api, Target},
-    fake_cloud::unavailable,
-    trial::{Scenario, on, on_both},
-};
+use crate::{api::Api, fake_cloud::unavailable, scenarios::Trials};
 
 const FOREIGN: &str = "example.com/foreign";
 
-pub(super) fn trials() -> Vec<Trial> {
-    let both: &[(&str, Scenario)] = &[
-        ("services::only_those_of_type_load_balancer_without_a_class", |api| which(api).boxed_local()),
-        ("services::the_finalizer_comes_first_and_goes_last", |api| order(api).boxed_local()),
-        ("services::another_type_ends_the_load_balancer", |api| another_type(api).boxed_local()),
-        ("services::a_service_that_vanished_is_cleaned_up", |api| vanished(api).boxed_local()),
-        ("services::another_service_of_the_same_name_is_another_one", |api| recreated(api).boxed_local()),
-        ("services::what_others_wrote_stays", |api| foreign(api).boxed_local()),
-        ("services::a_service_that_is_being_deleted_gets_no_finalizer", |api| late(api).boxed_local()),
-        ("services::what_a_service_asks_for_reaches_the_cloud", |api| handed_on(api).boxed_local()),
-        ("services::cleanup_of_what_an_earlier_controller_left", |api| left_behind(api).boxed_local()),
-    ];
-    let mut trials: Vec<Trial> = both.iter().flat_map(|(name, scenario)| on_both(name, *scenario)).collect();
-    trials.push(on(Target::Sandbox, "services::what_no_watch_has_told_is_found", |api| {
-        unseen(api).boxed_local()
-    }));
-    trials.push(on(Target::Sandbox, "services::what_became_of_another_class_is_cleaned_up", |api| {
-        class_meanwhile(api).boxed_local()
-    }));
-    trials
+pub(super) fn trials() -> Trials {
+    Trials::new()
+        .both("services::only_those_of_type_load_balancer_without_a_class", which)
+        .both("services::the_finalizer_comes_first_and_goes_last", order)
+        .both("services::another_type_ends_the_load_balancer", another_type)
+        .both("services::a_service_that_vanished_is_cleaned_up", vanished)
+        .both("services::another_service_of_the_same_name_is_another_one", recreated)
+        .both("services::what_others_wrote_stays", foreign)
+        .both("services::a_service_that_is_being_deleted_gets_no_finalizer", late)
+        .both("services::what_a_service_asks_for_reaches_the_cloud", handed_on)
+        .both("services::cleanup_of_what_an_earlier_controller_left", left_behind)
+        .sandbox("services::what_no_watch_has_told_is_found", unseen)
+        .sandbox("services::what_became_of_another_class_is_cleaned_up", class_meanwhile)
 }
 
 /// While no controller ran, a Service took the class of another one. Its load balancer is ours.

@@ -4,30 +4,23 @@ use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::ensure;
 use cloudprovider::testing::{FakeCloud, Operation};
-use futures::{FutureExt, StreamExt, TryStreamExt, stream};
+use futures::{StreamExt, TryStreamExt, stream};
 use kube::api::ListParams;
-use libtest_mimic::Trial;
 use sandbox::kubelet;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use super::world::*;
-use crate::{
-    api::{Api, Target},
-    daemon::InProcess,
-    trial::{Scenario, on},
-};
+use crate::{api::Api, daemon::InProcess, scenarios::Trials};
 
 const SERVICES: usize = 500;
 const NODES: usize = 200;
 
-pub(super) fn trials() -> Vec<Trial> {
-    let sandbox: &[(&str, Scenario)] = &[
-        ("services::a_service_is_never_worked_on_twice_at_once", |api| never_twice(api).boxed_local()),
-        ("services::services_do_not_wait_for_each_other", |api| parallel(api).boxed_local()),
-        ("services::hundreds_of_services_and_nodes", |api| hundreds(api).boxed_local()),
-    ];
-    sandbox.iter().map(|(name, scenario)| on(Target::Sandbox, name, *scenario)).collect()
+pub(super) fn trials() -> Trials {
+    Trials::new()
+        .sandbox("services::a_service_is_never_worked_on_twice_at_once", never_twice)
+        .sandbox("services::services_do_not_wait_for_each_other", parallel)
+        .sandbox("services::hundreds_of_services_and_nodes", hundreds)
 }
 
 /// Changes of the Service, of Nodes and the deletion come while a call is in progress.

@@ -3,39 +3,23 @@
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use futures::FutureExt;
-use libtest_mimic::Trial;
 use sandbox::kubelet;
 use serde_json::json;
 use tokio::time::sleep;
 
 use super::world::*;
-use crate::{
-    api::{Api, Target},
-    fake_cloud::unavailable,
-    support::set_ready_unknown,
-    trial::{Scenario, on, on_both},
-};
+use crate::{api::Api, fake_cloud::unavailable, scenarios::Trials, support::set_ready_unknown};
 use cloudprovider::{Error, testing::Operation};
 
-pub(super) fn trials() -> Vec<Trial> {
-    let both: &[(&str, Scenario)] = &[
-        ("services::which_nodes_are_back_ends", |api| predicates(api).boxed_local()),
-        ("services::nodes_that_come_and_go", |api| come_and_go(api).boxed_local()),
-        ("services::a_node_that_drains_leaves_at_once", |api| drains(api).boxed_local()),
-        ("services::changes_of_nodes_that_do_not_matter_cost_nothing", |api| irrelevant(api).boxed_local()),
-        ("services::without_nodes_a_service_is_warned", |api| no_nodes(api).boxed_local()),
-    ];
-    let mut trials: Vec<Trial> = both.iter().flat_map(|(name, scenario)| on_both(name, *scenario)).collect();
-    trials.extend([
-        on(Target::Sandbox, "services::a_failed_update_of_nodes_is_tried_again", |api| {
-            failed(api).boxed_local()
-        }),
-        on(Target::Sandbox, "services::an_update_that_another_component_does_is_quiet", |api| {
-            elsewhere(api).boxed_local()
-        }),
-    ]);
-    trials
+pub(super) fn trials() -> Trials {
+    Trials::new()
+        .both("services::which_nodes_are_back_ends", predicates)
+        .both("services::nodes_that_come_and_go", come_and_go)
+        .both("services::a_node_that_drains_leaves_at_once", drains)
+        .both("services::changes_of_nodes_that_do_not_matter_cost_nothing", irrelevant)
+        .both("services::without_nodes_a_service_is_warned", no_nodes)
+        .sandbox("services::a_failed_update_of_nodes_is_tried_again", failed)
+        .sandbox("services::an_update_that_another_component_does_is_quiet", elsewhere)
 }
 
 /// The label's values and whether a Node with it is a back end. Control-plane Nodes are nothing special.

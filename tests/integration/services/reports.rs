@@ -4,24 +4,16 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use cloudprovider::testing::Operation;
-use futures::FutureExt;
-use libtest_mimic::Trial;
 use tokio::time::sleep;
 
 use super::world::*;
-use crate::{
-    api::{Api, Target},
-    fake_cloud::unavailable,
-    trial::{on, on_both},
-};
+use crate::{api::Api, fake_cloud::unavailable, scenarios::Trials};
 
-pub(super) fn trials() -> Vec<Trial> {
-    let mut trials = on_both("services::events_have_upstreams_words", |api| events(api).boxed_local());
-    trials.extend([
-        on(Target::Sandbox, "services::a_failed_deletion_is_told", |api| failed_deletion(api).boxed_local()),
-        on(Target::Sandbox, "services::metrics_have_upstreams_names", |api| metrics(api).boxed_local()),
-    ]);
-    trials
+pub(super) fn trials() -> Trials {
+    Trials::new()
+        .both("services::events_have_upstreams_words", events)
+        .sandbox("services::a_failed_deletion_is_told", failed_deletion)
+        .sandbox("services::metrics_have_upstreams_names", metrics)
 }
 
 fn normal(reason: &str, message: &str) -> Told {

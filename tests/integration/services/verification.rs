@@ -4,32 +4,21 @@
 use std::{ops::RangeInclusive, time::Duration};
 
 use anyhow::ensure;
-use futures::FutureExt;
-use libtest_mimic::Trial;
 use serde_json::json;
 use tokio::time::sleep;
 
 use super::world::*;
-use crate::{
-    api::{Api, Target},
-    trial::{on, on_both},
-};
+use crate::{api::Api, scenarios::Trials};
 
-pub(super) fn trials() -> Vec<Trial> {
-    let mut trials = on_both("services::a_status_that_was_wiped_is_repaired", |api| wiped(api).boxed_local());
-    trials.extend([
-        on(Target::Sandbox, "services::a_lost_load_balancer_is_made_again", |api| lost(api).boxed_local()),
-        on(Target::Sandbox, "services::the_verification_period_is_a_flag", |api| period(api).boxed_local()),
-        on(Target::Sandbox, "services::a_watch_that_lags_causes_no_second_write", |api| {
-            lagging(api).boxed_local()
-        }),
-        on(Target::Sandbox, "services::two_who_disagree_about_a_status_do_not_race", |api| {
-            disagreement(api).boxed_local()
-        }),
-        on(Target::Sandbox, "services::a_settled_hour_costs_no_writes", |api| settled(api).boxed_local()),
-        on(Target::Sandbox, "services::a_restart_changes_nothing", |api| restart(api).boxed_local()),
-    ]);
-    trials
+pub(super) fn trials() -> Trials {
+    Trials::new()
+        .both("services::a_status_that_was_wiped_is_repaired", wiped)
+        .sandbox("services::a_lost_load_balancer_is_made_again", lost)
+        .sandbox("services::the_verification_period_is_a_flag", period)
+        .sandbox("services::a_watch_that_lags_causes_no_second_write", lagging)
+        .sandbox("services::two_who_disagree_about_a_status_do_not_race", disagreement)
+        .sandbox("services::a_settled_hour_costs_no_writes", settled)
+        .sandbox("services::a_restart_changes_nothing", restart)
 }
 
 async fn wiped(api: &Api) -> anyhow::Result<()> {

@@ -4,22 +4,16 @@
 use std::fs;
 
 use anyhow::ensure;
-use libtest_mimic::Trial;
 use tempfile::TempDir;
 use test_env::{Vcsim, VcsimOptions};
 
 use super::{PROVIDER, as_shipped, cloud_config, run};
-use crate::{
-    peers::Borrowed,
-    serving::free_port,
-    trial::{Outcome, trial},
-};
+use crate::{peers::Borrowed, scenarios::Trials, serving::free_port, trial::Outcome};
 
-pub(super) fn trials() -> Vec<Trial> {
-    vec![
-        trial("tools::check_tells_of_other_clouds_and_of_hypervisors_that_are_away", mixed),
-        trial("tools::check_and_explain_read_vspheres_secret", secret),
-    ]
+pub(super) fn trials() -> Trials {
+    Trials::new()
+        .trial("tools::check_tells_of_other_clouds_and_of_hypervisors_that_are_away", mixed)
+        .trial("tools::check_and_explain_read_vspheres_secret", secret)
 }
 
 /// Runs `act` while these objects exist.

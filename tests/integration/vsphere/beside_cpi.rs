@@ -13,13 +13,11 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
-use futures::{FutureExt, future::LocalBoxFuture};
 use k8s_openapi::{
     ByteString,
     api::core::v1::{Node, Secret},
 };
 use kube::api::{DeleteParams, ListParams, ObjectMeta, PostParams};
-use libtest_mimic::Trial;
 use sandbox::kubelet;
 use tempfile::TempDir;
 use test_env::{Cpi, StartError, Vcsim, built};
@@ -34,8 +32,9 @@ use super::LIMIT;
 use crate::{
     api::{Api, Target, delete_node},
     daemon::{DaemonProcess, binary},
+    scenarios::Trials,
     support::*,
-    trial::{Outcome, runtime, trial},
+    trial::{Outcome, runtime},
 };
 
 /// The flags of both programs. One Node at a time: with several, CPI 1.36 reads and writes its map of names
@@ -46,15 +45,10 @@ const FLAGS: [&str; 3] = [
     "--node-labels=example.com/site=lab-1,node.example.com/managed=",
 ];
 
-pub(super) fn trials() -> Vec<Trial> {
-    vec![
-        trial("apiserver::vsphere::beside_cpi::the_same_fields", || {
-            in_world(|world| every_round(world).boxed_local())
-        }),
-        trial("apiserver::vsphere::beside_cpi::nodes_of_cpi_are_taken_over", || {
-            in_world(|world| taken_over(world).boxed_local())
-        }),
-    ]
+pub(super) fn trials() -> Trials {
+    Trials::new()
+        .trial("apiserver::vsphere::beside_cpi::the_same_fields", || in_world(every_round))
+        .trial("apiserver::vsphere::beside_cpi::nodes_of_cpi_are_taken_over", || in_world(taken_over))
 }
 
 /// A vCenter, an API server, and a folder for configuration files.
@@ -174,7 +168,7 @@ fn waiting(both: &[usize], wanted: &[Wanted], by_cpi: bool) -> BTreeSet<String> 
 }
 
 /// Runs a scenario with a new vCenter and API server.
-fn in_world(scenario: fn(&World) -> LocalBoxFuture<'_, anyhow::Result<()>>) -> Outcome {
+fn in_world(scenario: impl AsyncFnOnce(&World) -> anyhow::Result<()>) -> Outcome {
     runtime(false)?.block_on(async {
         let world = World::new().await?;
         Ok(scenario(&world).await?)

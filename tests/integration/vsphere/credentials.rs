@@ -3,18 +3,16 @@
 use std::time::Duration;
 
 use anyhow::ensure;
-use futures::FutureExt;
-use libtest_mimic::Trial;
 use sandbox::kubelet;
 use tempfile::TempDir;
 use test_env::VcsimOptions;
 use tokio::time::sleep;
 
 use super::*;
-use crate::daemon::InProcess;
+use crate::{daemon::InProcess, scenarios::Trials};
 
-pub(super) fn trials() -> Vec<Trial> {
-    vec![on_real_time("a_wrong_password_does_not_lock_the_account", |api| wrong(api).boxed_local())]
+pub(super) fn trials() -> Trials {
+    Trials::new().api_server("vsphere::a_wrong_password_does_not_lock_the_account", wrong)
 }
 
 async fn wrong(api: &Api) -> anyhow::Result<()> {

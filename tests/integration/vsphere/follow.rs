@@ -3,17 +3,15 @@
 use std::time::Duration;
 
 use anyhow::ensure;
-use futures::FutureExt;
-use libtest_mimic::Trial;
 use sandbox::kubelet;
 use serde_json::json;
 use test_env::VcsimOptions;
 
 use super::*;
-use crate::daemon::InProcess;
+use crate::{daemon::InProcess, scenarios::Trials};
 
-pub(super) fn trials() -> Vec<Trial> {
-    vec![on_real_time("the_node_follows_its_machine", |api| follow(api).boxed_local())]
+pub(super) fn trials() -> Trials {
+    Trials::new().api_server("vsphere::the_node_follows_its_machine", follow)
 }
 
 async fn follow(api: &Api) -> anyhow::Result<()> {

@@ -18,15 +18,10 @@ use kube::{
         ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, ValidationDirective,
     },
 };
-use libtest_mimic::Trial;
 use serde_json::{Value, json};
 use test_env::{StartError, built};
 
-use crate::{
-    api::{Api, Target},
-    support::eventually,
-    trial::{Outcome, on, trial},
-};
+use crate::{api::Api, scenarios::Trials, support::eventually, trial::Outcome};
 
 const VERSION: &str = "v1beta1";
 
@@ -78,18 +73,13 @@ const CLONED: [(&str, &str); 3] = [
 const OF_1_16: [&str; 6] =
     ["resources", "nestedHV", "ftEncryptionMode", "migrateEncryption", "cryptoKeyID", "cryptoProfile"];
 
-pub(crate) fn trials() -> Vec<Trial> {
-    vec![
-        trial("vsphere::kinds_are_those_of_cluster_api_provider_vsphere", as_theirs),
-        trial("vsphere::v1beta2_has_the_fields_and_limits_of_cluster_api_provider_vsphere", v1beta2::fields),
-        trial("vsphere::v1beta2_has_the_columns_of_cluster_api_provider_vsphere", v1beta2::columns),
-        on(Target::ApiServer, "vsphere::templates_of_cluster_api_provider_vsphere_apply", |api| {
-            Box::pin(templates_apply(api))
-        }),
-        on(Target::ApiServer, "vsphere::v1beta2_has_the_rules_of_cluster_api_provider_vsphere", |api| {
-            Box::pin(rules_of_v1beta2(api))
-        }),
-    ]
+pub(crate) fn trials() -> Trials {
+    Trials::new()
+        .trial("vsphere::kinds_are_those_of_cluster_api_provider_vsphere", as_theirs)
+        .trial("vsphere::v1beta2_has_the_fields_and_limits_of_cluster_api_provider_vsphere", v1beta2::fields)
+        .trial("vsphere::v1beta2_has_the_columns_of_cluster_api_provider_vsphere", v1beta2::columns)
+        .api_server("vsphere::templates_of_cluster_api_provider_vsphere_apply", templates_apply)
+        .api_server("vsphere::v1beta2_has_the_rules_of_cluster_api_provider_vsphere", rules_of_v1beta2)
 }
 
 fn ours() -> Result<ForeignDefinitions> {

@@ -3,23 +3,20 @@
 use std::time::Duration;
 
 use anyhow::ensure;
-use futures::FutureExt;
-use libtest_mimic::Trial;
 use sandbox::kubelet;
 use serde_json::json;
 use test_env::VcsimOptions;
 use tokio::time::sleep;
 
 use super::*;
-use crate::daemon::InProcess;
+use crate::{daemon::InProcess, scenarios::Trials};
 
 const NODES: usize = 8;
 
-pub(super) fn trials() -> Vec<Trial> {
-    vec![
-        on_real_time("a_killed_vcenter_deletes_nothing", |api| killed(api).boxed_local()),
-        on_real_time("a_failing_vcenter_deletes_nothing", |api| failing(api).boxed_local()),
-    ]
+pub(super) fn trials() -> Trials {
+    Trials::new()
+        .api_server("vsphere::a_killed_vcenter_deletes_nothing", killed)
+        .api_server("vsphere::a_failing_vcenter_deletes_nothing", failing)
 }
 
 async fn begin(api: &Api) -> anyhow::Result<(Vcsim, Arc<VSphereProvider>, InProcess)> {

@@ -1,8 +1,6 @@
 //! The binary leaves nothing behind in vCenter.
 
 use anyhow::{Context as _, ensure};
-use futures::FutureExt;
-use libtest_mimic::Trial;
 use sandbox::kubelet;
 use tempfile::TempDir;
 use test_env::VcsimOptions;
@@ -10,14 +8,12 @@ use test_env::VcsimOptions;
 use super::*;
 use crate::{
     daemon::{DaemonProcess, binary},
+    scenarios::Trials,
     shipped_roles,
-    trial::on,
 };
 
-pub(super) fn trials() -> Vec<Trial> {
-    vec![on(Target::ApiServer, "vsphere::sigterm_logs_out_of_every_session", |api| {
-        logs_out(api).boxed_local()
-    })]
+pub(super) fn trials() -> Trials {
+    Trials::new().api_server("vsphere::sigterm_logs_out_of_every_session", logs_out)
 }
 
 async fn logs_out(api: &Api) -> anyhow::Result<()> {

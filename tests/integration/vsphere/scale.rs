@@ -4,9 +4,8 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use futures::{FutureExt, StreamExt, stream};
+use futures::{StreamExt, stream};
 use kube::api::ListParams;
-use libtest_mimic::Trial;
 use sandbox::kubelet;
 use tempfile::TempDir;
 use test_env::VcsimOptions;
@@ -15,6 +14,7 @@ use tokio::time::sleep;
 use super::*;
 use crate::{
     daemon::{DaemonProcess, InProcess, binary},
+    scenarios::Trials,
     shipped_roles,
 };
 
@@ -28,11 +28,10 @@ fn polls_within(time: Duration) -> u64 {
     time.as_secs() / 45
 }
 
-pub(super) fn trials() -> Vec<Trial> {
-    vec![
-        on_real_time("a_thousand_nodes", |api| thousand(api).boxed_local()),
-        on_real_time("ten_thousand_machines_fit_in_60_mb", |api| ten_thousand(api).boxed_local()),
-    ]
+pub(super) fn trials() -> Trials {
+    Trials::new()
+        .api_server("vsphere::a_thousand_nodes", thousand)
+        .api_server("vsphere::ten_thousand_machines_fit_in_60_mb", ten_thousand)
 }
 
 /// The daemon as a separate process: 10,000 machines, of which 200 are Nodes.

@@ -1,22 +1,19 @@
 //! Objects that are created in a vCenter session, and sessions that are opened without a user and a password.
 
 use anyhow::{Context as _, ensure};
-use futures::FutureExt;
-use libtest_mimic::Trial;
 use sandbox::kubelet;
 use serde_json::json;
 use tempfile::TempDir;
 use test_env::VcsimOptions;
 
 use super::*;
-use crate::daemon::InProcess;
+use crate::{daemon::InProcess, scenarios::Trials};
 
-pub(super) fn trials() -> Vec<Trial> {
-    vec![
-        on_real_time("a_property_collector_of_its_own", |api| collector(api).boxed_local()),
-        on_real_time("a_shared_session_is_cloned", |api| shared_session(api).boxed_local()),
-        on_real_time("a_shared_session_that_rest_refuses", |api| shared_without_tags(api).boxed_local()),
-    ]
+pub(super) fn trials() -> Trials {
+    Trials::new()
+        .api_server("vsphere::a_property_collector_of_its_own", collector)
+        .api_server("vsphere::a_shared_session_is_cloned", shared_session)
+        .api_server("vsphere::a_shared_session_that_rest_refuses", shared_without_tags)
 }
 
 /// Whether the last wait for changes used the property collector that every session has.

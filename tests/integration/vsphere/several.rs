@@ -3,20 +3,17 @@
 use std::time::Duration;
 
 use anyhow::ensure;
-use futures::FutureExt;
-use libtest_mimic::Trial;
 use sandbox::kubelet;
 use serde_json::json;
 use test_env::VcsimOptions;
 
 use super::*;
-use crate::daemon::InProcess;
+use crate::{daemon::InProcess, scenarios::Trials};
 
-pub(super) fn trials() -> Vec<Trial> {
-    vec![
-        on_real_time("one_of_two_vcenters_is_unreachable", |api| unreachable(api).boxed_local()),
-        on_real_time("copies_and_silent_guests", |api| odd_machines(api).boxed_local()),
-    ]
+pub(super) fn trials() -> Trials {
+    Trials::new()
+        .api_server("vsphere::one_of_two_vcenters_is_unreachable", unreachable)
+        .api_server("vsphere::copies_and_silent_guests", odd_machines)
 }
 
 async fn unreachable(api: &Api) -> anyhow::Result<()> {

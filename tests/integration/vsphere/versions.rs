@@ -21,7 +21,6 @@ use kube::{
         PostParams, ValidationDirective, WatchEvent, WatchParams,
     },
 };
-use libtest_mimic::Trial;
 use serde_json::{Value, json};
 use test_env::built;
 
@@ -31,11 +30,11 @@ use super::{
     stored,
 };
 use crate::{
-    api::{self, Api, Target},
+    api::{self, Api},
     daemon::{InProcess, parse},
+    scenarios::Trials,
     shipped_roles,
     support::eventually,
-    trial::on,
     webhook::Webhook,
 };
 
@@ -46,18 +45,15 @@ const SECRET: &str = "cloud-controller-manager-webhook-ca";
 /// How long a daemon may take to be asked, and the API server to trust it.
 const CONVERSION_LIMIT: Duration = Duration::from_secs(60);
 
-pub(crate) fn trials() -> Vec<Trial> {
-    vec![
-        on(Target::ApiServer, "vsphere::objects_are_converted_between_versions", |api| {
-            Box::pin(converted(api, NEW))
-        }),
-        on(Target::ApiServer, "vsphere::objects_are_converted_where_the_older_version_is_stored", |api| {
-            Box::pin(converted(api, OLD))
-        }),
-        on(Target::ApiServer, "vsphere::the_stored_version_is_changed_and_changed_back", |api| {
-            Box::pin(stored::changed(api))
-        }),
-    ]
+pub(crate) fn trials() -> Trials {
+    Trials::new()
+        .api_server("vsphere::objects_are_converted_between_versions", async |api: &Api| {
+            converted(api, NEW).await
+        })
+        .api_server("vsphere::objects_are_converted_where_the_older_version_is_stored", async |api: &Api| {
+            converted(api, OLD).await
+        })
+        .api_server("vsphere::the_stored_version_is_changed_and_changed_back", stored::changed)
 }
 
 /// The kinds, stored in this version.
