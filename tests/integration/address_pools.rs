@@ -32,7 +32,7 @@ pub(crate) fn trials() -> Trials {
     Trials::in_real_time()
         .trial("apiserver::address_pools::kube_vip_gives_what_the_tables_say", kube_vip)
         .api_server("libvirt::claims_are_objects", daemon::claims_are_objects)
-        .both("libvirt::one_call_for_each_service", daemon::one_call_for_each_service)
+        .sandbox("libvirt::one_call_for_each_service", daemon::one_call_for_each_service)
         .sandbox("libvirt::what_is_shown_is_claimed", shown::what_is_shown_is_claimed)
         .trial("memory::address_pools::ours_gives_the_same_but_for_wanted_differences", ours)
 }

@@ -37,8 +37,8 @@ const WRITTEN: Duration = Duration::from_secs(6);
 
 pub(crate) fn trials() -> Trials {
     Trials::new()
-        .both("config::a_change_takes_effect", change)
-        .both("config::a_standby_follows_and_a_stop_ends_a_try", standby)
+        .sandbox("config::a_change_takes_effect", change)
+        .sandbox("config::a_standby_follows_and_a_stop_ends_a_try", standby)
         .sandbox("config::a_broken_change_is_refused", broken)
         .sandbox("config::the_last_of_quick_changes_counts", quick)
         .sandbox("config::other_credentials_interrupt_nothing", credentials)

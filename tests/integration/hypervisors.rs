@@ -13,7 +13,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 pub(crate) fn trials() -> Trials {
     // The hypervisors' threads use real time.
-    Trials::in_real_time().both("libvirt::one_of_two_hypervisors_is_unreachable", one_unreachable)
+    Trials::in_real_time().sandbox("libvirt::one_of_two_hypervisors_is_unreachable", one_unreachable)
 }
 
 /// A file for the test driver: running domains with these numbers, on a network whose addresses the driver

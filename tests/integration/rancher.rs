@@ -28,9 +28,9 @@ const SOON: [&str; 3] =
 pub(crate) fn trials() -> Trials {
     // The servers of Rancher use real connections.
     Trials::in_real_time()
-        .both("rancher::a_node_lives_and_dies_with_its_host", life)
-        .both("rancher::services_have_load_balancers", services::life)
-        .both("rancher::a_server_in_trouble_loses_no_load_balancer", services::trouble)
+        .sandbox("rancher::a_node_lives_and_dies_with_its_host", life)
+        .sandbox("rancher::services_have_load_balancers", services::life)
+        .sandbox("rancher::a_server_in_trouble_loses_no_load_balancer", services::trouble)
         .sandbox("rancher::url_and_key_are_followed", reload::reload)
         .and(harvester::trials())
         .and(management::trials())

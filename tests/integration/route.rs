@@ -32,12 +32,12 @@ const NETWORK_UNAVAILABLE: &str = "NetworkUnavailable";
 pub(crate) fn trials() -> Trials {
     Trials::new()
         .both("routes_come_and_go_with_their_nodes", come_and_go)
-        .both("a_node_gets_no_route_to_what_is_not_its_pods", hostile)
+        .sandbox("a_node_gets_no_route_to_what_is_not_its_pods", hostile)
         .both("a_route_that_cannot_be_made_is_said_and_mended", fails_at_first)
-        .both("a_new_daemon_makes_nothing_twice", restart)
-        .both("addresses_that_the_cloud_stores_follow_the_node", new_addresses)
-        .both("a_given_period_is_kept", given_period)
-        .both("a_thousand_routes", thousand)
+        .sandbox("a_new_daemon_makes_nothing_twice", restart)
+        .sandbox("addresses_that_the_cloud_stores_follow_the_node", new_addresses)
+        .sandbox("a_given_period_is_kept", given_period)
+        .sandbox("a_thousand_routes", thousand)
         .sandbox("without_a_cluster_cidr_the_daemon_ends", no_cluster_cidr)
         .sandbox("routes_can_be_switched_off", switched_off)
 }

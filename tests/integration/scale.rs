@@ -20,7 +20,7 @@ use crate::{
 const NODES: usize = 1000;
 
 pub(crate) fn trials() -> Trials {
-    Trials::in_real_time().both("libvirt::a_thousand_nodes", thousand)
+    Trials::in_real_time().api_server("libvirt::a_thousand_nodes", thousand)
 }
 
 async fn thousand(api: &Api) -> anyhow::Result<()> {

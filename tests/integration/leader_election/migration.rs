@@ -31,8 +31,8 @@ const LIMIT: Duration = Duration::from_secs(20);
 pub(crate) fn trials() -> Trials {
     Trials::new()
         .both("leader_election::migration::controllers_wait_for_the_second_lock", second_lock)
-        .both("leader_election::migration::losing_the_second_lock_ends_the_daemon", lost)
-        .both("leader_election::migration::what_another_component_runs_is_left_alone", elsewhere)
+        .sandbox("leader_election::migration::losing_the_second_lock_ends_the_daemon", lost)
+        .sandbox("leader_election::migration::what_another_component_runs_is_left_alone", elsewhere)
         .trial("apiserver::leader_election::migration::beside_client_go", beside_client_go)
 }
 

@@ -29,10 +29,10 @@ const AT_ONCE: Duration = Duration::from_secs(45);
 
 pub(super) fn trials() -> Trials {
     Trials::new()
-        .both("machines::a_step_waits_for_an_object_that_it_reads", read)
+        .sandbox("machines::a_step_waits_for_an_object_that_it_reads", read)
         .both("machines::companions_are_made_kept_and_removed", kept)
-        .both("machines::a_foreign_object_in_the_place_of_a_companion", foreign)
-        .both("machines::companions_that_another_program_made", taken_over)
+        .sandbox("machines::a_foreign_object_in_the_place_of_a_companion", foreign)
+        .sandbox("machines::companions_that_another_program_made", taken_over)
         .sandbox("machines::a_further_kind_that_is_missing_stops_only_who_uses_it", missing_kind)
         .sandbox("machines::trouble_with_a_companion_hides_nothing", refused)
         .sandbox("machines::a_list_that_does_not_arrive_stops_no_machine", unlisted)

@@ -10,7 +10,7 @@ use crate::{api::Api, scenarios::Trials};
 pub(super) fn trials() -> Trials {
     Trials::new()
         .both("machines::a_move_touches_no_machine", moved)
-        .both("machines::a_move_waits_until_the_provider_id_is_written", blocked)
+        .sandbox("machines::a_move_waits_until_the_provider_id_is_written", blocked)
 }
 
 /// What is carried over of an object.

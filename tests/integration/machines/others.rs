@@ -11,9 +11,9 @@ use crate::{api::Api, scenarios::Trials, support::eventually};
 
 pub(super) fn trials() -> Trials {
     Trials::new()
-        .both("machines::a_machine_with_another_label_is_still_the_same", relabelled)
-        .both("machines::a_machine_without_a_label_holds_its_cluster", unlabelled)
-        .both("machines::a_machine_goes_after_its_cluster_was_removed_by_force", forced)
+        .sandbox("machines::a_machine_with_another_label_is_still_the_same", relabelled)
+        .sandbox("machines::a_machine_without_a_label_holds_its_cluster", unlabelled)
+        .sandbox("machines::a_machine_goes_after_its_cluster_was_removed_by_force", forced)
         .both("machines::what_others_write_while_a_step_runs_stays", meanwhile)
 }
 

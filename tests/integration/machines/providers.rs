@@ -49,9 +49,9 @@ const TERMS: [&str; 3] = [
 pub(super) fn trials() -> Trials {
     Trials::new()
         .both("machines::providers::each_serves_its_own", each_serves_its_own)
-        .both("machines::providers::another_one_has_the_nodes", nodes_of_another)
-        .both("machines::providers::each_follows_its_own_configuration", configured)
-        .both("machines::providers::another_daemon_takes_all_over", taken_over)
+        .sandbox("machines::providers::another_one_has_the_nodes", nodes_of_another)
+        .sandbox("machines::providers::each_follows_its_own_configuration", configured)
+        .sandbox("machines::providers::another_daemon_takes_all_over", taken_over)
         .sandbox("machines::providers::no_kind_has_two_providers", one_kind)
         .trial("apiserver::machines::providers::the_binary_as_installed", installed::as_installed)
 }
@@ -246,9 +246,7 @@ async fn configured(api: &Api) -> anyhow::Result<()> {
     fs::write(path("other"), "bad")?;
     becomes("failure", 1).await?;
     fs::write(path("other"), "away")?;
-    if api.sandbox.is_some() {
-        becomes("failure", 2).await?;
-    }
+    becomes("failure", 2).await?;
     two.other.add_machine("three").await?;
     two.other.is_up("three").await?;
     fs::write(path("other"), "better")?;

@@ -20,12 +20,12 @@ use crate::{api::Api, daemon::InProcess, scenarios::Trials, support::eventually}
 pub(super) fn trials() -> Trials {
     Trials::new()
         .both("machines::only_what_passes_the_filters", filters)
-        .both("machines::a_cluster_that_others_manage_is_left_alone", managed_elsewhere)
+        .sandbox("machines::a_cluster_that_others_manage_is_left_alone", managed_elsewhere)
         .both("machines::templates_say_what_a_machine_will_have", templates)
-        .both("machines::a_dry_run_changes_nothing", dry_run)
+        .sandbox("machines::a_dry_run_changes_nothing", dry_run)
         .both("machines::explain_says_what_a_machine_waits_for", explained)
-        .both("machines::what_the_configuration_does_not_reach_is_named", out_of_reach)
-        .both("machines::an_infrastructure_cluster_goes_after_its_machines", machines_first)
+        .sandbox("machines::what_the_configuration_does_not_reach_is_named", out_of_reach)
+        .sandbox("machines::an_infrastructure_cluster_goes_after_its_machines", machines_first)
         .sandbox("machines::missing_kinds_are_named_and_waited_for", missing_kinds)
 }
 

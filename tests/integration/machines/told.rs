@@ -24,9 +24,9 @@ const LIFE: Duration = Duration::from_secs(90);
 pub(super) fn trials() -> Trials {
     Trials::new()
         .both("machines::the_status_of_an_object_is_told_and_kept", told)
-        .both("machines::an_object_that_another_program_told", taken_over)
-        .both("machines::a_failure_domain_stays_while_machines_are_in_it", in_use)
-        .both("machines::objects_that_end_without_a_deletion_are_forgotten", forgotten)
+        .sandbox("machines::an_object_that_another_program_told", taken_over)
+        .sandbox("machines::a_failure_domain_stays_while_machines_are_in_it", in_use)
+        .sandbox("machines::objects_that_end_without_a_deletion_are_forgotten", forgotten)
         .sandbox("machines::a_dry_run_tells_nothing", dry_run)
         .sandbox("machines::killed_while_a_status_is_told", killed)
         .sandbox("machines::a_status_that_is_refused_is_told_later", refused)

@@ -11,8 +11,8 @@ use crate::{beating::Beating, scenarios::Trials};
 
 pub(super) fn trials() -> Trials {
     Trials::new()
-        .both("the_breaker_stops_mass_deletion", breaker)
-        .both("a_decision_on_one_node_releases_no_other", one_decision)
+        .sandbox("the_breaker_stops_mass_deletion", breaker)
+        .sandbox("a_decision_on_one_node_releases_no_other", one_decision)
         .both("a_new_leader_keeps_what_the_breaker_held_back", new_leader)
         .sandbox("the_breaker_counts_ready_nodes_too", breaker_of_ready_nodes)
 }

@@ -28,10 +28,10 @@ const ALLOW: &str = "node.cloudprovider.kubernetes.io/allow-deletion";
 
 pub(super) fn trials() -> Trials {
     Trials::new()
-        .both("a_living_kubelet_keeps_its_node", living_kubelet)
-        .both("a_ready_node_without_a_lease_stays", ready_without_lease)
+        .sandbox("a_living_kubelet_keeps_its_node", living_kubelet)
+        .sandbox("a_ready_node_without_a_lease_stays", ready_without_lease)
         .both("a_label_that_goes_during_a_look_deletes_nothing", label_goes)
-        .both("a_deletion_allowed_during_a_look_waits_for_the_lease", allowed)
+        .sandbox("a_deletion_allowed_during_a_look_waits_for_the_lease", allowed)
         .sandbox("a_lease_of_endless_duration_pins_no_node", endless)
         .sandbox("a_lease_read_that_hangs_is_no_silence", hanging_read)
         .sandbox("a_node_that_is_held_back_for_ever_costs_little", held_for_ever)

@@ -25,7 +25,7 @@ const ADDRESSES: &str = "kube-vip.io/loadbalancerIPs";
 
 pub(super) fn trials() -> Trials {
     Trials::in_real_time()
-        .both("rancher::services_have_addresses_of_harvester", async |api: &Api| {
+        .sandbox("rancher::services_have_addresses_of_harvester", async |api: &Api| {
             on_harvester(api, life).await
         })
         .sandbox("rancher::the_kubeconfig_of_harvester_is_followed", async |api: &Api| {

@@ -23,10 +23,7 @@ const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 const PAUSE: Duration = Duration::from_secs(4);
 
 /// How long the server is away.
-fn outage(api: &Api) -> Duration {
-    // The same daemon runs on both API servers, so one long outage is enough.
-    Duration::from_secs(if api.sandbox.is_some() { 60 } else { 5 })
-}
+const OUTAGE: Duration = Duration::from_secs(60);
 
 /// A cluster whose Nodes are hosts of the server.
 struct Cluster<'a> {
@@ -239,7 +236,7 @@ pub(super) async fn trouble(api: &Api) -> anyhow::Result<()> {
     cluster.set_ports("a", &[82]).await?;
     cluster.services().delete("b", &DeleteParams::default()).await?;
     set_ready_unknown(&api.client, "node-1").await?;
-    sleep(outage(api)).await;
+    sleep(OUTAGE).await;
     for name in nodes {
         node_stays(&api.client, name, Duration::ZERO).await?;
     }

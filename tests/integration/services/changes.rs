@@ -9,7 +9,7 @@ use crate::{api::Api, scenarios::Trials};
 pub(super) fn trials() -> Trials {
     Trials::new()
         .both("services::changes_that_matter_reach_the_cloud_once", that_matter)
-        .both("services::changes_that_do_not_matter_cost_nothing", that_do_not)
+        .sandbox("services::changes_that_do_not_matter_cost_nothing", that_do_not)
 }
 
 /// What each change does to a Service with two ports, in the order in which they are made.

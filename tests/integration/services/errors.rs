@@ -24,8 +24,8 @@ const MAX_PAUSE: Duration = Duration::from_secs(300);
 
 pub(super) fn trials() -> Trials {
     Trials::new()
-        .both("services::implemented_elsewhere_is_left_alone", elsewhere)
-        .both("services::an_error_is_told_and_tried_again", told)
+        .sandbox("services::implemented_elsewhere_is_left_alone", elsewhere)
+        .sandbox("services::an_error_is_told_and_tried_again", told)
         .sandbox("services::tries_are_further_and_further_apart", backoff)
         .sandbox("services::a_change_does_not_wait_for_the_pause", changed)
         .sandbox("services::the_time_that_the_cloud_asks_for_is_honoured", retry_after)

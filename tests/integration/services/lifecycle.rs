@@ -13,15 +13,15 @@ const FOREIGN: &str = "example.com/foreign";
 
 pub(super) fn trials() -> Trials {
     Trials::new()
-        .both("services::only_those_of_type_load_balancer_without_a_class", which)
+        .sandbox("services::only_those_of_type_load_balancer_without_a_class", which)
         .both("services::the_finalizer_comes_first_and_goes_last", order)
         .both("services::another_type_ends_the_load_balancer", another_type)
-        .both("services::a_service_that_vanished_is_cleaned_up", vanished)
+        .sandbox("services::a_service_that_vanished_is_cleaned_up", vanished)
         .both("services::another_service_of_the_same_name_is_another_one", recreated)
         .both("services::what_others_wrote_stays", foreign)
         .both("services::a_service_that_is_being_deleted_gets_no_finalizer", late)
         .both("services::what_a_service_asks_for_reaches_the_cloud", handed_on)
-        .both("services::cleanup_of_what_an_earlier_controller_left", left_behind)
+        .sandbox("services::cleanup_of_what_an_earlier_controller_left", left_behind)
         .sandbox("services::what_no_watch_has_told_is_found", unseen)
         .sandbox("services::what_became_of_another_class_is_cleaned_up", class_meanwhile)
 }

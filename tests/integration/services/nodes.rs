@@ -13,11 +13,11 @@ use cloudprovider::{Error, testing::Operation};
 
 pub(super) fn trials() -> Trials {
     Trials::new()
-        .both("services::which_nodes_are_back_ends", predicates)
-        .both("services::nodes_that_come_and_go", come_and_go)
+        .sandbox("services::which_nodes_are_back_ends", predicates)
+        .sandbox("services::nodes_that_come_and_go", come_and_go)
         .both("services::a_node_that_drains_leaves_at_once", drains)
-        .both("services::changes_of_nodes_that_do_not_matter_cost_nothing", irrelevant)
-        .both("services::without_nodes_a_service_is_warned", no_nodes)
+        .sandbox("services::changes_of_nodes_that_do_not_matter_cost_nothing", irrelevant)
+        .sandbox("services::without_nodes_a_service_is_warned", no_nodes)
         .sandbox("services::a_failed_update_of_nodes_is_tried_again", failed)
         .sandbox("services::an_update_that_another_component_does_is_quiet", elsewhere)
 }

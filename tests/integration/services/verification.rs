@@ -12,7 +12,7 @@ use crate::{api::Api, scenarios::Trials};
 
 pub(super) fn trials() -> Trials {
     Trials::new()
-        .both("services::a_status_that_was_wiped_is_repaired", wiped)
+        .sandbox("services::a_status_that_was_wiped_is_repaired", wiped)
         .sandbox("services::a_lost_load_balancer_is_made_again", lost)
         .sandbox("services::the_verification_period_is_a_flag", period)
         .sandbox("services::a_watch_that_lags_causes_no_second_write", lagging)
