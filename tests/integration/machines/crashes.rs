@@ -5,16 +5,17 @@ use std::{collections::BTreeSet, time::Duration};
 
 use anyhow::{Context, ensure};
 use cloudprovider::testing::Operation;
-use futures::{FutureExt, future::LocalBoxFuture};
 use sandbox::{Action, Fault, Matcher};
 use serde_json::{Value, json};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::world::*;
-use crate::{api::Api, faults::faults, scenarios::Trials, trap::Side};
-
-/// Longer than anything here takes.
-const LIFE: Duration = Duration::from_secs(90);
+use crate::{
+    api::Api,
+    faults::faults,
+    scenarios::Trials,
+    stage::{Kill, at_every_change, at_every_step},
+};
 
 pub(super) fn trials() -> Trials {
     Trials::new()
@@ -35,43 +36,14 @@ pub(super) fn trials() -> Trials {
         .sandbox("machines::a_refused_write_is_not_put_off", put_off)
 }
 
-/// Where the daemon dies.
-#[derive(Clone, Copy, Debug)]
-enum Kill {
-    /// Before or after this request to the API server.
-    Request(usize, Side),
-    /// After so many changes of the cloud: the answer of the last one is lost. Right before the next one, the world is the same.
-    Change(usize),
-}
-
-/// What happens in one life of a daemon, and what happens before the next one. Gives whether it died where it was to die.
-type Story = for<'a> fn(&'a World<'_>, Kill) -> LocalBoxFuture<'a, anyhow::Result<bool>>;
-
-impl Kill {
-    /// Sets the trap, lets `act` happen, and kills the daemon in the trap. Without a step there, it lives for a while.
-    async fn during(
-        self,
-        world: &World<'_>,
-        daemon: Daemon,
-        act: impl Future<Output = anyhow::Result<()>>,
-    ) -> anyhow::Result<bool> {
-        let is_caught = match self {
-            Self::Request(at, side) => {
-                let caught = world.tape.trap.set(at, side);
-                act.await?;
-                timeout(LIFE, caught.notified()).await.is_ok()
-            }
-            Self::Change(count) => {
-                world.cloud.crash_after(count);
-                act.await?;
-                sleep(LIFE).await;
-                false
-            }
-        };
-        daemon.crash().await;
-        world.tape.trap.remove();
-        Ok(world.cloud.recover() || is_caught)
-    }
+/// Lets `act` happen, and kills the daemon at this point. Whether it died there.
+async fn during(
+    kill: Kill,
+    world: &World<'_>,
+    daemon: Daemon,
+    act: impl Future<Output = anyhow::Result<()>>,
+) -> anyhow::Result<bool> {
+    kill.during((&world.tape.trap, &world.cloud), daemon, act).await
 }
 
 /// What every daemon of these stories asks for.
@@ -101,23 +73,22 @@ const REQUESTS: [&str; 23] = [
     "DELETE fakeguests",
 ];
 
-/// Tells the story with the death of the daemon at one point after the other, until it has no more points.
-async fn everywhere(api: &Api, what: &str, story: Story) -> anyhow::Result<()> {
-    let (mut requests, mut changes, mut kinds) = (0, 0, BTreeSet::new());
+/// Tells a story with the death of the daemon at one point after the other. A story is what happens in one life of a daemon, and what
+/// happens before the next one. It gives whether the daemon died where it was to die.
+async fn everywhere(
+    api: &Api,
+    what: &str,
+    story: impl AsyncFn(&World<'_>, Kill) -> anyhow::Result<bool>,
+) -> anyhow::Result<()> {
+    let mut kinds = BTreeSet::new();
     let mut dies = async |kill: Kill| {
         let world = World::new(api).await?;
-        let outcome = run(&world, kill, story).await;
+        let outcome = run(&world, kill, &story).await;
         kinds.extend(world.tape.kinds());
         outcome.with_context(|| format!("{what}, {kill:?}: {:?}", world.cloud.objects()))
     };
-    while dies(Kill::Request(requests, Side::Before)).await?
-        && dies(Kill::Request(requests, Side::After)).await?
-    {
-        requests += 1;
-    }
-    while dies(Kill::Change(changes)).await? {
-        changes += 1;
-    }
+    let requests = at_every_step(&mut dies).await?;
+    let changes = at_every_change(&mut dies).await?;
     for expected in REQUESTS.into_iter().chain(["POST events"]) {
         ensure!(kinds.contains(expected), "{what}: no {expected} among {kinds:?}");
     }
@@ -129,7 +100,11 @@ async fn everywhere(api: &Api, what: &str, story: Story) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn run(world: &World<'_>, kill: Kill, story: Story) -> anyhow::Result<bool> {
+async fn run(
+    world: &World<'_>,
+    kill: Kill,
+    story: impl AsyncFnOnce(&World<'_>, Kill) -> anyhow::Result<bool>,
+) -> anyhow::Result<bool> {
     let is_dead = story(world, kill).await?;
     // Whatever happened, a new life brings everything in order.
     let daemon = world.start(&[])?;
@@ -149,7 +124,7 @@ async fn run(world: &World<'_>, kill: Kill, story: Story) -> anyhow::Result<bool
         ensure!(world.cloud.objects() == expected);
         let guest = world.get("FakeGuest", "one").await?;
         ensure!(guest["spec"]["instance"] == identity && guest["status"]["phase"] == "Running", "{guest}");
-        if matches!(kill, Kill::Request(..)) {
+        if matches!(kill, Kill::Step(..)) {
             ensure!(world.cloud.count(Operation::CreateMachine) == 1, "made twice");
         }
         world.delete("FakeMachine", "one").await?;
@@ -177,8 +152,8 @@ async fn make(world: &World<'_>) -> anyhow::Result<()> {
     world.add_data("one").await
 }
 
-fn made<'a>(world: &'a World<'_>, kill: Kill) -> LocalBoxFuture<'a, anyhow::Result<bool>> {
-    async move { kill.during(world, world.start(&[])?, make(world)).await }.boxed_local()
+async fn made(world: &World<'_>, kill: Kill) -> anyhow::Result<bool> {
+    during(kill, world, world.start(&[])?, make(world)).await
 }
 
 async fn delete(world: &World<'_>) -> anyhow::Result<()> {
@@ -186,50 +161,40 @@ async fn delete(world: &World<'_>) -> anyhow::Result<()> {
     world.delete("FakeCluster", "prod").await
 }
 
-fn deleted_meanwhile<'a>(world: &'a World<'_>, kill: Kill) -> LocalBoxFuture<'a, anyhow::Result<bool>> {
-    async move {
-        let is_dead = made(world, kill).await?;
-        delete(world).await?;
-        Ok(is_dead)
-    }
-    .boxed_local()
+async fn deleted_meanwhile(world: &World<'_>, kill: Kill) -> anyhow::Result<bool> {
+    let is_dead = made(world, kill).await?;
+    delete(world).await?;
+    Ok(is_dead)
 }
 
-fn deleted<'a>(world: &'a World<'_>, kill: Kill) -> LocalBoxFuture<'a, anyhow::Result<bool>> {
-    async move {
-        let daemon = world.start(&[])?;
-        make(world).await?;
-        world.is_up("one").await?;
-        world.becomes("FakeCluster", "prod", "is ready", is_ready).await?;
-        kill.during(world, daemon, delete(world)).await
-    }
-    .boxed_local()
+async fn deleted(world: &World<'_>, kill: Kill) -> anyhow::Result<bool> {
+    let daemon = world.start(&[])?;
+    make(world).await?;
+    world.is_up("one").await?;
+    world.becomes("FakeCluster", "prod", "is ready", is_ready).await?;
+    during(kill, world, daemon, delete(world)).await
 }
 
 /// While its instance is made, the Cluster is paused, as `clusterctl move` does it. It waits until nothing holds the machine.
-fn to_move<'a>(world: &'a World<'_>, kill: Kill) -> LocalBoxFuture<'a, anyhow::Result<bool>> {
-    async move {
-        let pause = async |is_paused: bool| {
-            world.change("Cluster", "prod", json!({"spec": {"paused": is_paused}})).await.map(drop)
-        };
-        let daemon = world.start(&[])?;
-        let act = async {
-            make(world).await?;
-            sleep(Duration::from_secs(5)).await;
-            pause(true).await
-        };
-        let is_dead = kill.during(world, daemon, act).await?;
-        let daemon = world.start(&[])?;
-        let may_move = |one: &Value| {
-            condition(one, "Paused")["status"] == "True"
-                && one["metadata"]["annotations"][BLOCK_MOVE].is_null()
-        };
-        world.becomes("FakeMachine", "one", "may move", may_move).await?;
-        daemon.stop().await?;
-        pause(false).await?;
-        Ok(is_dead)
-    }
-    .boxed_local()
+async fn to_move(world: &World<'_>, kill: Kill) -> anyhow::Result<bool> {
+    let pause = async |is_paused: bool| {
+        world.change("Cluster", "prod", json!({"spec": {"paused": is_paused}})).await.map(drop)
+    };
+    let daemon = world.start(&[])?;
+    let act = async {
+        make(world).await?;
+        sleep(Duration::from_secs(5)).await;
+        pause(true).await
+    };
+    let is_dead = during(kill, world, daemon, act).await?;
+    let daemon = world.start(&[])?;
+    let may_move = |one: &Value| {
+        condition(one, "Paused")["status"] == "True" && one["metadata"]["annotations"][BLOCK_MOVE].is_null()
+    };
+    world.becomes("FakeMachine", "one", "may move", may_move).await?;
+    daemon.stop().await?;
+    pause(false).await?;
+    Ok(is_dead)
 }
 
 /// What the API server did not take is written with the next step, also where that waits for something.
@@ -241,7 +206,7 @@ async fn put_off(api: &Api) -> anyhow::Result<()> {
     faults(api)?.inject(Fault::new(status, Action::InternalError).times(1));
     world.add_machine("one").await?;
     world.is_up("one").await?;
-    let writes = world.tape.of("fakemachines", "one");
+    let writes = world.tape.of_object("fakemachines", "one");
     ensure!(writes == ["object", "object", "status 500", "status", "status"], "{writes:?}");
     daemon.stop().await
 }
@@ -316,7 +281,7 @@ async fn last_write(api: &Api) -> anyhow::Result<()> {
             // A 404 is believed for a minute: the watch will show it.
             world.pause().await;
             world.vanishes("FakeMachine", "one").await?;
-            let mut writes = world.tape.of("fakemachines", "one");
+            let mut writes = world.tape.of_object("fakemachines", "one");
             writes.retain(|write| write.starts_with("object"));
             ensure!(writes == expected, "{writes:?}");
             world.cloud_has(&[])?;

@@ -107,11 +107,11 @@ async fn kept(api: &Api) -> anyhow::Result<()> {
     // Nothing is written once all is well, and by a daemon that starts again neither.
     world.tape.clear();
     world.pause().await;
-    ensure!(world.tape.writes().is_empty(), "{:?}", world.tape.writes());
+    ensure!(world.tape.steps().is_empty(), "{:?}", world.tape.steps());
     daemon.stop().await?;
     let daemon = world.start(&[])?;
     world.pause().await;
-    ensure!(world.tape.writes().is_empty(), "{:?}", world.tape.writes());
+    ensure!(world.tape.steps().is_empty(), "{:?}", world.tape.steps());
 
     // What somebody else changes comes back, and what somebody else adds stays.
     let began = Instant::now();

@@ -9,18 +9,15 @@ mod acts;
 mod model;
 mod run;
 
-use futures::FutureExt;
-
-use crate::{histories::Histories, scenarios::Trials};
+use crate::{scenarios::Trials, stage::Histories};
 
 const HISTORIES: Histories = Histories {
     count: "CCM_MACHINE_HISTORIES",
     seed: "CCM_MACHINE_HISTORY",
     few: 200,
     trial: "sandbox::machines::random_histories_end_as_the_model_says",
-    history: |api, seed| run::run(api, seed).boxed_local(),
 };
 
 pub(super) fn trials() -> Trials {
-    Trials::new().trial(HISTORIES.trial, || HISTORIES.run())
+    Trials::new().trial(HISTORIES.trial, || HISTORIES.run(run::run))
 }

@@ -17,7 +17,7 @@ use tempfile::NamedTempFile;
 
 use super::{
     core::{self, CORE, INFRASTRUCTURE},
-    tape::Tape,
+    tape::{Tape, tells_a_wait},
     world::{NAMESPACE, ONLY, is_ready},
 };
 use crate::{
@@ -232,11 +232,11 @@ async fn costs(count: usize) -> Result<Costs> {
         Ok((ready.len() == count && ready.into_iter().all(|is| is)).then_some(()))
     };
     let outcome = eventually(PATIENCE, "all are ready", are_ready).await;
-    outcome.with_context(|| format!("{:?}", tape.writes().last()))?;
+    outcome.with_context(|| format!("{:?}", tape.steps().last()))?;
     let made = provider.call_counts();
     let mut writes = BTreeMap::<String, Vec<String>>::new();
-    let of_machines = tape.writes().into_iter().filter(|write| write.resource == "libvirtmachines");
-    for write in of_machines.filter(|write| !write.tells_a_wait()) {
+    let of_machines = tape.steps().into_iter().filter(|write| write.resource == "libvirtmachines");
+    for write in of_machines.filter(|write| !tells_a_wait(write)) {
         writes.entry(write.name).or_default().push(format!("{} {}", write.what, write.body));
     }
     let residents: Vec<_> = provider.hypervisors().map(|one| one.domain_names().len()).collect();

@@ -33,9 +33,9 @@ async fn short(api: &Api) -> anyhow::Result<()> {
     world.cloud.set_address_time(Duration::from_millis(500));
     world.add_machine("one").await?;
     world.is_up("one").await?;
-    let writes = world.tape.of("fakemachines", "one");
+    let writes = world.tape.of_object("fakemachines", "one");
     ensure!(writes == ["object", "object", "status"], "{writes:?}");
-    let bodies = world.tape.writes();
+    let bodies = world.tape.steps();
     let second = bodies.iter().filter(|write| write.name == "one" && write.resource == "fakemachines").nth(1);
     ensure!(second.is_some_and(|write| write.body.contains("providerID")), "{second:?}");
     let told = world.events("one").await?;
@@ -62,7 +62,7 @@ async fn made_again(api: &Api) -> anyhow::Result<()> {
     world.add_machine("one").await?;
     world.is_up("one").await?;
     ensure!(world.cloud.count(Operation::CreateMachine) == 2, "{:?}", world.cloud.calls());
-    let reads = world.tape.count("GET secrets");
+    let reads = world.tape.requests("GET secrets");
     ensure!(reads == 2, "its Secret is read {reads} times: once for each try");
     daemon.stop().await
 }
@@ -84,14 +84,14 @@ async fn whole_life(api: &Api) -> anyhow::Result<()> {
     ensure!(status["failureDomain"] == "a", "{status}");
     ensure!(status["addresses"][0]["type"] == "InternalIP", "{status}");
     ensure!(condition(&up, "Paused")["status"] == "False", "{status}");
-    let reads = world.tape.count("GET secrets");
+    let reads = world.tape.requests("GET secrets");
     ensure!(reads == 1, "its Secret is read {reads} times: the cloud has what is in it");
     let data = world.cloud.bootstrap_of(uid).map(|data| data.expose().to_vec());
     ensure!(data.as_deref() == Some(b"#cloud-config one hunter2"), "{data:?}");
     world.cloud_has(&["disk/one", "instance/one"])?;
 
     // One for what it waits for, one for the finalizer, two for the task, one with the provider ID, and one at the end.
-    let writes = world.tape.of("fakemachines", "one");
+    let writes = world.tape.of_object("fakemachines", "one");
     ensure!(writes.len() <= 6, "{writes:?}");
     let is_whole = |write: &&String| !["object", "status"].contains(&write.as_str());
     ensure!(!writes.iter().any(|write| is_whole(&write)), "{writes:?}");
@@ -100,7 +100,7 @@ async fn whole_life(api: &Api) -> anyhow::Result<()> {
     world.tape.clear();
     world.cloud.forget_calls();
     world.pause().await;
-    ensure!(world.tape.writes().is_empty(), "{:?}", world.tape.writes());
+    ensure!(world.tape.steps().is_empty(), "{:?}", world.tape.steps());
     ensure!(world.cloud.calls().is_empty(), "{:?}", world.cloud.calls());
 
     world.cloud.set_task_time(LASTS);
@@ -111,7 +111,7 @@ async fn whole_life(api: &Api) -> anyhow::Result<()> {
     for reason in ["WaitingForBootstrapData", "Ready", "Deleting"] {
         ensure!(told.iter().any(|(known, _)| known == reason), "{reason} is not in {told:?}");
     }
-    let everything = format!("{told:?} {:?}", world.tape.writes());
+    let everything = format!("{told:?} {:?}", world.tape.steps());
     ensure!(!everything.contains("hunter2"), "bootstrap data are shown: {everything}");
 
     world.delete("FakeCluster", "prod").await?;

@@ -46,7 +46,7 @@ async fn at_once(api: &Api) -> anyhow::Result<()> {
         world.tape.has_writes_of(&format!("m-{number}")).await;
     }
     let mut writes = BTreeMap::<String, usize>::new();
-    for write in world.tape.writes() {
+    for write in world.tape.steps() {
         *writes.entry(write.name).or_default() += 1;
     }
     let most = writes.values().max().copied().unwrap_or_default();
@@ -55,7 +55,7 @@ async fn at_once(api: &Api) -> anyhow::Result<()> {
     world.tape.clear();
     world.cloud.forget_calls();
     world.pause().await;
-    ensure!(world.tape.writes().is_empty() && world.cloud.calls().is_empty(), "{:?}", world.cloud.calls());
+    ensure!(world.tape.steps().is_empty() && world.cloud.calls().is_empty(), "{:?}", world.cloud.calls());
     for number in 0..MACHINES {
         world.delete("FakeMachine", &format!("m-{number}")).await?;
     }

@@ -80,7 +80,7 @@ async fn forced(api: &Api) -> anyhow::Result<()> {
 async fn meanwhile(api: &Api) -> anyhow::Result<()> {
     let (world, daemon) = World::with_cluster(api).await?;
     let (slow, half) = if api.sandbox.is_some() { (8000, 4000) } else { (1200, 400) };
-    let is_refused = || world.tape.of("fakemachines", "one").iter().any(|what| what.contains(' '));
+    let is_refused = || world.tape.of_object("fakemachines", "one").iter().any(|what| what.contains(' '));
     let in_a_step = async |operation: Operation| {
         world.tape.clear();
         let before = world.cloud.count(operation);
@@ -125,7 +125,7 @@ async fn meanwhile(api: &Api) -> anyhow::Result<()> {
         up["metadata"]["finalizers"].as_array().is_some_and(|all| all.contains(&FINALIZER.into())),
         "{up}"
     );
-    ensure!(is_refused(), "nobody wrote in between: {:?}", world.tape.writes());
+    ensure!(is_refused(), "nobody wrote in between: {:?}", world.tape.steps());
 
     // The finalizer of the controller goes, and theirs stays.
     let free = json!({"metadata": {"finalizers": [FINALIZER], "annotations": {"example.com/a": null}}});
@@ -136,7 +136,7 @@ async fn meanwhile(api: &Api) -> anyhow::Result<()> {
     world.change("FakeMachine", "one", json!({"metadata": {"annotations": {"example.com/a": "b"}}})).await?;
     world.cloud.set_latency(Duration::ZERO);
     world.vanishes("FakeMachine", "one").await?;
-    ensure!(is_refused(), "nobody wrote in between: {:?}", world.tape.writes());
+    ensure!(is_refused(), "nobody wrote in between: {:?}", world.tape.steps());
     world.cloud_has(&[])?;
     daemon.stop().await
 }

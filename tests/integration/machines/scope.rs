@@ -85,12 +85,12 @@ async fn templates(api: &Api) -> anyhow::Result<()> {
     ensure!(*info == json!({"architecture": "amd64", "operatingSystem": "linux"}), "{told}");
     world.tape.clear();
     world.pause().await;
-    ensure!(world.tape.writes().is_empty(), "{:?}", world.tape.writes());
+    ensure!(world.tape.steps().is_empty(), "{:?}", world.tape.steps());
     // A daemon that starts again writes nothing either.
     daemon.stop().await?;
     let daemon = world.start(&[])?;
     world.pause().await;
-    ensure!(world.tape.writes().is_empty(), "{:?}", world.tape.writes());
+    ensure!(world.tape.steps().is_empty(), "{:?}", world.tape.steps());
     daemon.stop().await
 }
 
@@ -105,7 +105,7 @@ async fn dry_run(api: &Api) -> anyhow::Result<()> {
     world.cloud.forget_calls();
     let daemon = world.start(&["--dry-run"])?;
     world.pause().await;
-    ensure!(world.tape.writes().is_empty(), "{:?}", world.tape.writes());
+    ensure!(world.tape.steps().is_empty(), "{:?}", world.tape.steps());
     let steps = [
         Operation::EnsureMachine,
         Operation::DeleteMachine,
@@ -230,7 +230,7 @@ async fn missing_kinds(api: &Api) -> anyhow::Result<()> {
     let world = World::bare(api);
     let parts = Parts::new(world.tape.client(&api.client), world.cloud.provider())?;
     let health = parts.health.clone();
-    let daemon = Daemon(InProcess::start_parts(parts, &[ONLY])?);
+    let daemon = InProcess::start_parts(parts, &[ONLY])?;
     let missing = || {
         let checks = health.all();
         let check = checks.iter().find(|(name, ..)| name == "machine-kinds").map(|(.., check)| check());

@@ -10,10 +10,9 @@ use cloudprovider::{
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use sandbox::{Action, Fault, Matcher};
 use serde_json::{Value, json};
-use tokio::time::timeout;
 
 use super::{core, world::*};
-use crate::{api::Api, faults::faults, scenarios::Trials, support::eventually, trap::Side};
+use crate::{api::Api, faults::faults, scenarios::Trials, stage::at_every_step, support::eventually};
 
 /// The finalizer of a failure domain.
 const HELD: &str = "fakeregion.infrastructure.cluster.x-k8s.io";
@@ -80,7 +79,7 @@ async fn told(api: &Api) -> anyhow::Result<()> {
     world.pause().await;
     world.tape.clear();
     world.pause().await;
-    ensure!(world.tape.writes().is_empty(), "{:?}", world.tape.writes());
+    ensure!(world.tape.steps().is_empty(), "{:?}", world.tape.steps());
     let lie = Patch::Merge(json!({"status": {"machines": 9}}));
     regions(&world).patch_status("west", &PatchParams::default(), &lie).await?;
     becomes(&world, "it says the truth", |one| one["status"]["machines"] == 1).await?;
@@ -177,31 +176,25 @@ async fn dry_run(api: &Api) -> anyhow::Result<()> {
     let daemon = world.start(&["--dry-run"])?;
     world.pause().await;
     ensure!(world.cloud.count(Operation::LookAt) > 0, "nobody looks");
-    ensure!(world.tape.writes().is_empty(), "{:?}", world.tape.writes());
+    ensure!(world.tape.steps().is_empty(), "{:?}", world.tape.steps());
     daemon.stop().await
 }
 
 /// The daemon dies before and after each request, and the next one tells what is right.
 async fn killed(api: &Api) -> anyhow::Result<()> {
-    for side in [Side::Before, Side::After] {
-        for request in 0.. {
-            let world = World::new(api).await?;
-            let caught = world.tape.trap.set(request, side);
-            let daemon = world.start(&[])?;
-            add(&world, json!({})).await?;
-            let is_caught = timeout(LIFE, caught.notified()).await.is_ok();
-            daemon.crash().await;
-            world.tape.trap.remove();
-            let daemon = world.start(&[])?;
-            becomes(&world, "it is told", |one| condition(one, "Ready")["reason"] == "FlavorMissing").await?;
-            daemon.stop().await?;
-            if !is_caught {
-                ensure!(world.tape.kinds().contains("PATCH fakeregions"), "{:?}", world.tape.kinds());
-                break;
-            }
+    let steps = at_every_step(async |kill| {
+        let world = World::new(api).await?;
+        let (daemon, made) = (world.start(&[])?, add(&world, json!({})));
+        let is_dead = kill.during((&world.tape.trap, &world.cloud), daemon, made).await?;
+        let daemon = world.start(&[])?;
+        becomes(&world, "it is told", |one| condition(one, "Ready")["reason"] == "FlavorMissing").await?;
+        daemon.stop().await?;
+        if !is_dead {
+            ensure!(world.tape.kinds().contains("PATCH fakeregions"), "{:?}", world.tape.kinds());
         }
-    }
-    Ok(())
+        Ok(is_dead)
+    });
+    steps.await.map(drop)
 }
 
 async fn refused(api: &Api) -> anyhow::Result<()> {

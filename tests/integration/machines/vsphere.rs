@@ -18,12 +18,10 @@ use test_env::{Vcsim, VcsimOptions};
 
 use super::{
     core::{CORE, INFRASTRUCTURE, clear_core, definition_of, install, install_core},
-    tape::Tape,
+    tape::{Tape, tells_a_wait},
     world::{NAMESPACE, ONLY, condition, is_ready},
 };
-use crate::{
-    api::Api, daemon::InProcess, ipam::IPAM, scenarios::Trials, support::eventually, vsphere,
-};
+use crate::{api::Api, daemon::InProcess, ipam::IPAM, scenarios::Trials, stage::eventually_or, vsphere};
 
 /// The writes that a machine costs until it is ready, with its `VSphereVM`, besides those about long waits.
 const MAX_WRITES: usize = 5;
@@ -91,7 +89,7 @@ impl<'a> World<'a> {
     fn with_simulator(api: &'a Api, task_delays: &'static str) -> anyhow::Result<Self> {
         let options =
             VcsimOptions { machines: 1, boots_guests: true, task_delays, ..VcsimOptions::default() };
-        let vcsim = Vcsim::start(&options).map_err(|error| anyhow::anyhow!("{error:?}"))?;
+        let vcsim = Vcsim::start(&options)?;
         Ok(Self { api, vcsim, tape: Tape::default() })
     }
 
@@ -139,17 +137,12 @@ impl<'a> World<'a> {
         what: &str,
         check: impl Fn(&Value) -> bool,
     ) -> anyhow::Result<Value> {
-        let outcome = eventually(vsphere::LIMIT, &format!("{kind} {name}: {what}"), || async {
-            Ok(Some(self.get(kind, name).await?).filter(&check))
-        })
-        .await;
-        match outcome {
-            Ok(object) => {
-                self.tape.has_writes_of(name).await;
-                Ok(object)
-            }
-            Err(error) => Err(error.context(self.get(kind, name).await?.to_string())),
-        }
+        let look = || async { Ok(Some(self.get(kind, name).await?).filter(&check)) };
+        let describe = async { format!("{:?}", self.get(kind, name).await) };
+        let what = format!("{kind} {name}: {what}");
+        let object = eventually_or(vsphere::LIMIT, &what, look, describe).await?;
+        self.tape.has_writes_of(name).await;
+        Ok(object)
     }
 
     /// The owner reference that the core puts on the infrastructure of its objects.
@@ -215,8 +208,8 @@ impl<'a> World<'a> {
     /// That each machine was written at most so often since the tape was empty, which it is again.
     fn wrote(&self, what: &str, most: usize) -> anyhow::Result<()> {
         let mut writes = BTreeMap::<String, Vec<String>>::new();
-        let writes_of_machines = self.tape.writes().into_iter().filter(|write| write.name != "prod");
-        for write in writes_of_machines.filter(|write| !write.tells_a_wait()) {
+        let writes_of_machines = self.tape.steps().into_iter().filter(|write| write.name != "prod");
+        for write in writes_of_machines.filter(|write| !tells_a_wait(write)) {
             writes.entry(write.name).or_default().push(format!("{} {}", write.resource, write.what));
         }
         println!("vsphere: {what}: {writes:?}");
@@ -301,7 +294,7 @@ async fn told(api: &Api) -> anyhow::Result<()> {
     }
     world.wrote("made", MAX_WRITES)?;
     tokio::time::sleep(Duration::from_secs(2)).await;
-    ensure!(world.tape.writes().is_empty(), "{:?}", world.tape.writes());
+    ensure!(world.tape.steps().is_empty(), "{:?}", world.tape.steps());
 
     // Somebody destroys one.
     let began = Instant::now();

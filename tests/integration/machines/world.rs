@@ -6,13 +6,12 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 use ccm::{cloud::machine_kinds_of, manifests::ManifestOptions, permissions};
 use cloudprovider::testing::FakeCloud;
-use k8s_openapi::api::core::v1::{Event, Secret};
+use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Client,
-    api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
-use tokio::time::sleep;
 
 use super::{
     core::{self, CORE, INFRASTRUCTURE, objects, path_of},
@@ -20,9 +19,9 @@ use super::{
 };
 use crate::{
     api::Api,
-    daemon::{InProcess, parse},
+    daemon::parse,
     shipped_roles,
-    support::eventually,
+    stage::{self, Life, Replica, eventually_or},
 };
 
 /// How long a scenario waits for what should happen at once.
@@ -64,18 +63,7 @@ pub(super) struct World<'a> {
 }
 
 /// A daemon of a [`World`].
-pub(super) struct Daemon(pub(super) InProcess);
-
-impl Daemon {
-    /// Ends it as SIGKILL would: nothing that it has begun goes on.
-    pub(super) async fn crash(self) {
-        self.0.crash().await;
-    }
-
-    pub(super) async fn stop(self) -> anyhow::Result<()> {
-        self.0.stop().await
-    }
-}
+pub(super) type Daemon = Replica;
 
 /// A client for the account of such a daemon.
 async fn with_permissions(api: &Api) -> anyhow::Result<Client> {
@@ -126,14 +114,14 @@ impl<'a> World<'a> {
 
     pub(super) fn start(&self, flags: &[&str]) -> anyhow::Result<Daemon> {
         let flags: Vec<&str> = [ONLY].iter().chain(flags).copied().collect();
-        let client = self.tape.client(&self.client);
-        Ok(Daemon(InProcess::start(&client, self.cloud.provider(), &flags)?))
+        let life = Life::new();
+        let client = life.client(&self.tape.client(&self.client));
+        stage::start(&client, self.cloud.provider(), &flags, life, false)
     }
 
-    /// Time in which a controller would do what it should not do: long on the sandbox, where it costs nothing.
+    /// Time in which a controller would do what it should not do.
     pub(super) async fn pause(&self) {
-        let time = if self.api.sandbox.is_some() { 120_000 } else { 1_500 };
-        sleep(Duration::from_millis(time)).await;
+        stage::pause(self.api, Duration::from_secs(120)).await;
     }
 }
 
@@ -296,17 +284,12 @@ impl World<'_> {
         what: &str,
         check: impl Fn(&Value) -> bool,
     ) -> anyhow::Result<Value> {
-        let outcome = eventually(SOON, &format!("{kind} {name}: {what}"), || async {
-            Ok(Some(self.get(kind, name).await?).filter(|object| !object.is_null() && check(object)))
-        })
-        .await;
-        match outcome {
-            Ok(object) => {
-                self.tape.has_writes_of(name).await;
-                Ok(object)
-            }
-            Err(error) => Err(error.context(self.describe(kind, name).await)),
-        }
+        let is_it = |object: &Value| !object.is_null() && check(object);
+        let look = || async { Ok(Some(self.get(kind, name).await?).filter(is_it)) };
+        let what = format!("{kind} {name}: {what}");
+        let object = eventually_or(SOON, &what, look, self.describe(kind, name)).await?;
+        self.tape.has_writes_of(name).await;
+        Ok(object)
     }
 
     /// A flavor of the fake cloud.
@@ -332,17 +315,11 @@ impl World<'_> {
 
     /// Waits until the object is gone.
     pub(super) async fn vanishes(&self, kind: &str, name: &str) -> anyhow::Result<()> {
-        let outcome = eventually(SOON, &format!("{kind} {name} is gone"), || async {
-            Ok(self.get(kind, name).await?.is_null().then_some(()))
-        })
-        .await;
-        match outcome {
-            Ok(()) => {
-                self.tape.has_writes_of(name).await;
-                Ok(())
-            }
-            Err(error) => Err(error.context(self.describe(kind, name).await)),
-        }
+        let look = || async { Ok(self.get(kind, name).await?.is_null().then_some(())) };
+        let what = format!("{kind} {name} is gone");
+        eventually_or(SOON, &what, look, self.describe(kind, name)).await?;
+        self.tape.has_writes_of(name).await;
+        Ok(())
     }
 
     /// Everything about an object, for the message of a failure.
@@ -352,7 +329,11 @@ impl World<'_> {
             Err(error) => error.to_string(),
         };
         let plural = format!("{}s", kind.to_lowercase());
-        format!("{object}; writes {:?}; in the cloud {:?}", self.tape.of(&plural, name), self.cloud.objects())
+        format!(
+            "{object}; writes {:?}; in the cloud {:?}",
+            self.tape.of_object(&plural, name),
+            self.cloud.objects()
+        )
     }
 
     /// The controller's events about an object.
@@ -376,15 +357,8 @@ pub(super) async fn events(client: &Client, name: &str) -> anyhow::Result<Vec<(S
 }
 
 async fn events_in(client: &Client, namespace: &str, name: &str) -> anyhow::Result<Vec<(String, String)>> {
-    let api = kube::Api::<Event>::namespaced(client.clone(), namespace);
     let about = format!("involvedObject.name={name}");
-    let mut events = api.list(&ListParams::default().fields(&about)).await?.items;
-    events.retain(|event| {
-        event.source.as_ref().and_then(|source| source.component.as_deref()) == Some("machine-controller")
-    });
-    events.sort_by_key(|event| {
-        event.metadata.resource_version.as_deref().and_then(|version| version.parse::<u64>().ok())
-    });
+    let events = stage::events(client, namespace, &about, "machine-controller").await?;
     let text = |text: Option<String>| text.unwrap_or_default();
     Ok(events.into_iter().map(|event| (text(event.reason), text(event.message))).collect())
 }

@@ -5,40 +5,41 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use cloudprovider::testing::{Call, Operation};
-use futures::{FutureExt, future::LocalBoxFuture};
 use k8s_openapi::api::core::v1::Service;
 use sandbox::{Action, Matcher};
 use serde_json::json;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::world::*;
-use crate::{api::Api, faults::faults, scenarios::Trials, trap::Side};
+use crate::{
+    api::Api,
+    faults::faults,
+    scenarios::Trials,
+    stage::{Kill, Side, at_every_step},
+};
 
 /// Longer than the daemon believes that an object is gone which the watch still shows.
 const LONGEST_BELIEF: Duration = Duration::from_secs(120);
 
-/// More calls and writes than anything here needs.
-const MOST_STEPS: usize = 12;
-
 pub(super) fn trials() -> Trials {
     Trials::new()
         .sandbox("services::killed_while_a_load_balancer_is_made", async |api: &Api| {
-            at_every_step(api, "made", made).await
+            everywhere(api, 3, made).await
         })
         .sandbox("services::killed_and_the_service_is_deleted_before_the_next_start", async |api: &Api| {
-            at_every_step(api, "deleted meanwhile", deleted_meanwhile).await
+            everywhere(api, 3, deleted_meanwhile).await
         })
         .sandbox("services::killed_and_the_type_changes_before_the_next_start", async |api: &Api| {
-            at_every_step(api, "changed meanwhile", changed_meanwhile).await
+            everywhere(api, 3, changed_meanwhile).await
         })
         .sandbox("services::killed_while_a_service_is_deleted", async |api: &Api| {
-            at_every_step(api, "deleted", deleted).await
+            everywhere(api, 4, deleted).await
         })
         .sandbox("services::killed_while_the_type_changes", async |api: &Api| {
-            at_every_step(api, "changed", changed).await
+            everywhere(api, 4, changed).await
         })
         .sandbox("services::killed_while_nodes_change", async |api: &Api| {
-            at_every_step(api, "nodes", nodes_change).await
+            everywhere(api, 2, nodes_change).await
         })
         .sandbox("services::killed_after_each_lost_answer", lost_answers)
         .sandbox("services::the_last_finalizer_is_removed_whatever_the_answer", last_write)
@@ -46,60 +47,60 @@ pub(super) fn trials() -> Trials {
         .sandbox("services::killed_after_a_call_for_what_no_watch_has_told", stale_watch)
 }
 
-/// What happens in one life of a daemon, and what happens before the next one.
-type Story = for<'a> fn(&'a World<'_>, &'a Kill) -> LocalBoxFuture<'a, anyhow::Result<()>>;
-
-/// When to kill the daemon.
-struct Kill {
+/// When to kill the daemon, and the Service that this is about.
+struct Death {
     name: String,
-    at: usize,
-    side: Side,
+    kill: Kill,
 }
 
-impl Kill {
-    /// Sets the trap, lets `act` happen, and kills the daemon in the trap. Without the step, it lives a minute.
+impl Death {
+    /// Lets `act` happen, and kills the daemon. Whether it died where it was to die.
     async fn during(
         &self,
         world: &World<'_>,
         daemon: Daemon,
         act: impl Future<Output = anyhow::Result<()>>,
-    ) -> anyhow::Result<()> {
-        let caught = world.tape.trap.set(self.at, self.side);
-        act.await?;
-        // A trap that is not reached: the story has fewer steps
-        let _ = timeout(Duration::from_secs(60), caught.notified()).await;
-        daemon.crash().await;
-        world.tape.trap.remove();
-        Ok(())
+    ) -> anyhow::Result<bool> {
+        self.kill.during((&world.tape.trap, &world.cloud), daemon, act).await
     }
 }
 
-async fn at_every_step(api: &Api, what: &str, story: Story) -> anyhow::Result<()> {
-    for at in 0..MOST_STEPS {
-        for side in [Side::Before, Side::After] {
-            let world = World::new(api);
-            let kill = Kill { name: format!("web-{at}-{side:?}").to_lowercase(), at, side };
-            let outcome = run(&world, &kill, story).await;
-            outcome.with_context(|| {
-                format!("{what}, killed {side:?} step {at}: {:?}", world.tape.of(&kill.name))
-            })?;
-        }
-    }
+/// Tells a story with the death of the daemon at one step after the other, of which there are at least so many. A story is what
+/// happens in one life of a daemon, and what happens before the next one. It gives whether the daemon died where it was to die.
+async fn everywhere(
+    api: &Api,
+    least: usize,
+    story: impl AsyncFn(&World<'_>, &Death) -> anyhow::Result<bool>,
+) -> anyhow::Result<()> {
+    let mut lives = 0;
+    let steps = at_every_step(async |kill| {
+        let (world, name) = (World::new(api), format!("web-{lives}"));
+        lives += 1;
+        let death = Death { name, kill };
+        let outcome = run(&world, &death, &story).await;
+        outcome.with_context(|| format!("{kill:?}: {:?}", world.tape.of(&death.name)))
+    });
+    let steps = steps.await?;
+    ensure!(steps >= least, "{steps} steps, and not {least}");
     Ok(())
 }
 
-async fn run(world: &World<'_>, kill: &Kill, story: Story) -> anyhow::Result<()> {
+async fn run(
+    world: &World<'_>,
+    death: &Death,
+    story: impl AsyncFnOnce(&World<'_>, &Death) -> anyhow::Result<bool>,
+) -> anyhow::Result<bool> {
     for name in ["n1", "n2"] {
         world.add_node(name).await?;
     }
-    story(world, kill).await?;
+    let is_dead = story(world, death).await?;
     // Whatever happened, a new life brings everything in order
     let daemon = world.start(&[])?;
-    let now = world.services().get_opt(&kill.name).await?;
+    let now = world.services().get_opt(&death.name).await?;
     if let Some(service) = now.filter(|service| service.metadata.deletion_timestamp.is_none()) {
         let wants = service.spec.as_ref().and_then(|spec| spec.type_.as_deref()) == Some("LoadBalancer");
         if wants {
-            let service = world.is_balanced(&kill.name).await?;
+            let service = world.is_balanced(&death.name).await?;
             ensure!(has_finalizer(&service), "no finalizer");
             let nodes = world.api_nodes().await?;
             let nodes: Vec<&str> = nodes.iter().map(String::as_str).collect();
@@ -107,20 +108,20 @@ async fn run(world: &World<'_>, kill: &Kill, story: Story) -> anyhow::Result<()>
             ensure!(world.cloud.load_balancers().len() == 1, "{:?}", world.cloud.load_balancers().keys());
         } else {
             let free = |one: &Service| !has_finalizer(one) && ingress(one).is_empty();
-            world.becomes(&kill.name, SOON, "has nothing of a load balancer", free).await?;
+            world.becomes(&death.name, SOON, "has nothing of a load balancer", free).await?;
             sleep(Duration::from_secs(5)).await;
             ensure!(world.cloud.load_balancers().is_empty(), "{:?}", world.cloud.load_balancers().keys());
         }
-        world.delete(&kill.name).await?;
+        world.delete(&death.name).await?;
     }
-    world.vanishes(&kill.name, SOON).await?;
+    world.vanishes(&death.name, SOON).await?;
     ensure!(world.cloud.load_balancers().is_empty(), "{:?}", world.cloud.load_balancers().keys());
     ensure!(world.tape.shown().is_empty(), "deleted while the status had addresses");
     daemon.stop().await?;
     for name in world.api_nodes().await? {
         world.delete_node(&name).await?;
     }
-    Ok(())
+    Ok(is_dead)
 }
 
 impl World<'_> {
@@ -130,81 +131,64 @@ impl World<'_> {
     }
 }
 
-fn made<'a>(world: &'a World<'_>, kill: &'a Kill) -> LocalBoxFuture<'a, anyhow::Result<()>> {
-    async move {
-        let act = async { world.balanced(&kill.name).await.map(drop) };
-        kill.during(world, world.start(&[])?, act).await
-    }
-    .boxed_local()
+async fn made(world: &World<'_>, death: &Death) -> anyhow::Result<bool> {
+    let act = async { world.balanced(&death.name).await.map(drop) };
+    death.during(world, world.start(&[])?, act).await
 }
 
-fn deleted_meanwhile<'a>(world: &'a World<'_>, kill: &'a Kill) -> LocalBoxFuture<'a, anyhow::Result<()>> {
-    async move {
-        made(world, kill).await?;
-        world.delete(&kill.name).await
-    }
-    .boxed_local()
+async fn deleted_meanwhile(world: &World<'_>, death: &Death) -> anyhow::Result<bool> {
+    let is_dead = made(world, death).await?;
+    world.delete(&death.name).await?;
+    Ok(is_dead)
 }
 
-fn changed_meanwhile<'a>(world: &'a World<'_>, kill: &'a Kill) -> LocalBoxFuture<'a, anyhow::Result<()>> {
-    async move {
-        made(world, kill).await?;
-        world.change(&kill.name, json!({"spec": {"type": "ClusterIP"}})).await.map(drop)
-    }
-    .boxed_local()
+async fn changed_meanwhile(world: &World<'_>, death: &Death) -> anyhow::Result<bool> {
+    let is_dead = made(world, death).await?;
+    world.change(&death.name, json!({"spec": {"type": "ClusterIP"}})).await?;
+    Ok(is_dead)
 }
 
-fn deleted<'a>(world: &'a World<'_>, kill: &'a Kill) -> LocalBoxFuture<'a, anyhow::Result<()>> {
-    async move {
-        let daemon = world.start(&[])?;
-        world.with_load_balancer(&kill.name).await?;
-        kill.during(world, daemon, world.delete(&kill.name)).await
-    }
-    .boxed_local()
+async fn deleted(world: &World<'_>, death: &Death) -> anyhow::Result<bool> {
+    let daemon = world.start(&[])?;
+    world.with_load_balancer(&death.name).await?;
+    death.during(world, daemon, world.delete(&death.name)).await
 }
 
-fn changed<'a>(world: &'a World<'_>, kill: &'a Kill) -> LocalBoxFuture<'a, anyhow::Result<()>> {
-    async move {
-        let daemon = world.start(&[])?;
-        world.with_load_balancer(&kill.name).await?;
-        let plain = json!({"spec": {"type": "ClusterIP"}});
-        kill.during(world, daemon, async { world.change(&kill.name, plain).await.map(drop) }).await
-    }
-    .boxed_local()
+async fn changed(world: &World<'_>, death: &Death) -> anyhow::Result<bool> {
+    let daemon = world.start(&[])?;
+    world.with_load_balancer(&death.name).await?;
+    let plain = json!({"spec": {"type": "ClusterIP"}});
+    death.during(world, daemon, async { world.change(&death.name, plain).await.map(drop) }).await
 }
 
-fn nodes_change<'a>(world: &'a World<'_>, kill: &'a Kill) -> LocalBoxFuture<'a, anyhow::Result<()>> {
-    async move {
-        let daemon = world.start(&[])?;
-        world.with_load_balancer(&kill.name).await?;
-        let act = async {
-            world.add_node("n3").await?;
-            sleep(Duration::from_secs(1)).await;
-            world.delete_node("n1").await
-        };
-        kill.during(world, daemon, act).await
-    }
-    .boxed_local()
+async fn nodes_change(world: &World<'_>, death: &Death) -> anyhow::Result<bool> {
+    let daemon = world.start(&[])?;
+    world.with_load_balancer(&death.name).await?;
+    let act = async {
+        world.add_node("n3").await?;
+        sleep(Duration::from_secs(1)).await;
+        world.delete_node("n1").await
+    };
+    death.during(world, daemon, act).await
 }
 
 /// The API server has written, and the daemon dies before it knows.
 async fn lost_answers(api: &Api) -> anyhow::Result<()> {
     for number in 0..6_u64 {
         let world = World::new(api);
-        let kill = Kill { name: format!("web-{number}"), at: usize::MAX, side: Side::After };
+        let death = Death { name: format!("web-{number}"), kill: Kill::Step(usize::MAX, Side::After) };
         let daemon = world.start(&[])?;
         let writes = Matcher::any().verb("patch").resource("services");
         faults(api)?.inject(sandbox::Fault::new(writes.clone(), Action::LoseResponse).times(number % 3 + 1));
-        world.balanced(&kill.name).await?;
+        world.balanced(&death.name).await?;
         sleep(Duration::from_millis(200) * u32::try_from(number)?).await;
         daemon.crash().await;
         faults(api)?.clear();
         if number % 2 == 0 {
-            world.delete(&kill.name).await?;
+            world.delete(&death.name).await?;
         }
-        run(&world, &kill, |_, _| async { Ok(()) }.boxed_local())
-            .await
-            .with_context(|| format!("round {number}"))?;
+        let outcome = run(&world, &death, async |_: &World<'_>, _: &Death| Ok(true)).await;
+        outcome.with_context(|| format!("round {number}"))?;
     }
     Ok(())
 }

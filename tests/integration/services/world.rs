@@ -4,18 +4,17 @@ use std::{collections::BTreeSet, fmt::Write, sync::Arc, time::Duration};
 
 use anyhow::{Context, bail};
 use cloudprovider::testing::{FakeCloud, FakeLoadBalancer};
-use k8s_openapi::api::core::v1::{Event, Service};
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use k8s_openapi::api::core::v1::Service;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use sandbox::{Action, Fault, Matcher, kubelet};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
 pub(super) use super::objects::*;
-use super::tape::{Tape, TapedProvider, taped_client};
+use super::tape::{Tape, TapedProvider};
 use crate::{
     api::Api,
-    daemon::InProcess,
-    replicas::{Life, Replica},
+    stage::{self, Life, Replica, eventually_or},
     support::*,
 };
 
@@ -65,7 +64,7 @@ impl<'a> World<'a> {
 
     fn run(&self, flags: &[&str], elected: bool) -> anyhow::Result<Daemon> {
         let life = Life::new();
-        let client = taped_client(&self.api.daemon_client, &self.api.client, &self.tape, &life);
+        let client = life.client(&self.tape.client(&self.api.daemon_client, &self.api.client));
         let provider = TapedProvider {
             inner: self.cloud.provider(),
             observer: self.api.client.clone(),
@@ -73,14 +72,12 @@ impl<'a> World<'a> {
             life: life.clone(),
         };
         let flags: Vec<&str> = [ONLY].iter().chain(flags).copied().collect();
-        let start = if elected { InProcess::start_elected } else { InProcess::start };
-        Ok(Daemon { process: start(&client, Arc::new(provider), &flags)?, life })
+        stage::start(&client, Arc::new(provider), &flags, life, elected)
     }
 
-    /// Time in which a controller would do what it should not do: long on the sandbox, where it costs nothing.
+    /// Time in which a controller would do what it should not do.
     pub(super) async fn pause(&self) {
-        let time = if self.api.sandbox.is_some() { 60_000 } else { 1_500 };
-        sleep(Duration::from_millis(time)).await;
+        stage::pause(self.api, Duration::from_secs(60)).await;
     }
 }
 
@@ -215,17 +212,11 @@ impl World<'_> {
         check: impl Fn(&Service) -> bool,
     ) -> anyhow::Result<Service> {
         let api = self.services();
-        let outcome = eventually(limit, &format!("Service {name}: {what}"), || async {
-            Ok(api.get_opt(name).await?.filter(|service| check(service)))
-        })
-        .await;
-        match outcome {
-            Ok(service) => {
-                self.tape.has_writes_of(name).await;
-                Ok(service)
-            }
-            Err(error) => Err(error.context(self.describe(name).await)),
-        }
+        let look = || async { Ok(api.get_opt(name).await?.filter(|service| check(service))) };
+        let what = format!("Service {name}: {what}");
+        let service = eventually_or(limit, &what, look, self.describe(name)).await?;
+        self.tape.has_writes_of(name).await;
+        Ok(service)
     }
 
     /// Waits until the Service has a load balancer with an address.
@@ -242,29 +233,18 @@ impl World<'_> {
     /// Waits until the Service is gone.
     pub(super) async fn vanishes(&self, name: &str, limit: Duration) -> anyhow::Result<()> {
         let api = self.services();
-        let outcome = eventually(limit, &format!("Service {name} is deleted"), || async {
-            Ok(api.get_opt(name).await?.is_none().then_some(()))
-        })
-        .await;
-        match outcome {
-            Ok(()) => {
-                self.tape.has_writes_of(name).await;
-                Ok(())
-            }
-            Err(error) => Err(error.context(self.describe(name).await)),
-        }
+        let look = || async { Ok(api.get_opt(name).await?.is_none().then_some(())) };
+        let what = format!("Service {name} is deleted");
+        eventually_or(limit, &what, look, self.describe(name)).await?;
+        self.tape.has_writes_of(name).await;
+        Ok(())
     }
 
     /// Waits until the tape has this many steps of a Service that begin with `what`.
     pub(super) async fn steps(&self, name: &str, what: &str, count: usize) -> anyhow::Result<()> {
-        let outcome = eventually(SOON, &format!("Service {name}: {count} times {what:?}"), || async {
-            Ok((self.tape.count(name, what) >= count).then_some(()))
-        })
-        .await;
-        match outcome {
-            Ok(()) => Ok(()),
-            Err(error) => Err(error.context(self.describe(name).await)),
-        }
+        let look = || async { Ok((self.tape.count(name, what) >= count).then_some(())) };
+        let what = format!("Service {name}: {count} times {what:?}");
+        eventually_or(SOON, &what, look, self.describe(name)).await
     }
 
     /// Waits until the load balancer of this Service has these Nodes behind it.
@@ -275,18 +255,11 @@ impl World<'_> {
         limit: Duration,
     ) -> anyhow::Result<()> {
         let wanted: BTreeSet<&str> = wanted.iter().copied().collect();
-        let outcome = eventually(limit, &format!("the back ends are {wanted:?}"), || async {
-            let found = self.load_balancer(service);
-            let is_right = |one: &FakeLoadBalancer| {
-                one.nodes.iter().map(String::as_str).collect::<BTreeSet<_>>() == wanted
-            };
-            Ok(found.filter(is_right).map(drop))
-        })
-        .await;
-        match outcome {
-            Ok(()) => Ok(()),
-            Err(error) => Err(error.context(self.describe(&name_of(service)).await)),
-        }
+        let is_right =
+            |one: &FakeLoadBalancer| one.nodes.iter().map(String::as_str).collect::<BTreeSet<_>>() == wanted;
+        let look = || async { Ok(self.load_balancer(service).filter(is_right).map(drop)) };
+        let (what, name) = (format!("the back ends are {wanted:?}"), name_of(service));
+        eventually_or(limit, &what, look, self.describe(&name)).await
     }
 
     /// Everything about a Service, for the message of a failure.
@@ -325,19 +298,10 @@ impl World<'_> {
     /// The controller's events about a Service, in the order in which they first happened. The API server tells of
     /// cluster IPs too.
     pub(super) async fn events(&self, name: &str) -> anyhow::Result<Vec<Told>> {
-        let api = kube::Api::<Event>::default_namespaced(self.api.client.clone());
         let about = format!("involvedObject.kind=Service,involvedObject.name={name}");
-        let mut events = api.list(&ListParams::default().fields(&about)).await?.items;
-        events.sort_by_key(|event| {
-            let version =
-                event.metadata.resource_version.as_deref().and_then(|text| text.parse::<u64>().ok());
-            (event.metadata.creation_timestamp.as_ref().map(|time| time.0), version)
-        });
+        let events = stage::events(&self.api.client, "default", &about, "service-controller").await?;
         let text = |text: Option<String>| text.unwrap_or_default();
-        let is_ours = |event: &Event| {
-            event.source.as_ref().and_then(|source| source.component.as_deref()) == Some("service-controller")
-        };
-        let told = events.into_iter().filter(is_ours).map(|event| Told {
+        let told = events.into_iter().map(|event| Told {
             kind: text(event.type_),
             reason: text(event.reason),
             message: text(event.message),
@@ -349,14 +313,9 @@ impl World<'_> {
 
     /// Waits for an event with this reason, and returns it.
     pub(super) async fn event(&self, name: &str, reason: &str) -> anyhow::Result<Told> {
-        let outcome = eventually(SOON, &format!("event {reason} about Service {name}"), || async {
-            Ok(self.events(name).await?.into_iter().find(|event| event.reason == reason))
-        })
-        .await;
-        match outcome {
-            Ok(event) => Ok(event),
-            Err(error) => Err(error.context(self.describe(name).await)),
-        }
+        let look = || async { Ok(self.events(name).await?.into_iter().find(|event| event.reason == reason)) };
+        let what = format!("event {reason} about Service {name}");
+        eventually_or(SOON, &what, look, self.describe(name)).await
     }
 
     /// Fails if there is such an event.

@@ -8,7 +8,7 @@ use cloudprovider::{
 };
 use sandbox::Matcher;
 
-use crate::histories::{ApiTrouble, pick, short_time};
+use crate::stage::{Trouble, pick};
 
 /// How many machines a history has at most.
 const MACHINES: usize = 4;
@@ -65,29 +65,12 @@ pub(super) enum Act {
     /// As `clusterctl move` does it: all objects get new UIDs and lose their status. They keep their finalizers.
     Move,
     FailTask,
-    CloudFault {
-        operation: Operation,
-        fault: Fault,
-    },
-    Latency(Duration),
     TaskTime(Duration),
-    ApiTrouble(ApiTrouble),
-    Crash {
-        daemon: usize,
-    },
     /// All daemons die as soon as the cloud has made this many changes.
     CrashAfter {
         changes: usize,
     },
-    Stop {
-        daemon: usize,
-    },
-    /// The daemon loses its connection to the API server.
-    Cut {
-        daemon: usize,
-        time: Duration,
-    },
-    Wait(Duration),
+    Trouble(Trouble),
 }
 
 /// The next thing that happens.
@@ -108,17 +91,17 @@ pub(super) fn next(random: &mut fastrand::Rng) -> Act {
         40..42 => Act::RemoveForeign { machine },
         42..45 => Act::Move,
         45..48 => Act::FailTask,
-        48..56 => cloud_fault(random),
-        56..58 => Act::Latency(pick(random, &[0, 0, 50, 1000, 8000].map(Duration::from_millis))),
+        48..56 => Act::Trouble(cloud_fault(random)),
+        56..58 => Act::Trouble(Trouble::latency(random)),
         58..60 => Act::TaskTime(pick(random, &[0, 1, 30, 300].map(Duration::from_secs))),
-        60..68 => Act::ApiTrouble(ApiTrouble::fault(random, &own_requests())),
-        68..70 => Act::ApiTrouble(ApiTrouble::drop_watches(random)),
-        70..74 => Act::Crash { daemon },
+        60..68 => Act::Trouble(Trouble::api_fault(random, &own_requests())),
+        68..70 => Act::Trouble(Trouble::drop_watches(random)),
+        70..74 => Act::Trouble(Trouble::Crash { daemon }),
         74..79 => Act::CrashAfter { changes: random.usize(1..5) },
-        79..80 => Act::Stop { daemon },
+        79..80 => Act::Trouble(Trouble::Stop { daemon }),
         80..82 => Act::LoseGuest { machine },
-        82..84 => Act::Cut { daemon, time: Duration::from_secs(random.u64(3..40)) },
-        _ => Act::Wait(short_time(random, 120.0)),
+        82..84 => Act::Trouble(Trouble::freeze(random, daemon)),
+        _ => Act::Trouble(Trouble::wait(random, 120.0)),
     }
 }
 
@@ -136,7 +119,7 @@ fn own_requests() -> [Matcher; 7] {
     ]
 }
 
-fn cloud_fault(random: &mut fastrand::Rng) -> Act {
+fn cloud_fault(random: &mut fastrand::Rng) -> Trouble {
     let operations = [
         Operation::EnsureMachine,
         Operation::DeleteMachine,
@@ -159,5 +142,5 @@ fn cloud_fault(random: &mut fastrand::Rng) -> Act {
         5 => error(ErrorKind::Timeout),
         _ => error(ErrorKind::Unavailable),
     };
-    Act::CloudFault { operation: pick(random, &operations), fault }
+    Trouble::CloudFault { operation: pick(random, &operations), fault }
 }

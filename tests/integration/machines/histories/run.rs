@@ -1,12 +1,12 @@
 //! One history.
 
-use std::{collections::BTreeSet, fmt::Write, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{bail, ensure};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, ListParams};
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
 use super::{
     acts::{Act, CLUSTER, DAEMONS, next},
@@ -14,54 +14,43 @@ use super::{
 };
 use crate::{
     api::Api,
-    daemon::InProcess,
     faults::faults,
     machines::{
         core::forget,
         world::{BLOCK_MOVE, IDENTITY, NAMESPACE, ONLY, World, condition},
     },
-    replicas::{Life, Replica, Replicas},
+    stage::{self, Chronicle, Life, Settling},
 };
 
 const ACTS: usize = 60;
-/// Longer than the longest pause between tries, and the longest task.
-const SETTLES_WITHIN: Duration = Duration::from_secs(1800);
+const SETTLING: Settling = Settling {
+    // Longer than the longest pause between tries, and the longest task
+    within: Duration::from_secs(1800),
+    // Longer than the pauses between tries
+    stays_for: Duration::from_secs(65),
+    look_every: [Duration::from_secs(4), Duration::from_secs(13)],
+    // A call that hung may answer late
+    may_relapse: true,
+};
 /// How long `clusterctl move` waits before it gives up.
 const MOVE_TIMEOUT: Duration = Duration::from_secs(120);
 /// How long a daemon may live that dies with the next changes.
 const CRASH_TIMEOUT: Duration = Duration::from_secs(30);
-/// How often it is looked whether everything is as it should be.
-const LOOK_INTERVAL: Duration = Duration::from_secs(4);
-/// How long everything must stay as it should be: longer than the pauses between tries.
-const STAYS_FOR: Duration = Duration::from_secs(65);
-
 struct History<'a> {
     world: World<'a>,
-    random: fastrand::Rng,
-    daemons: Replicas,
+    chronicle: Chronicle,
     /// Machines whose infrastructure is deleted first.
     leaving: BTreeSet<String>,
     /// Lines of the cloud's objects that somebody else has made.
     foreign: BTreeSet<String>,
-    begin: Instant,
-    log: String,
 }
 
 pub(super) async fn run(api: &Api, seed: u64) -> anyhow::Result<()> {
-    // Jitter comes from the thread's generator
-    fastrand::seed(seed);
-    faults(api)?.seed(seed);
-    let mut history = History {
-        world: World::new(api).await?,
-        random: fastrand::Rng::with_seed(seed),
-        daemons: Replicas::new(DAEMONS),
-        leaving: BTreeSet::new(),
-        foreign: BTreeSet::new(),
-        begin: Instant::now(),
-        log: String::new(),
-    };
+    let chronicle = Chronicle::new(api, seed, DAEMONS)?;
+    let (leaving, foreign) = (BTreeSet::new(), BTreeSet::new());
+    let mut history = History { world: World::new(api).await?, chronicle, leaving, foreign };
     let outcome = Box::pin(history.live()).await;
-    outcome.with_context(|| format!("what happened:\n{}", history.log))
+    history.chronicle.told(outcome)
 }
 
 impl History<'_> {
@@ -72,18 +61,18 @@ impl History<'_> {
         for _ in 0..ACTS {
             self.keep_daemons().await?;
             if let Err(error) = self.core().await {
-                self.note(&format!("    the core failed: {error:#}"));
+                self.chronicle.note(&format!("    the core failed: {error:#}"));
             }
-            let act = next(&mut self.random);
-            self.note(&format!("{act:?}"));
+            let act = next(&mut self.chronicle.random);
+            self.chronicle.note(&format!("{act:?}"));
             if let Err(error) = self.act(act).await {
                 // The injected faults may hit this request instead of the daemon's: then it does not happen
-                self.note(&format!("    it did not happen: {error:#}"));
+                self.chronicle.note(&format!("    it did not happen: {error:#}"));
             }
         }
         self.calm().await?;
         self.settle("after the history").await?;
-        self.note("every machine is deleted");
+        self.chronicle.note("every machine is deleted");
         for machine in self.machines().await? {
             self.delete(name_of(&machine)).await?;
         }
@@ -94,11 +83,7 @@ impl History<'_> {
         self.world.vanishes("FakeCluster", CLUSTER).await?;
         let left: BTreeSet<String> = self.world.cloud.objects().into_iter().collect();
         ensure!(left == self.foreign, "left in the cloud: {left:?}");
-        self.daemons.end().await
-    }
-
-    fn note(&mut self, what: &str) {
-        let _ = writeln!(self.log, "{:9.3} s: {what}", self.begin.elapsed().as_secs_f64());
+        self.chronicle.daemons.end().await
     }
 
     async fn machines(&self) -> anyhow::Result<Vec<Value>> {
@@ -131,10 +116,9 @@ impl History<'_> {
         let start = || {
             let life = Life::new();
             let client = life.client(&self.world.api.daemon_client);
-            let process = InProcess::start_elected(&client, self.world.cloud.provider(), &[ONLY])?;
-            Ok(Replica { process, life })
+            stage::start(&client, self.world.cloud.provider(), &[ONLY], life, true)
         };
-        self.daemons.keep(start).await
+        self.chronicle.daemons.keep(start).await
     }
 
     /// What the core does in the end of a machine.
@@ -160,28 +144,24 @@ impl History<'_> {
 
     async fn act(&mut self, act: Act) -> anyhow::Result<()> {
         match act {
-            Act::Wait(time) => sleep(time).await,
-            Act::ApiTrouble(trouble) => trouble.happen(self.world.api)?,
+            Act::Trouble(trouble) => {
+                self.chronicle.happens(trouble, self.world.api, &self.world.cloud).await?;
+            }
             Act::FailTask => {
                 let error = cloudprovider::Error::new(cloudprovider::ErrorKind::Unavailable, "no space left");
                 self.world.cloud.fail_next_task(error);
             }
-            Act::CloudFault { operation, fault } => self.world.cloud.fail_next(operation, fault),
-            Act::Latency(latency) => self.world.cloud.set_latency(latency),
             Act::TaskTime(time) => {
                 self.world.cloud.set_task_time(time);
                 self.world.cloud.set_address_time(time);
             }
-            Act::Crash { daemon } => self.daemons.crash(daemon).await,
             Act::CrashAfter { changes } => {
                 self.world.cloud.crash_after(changes);
-                sleep(CRASH_TIMEOUT.mul_f64(self.random.f64())).await;
+                sleep(CRASH_TIMEOUT.mul_f64(self.chronicle.random.f64())).await;
                 if self.world.cloud.recover() {
-                    self.daemons.crash_all().await;
+                    self.chronicle.daemons.crash_all().await;
                 }
             }
-            Act::Stop { daemon } => self.daemons.stop(daemon).await,
-            Act::Cut { daemon, time } => self.daemons.freeze(daemon, time),
             Act::PauseCluster { is_paused } => self.pause(is_paused).await?,
             Act::Move => self.relocate().await?,
             Act::AddMachine { machine, .. }
@@ -293,7 +273,7 @@ impl History<'_> {
             }
             self.make_anew("FakeCluster", self.world.get("FakeCluster", CLUSTER).await?).await?;
         } else {
-            self.note("    it could not move");
+            self.chronicle.note("    it could not move");
         }
         self.pause(false).await
     }
@@ -318,13 +298,9 @@ impl History<'_> {
 
     /// No fault goes on, and nothing is paused.
     async fn calm(&mut self) -> anyhow::Result<()> {
-        self.note("calm");
-        faults(self.world.api)?.clear();
-        self.world.cloud.mend();
-        self.world.cloud.set_latency(Duration::ZERO);
+        self.chronicle.calm(self.world.api, &self.world.cloud)?;
         self.world.cloud.set_task_time(Duration::ZERO);
         self.world.cloud.set_address_time(Duration::ZERO);
-        self.daemons.thaw_all();
         self.pause(false).await?;
         for machine in self.machines().await? {
             let metadata = &machine["metadata"];
@@ -345,39 +321,21 @@ impl History<'_> {
 
     /// Waits until everything is as the objects ask for, and stays so.
     async fn settle(&mut self, when: &str) -> anyhow::Result<()> {
-        let begin = Instant::now();
-        let mut good_since = None;
-        loop {
+        let wrong = SETTLING.wait(async || {
             self.keep_daemons().await?;
             self.core().await?;
             let (machines, cloud) = (self.machines().await?, self.world.cloud.objects());
             let guests = self.world.list("FakeGuest").await?;
-            let wrong = difference(&machines, &self.with_data().await?, &cloud, &self.foreign)
-                .or_else(|| difference_of_guests(&machines, &guests));
-            let pause = match wrong {
-                None => {
-                    let since = *good_since.get_or_insert_with(Instant::now);
-                    if since.elapsed() > STAYS_FOR {
-                        return Ok(());
-                    }
-                    STAYS_FOR / 5
-                }
-                Some(wrong) if begin.elapsed() > SETTLES_WITHIN => {
-                    let objects = Value::from(machines);
-                    let calls = self.world.cloud.calls();
-                    let last = &calls[calls.len().saturating_sub(20)..];
-                    bail!(
-                        "{when}: {wrong}; the objects are {objects}; in the cloud is {cloud:?}; its last calls are {last:?}"
-                    );
-                }
-                // A call that hung has answered late
-                Some(_) => {
-                    good_since = None;
-                    LOOK_INTERVAL
-                }
-            };
-            sleep(pause).await;
-        }
+            Ok(difference(&machines, &self.with_data().await?, &cloud, &self.foreign)
+                .or_else(|| difference_of_guests(&machines, &guests)))
+        });
+        let Some(wrong) = wrong.await? else { return Ok(()) };
+        let (objects, cloud) = (Value::from(self.machines().await?), self.world.cloud.objects());
+        let calls = self.world.cloud.calls();
+        let last = &calls[calls.len().saturating_sub(20)..];
+        bail!(
+            "{when}: {wrong}; the objects are {objects}; in the cloud is {cloud:?}; its last calls are {last:?}"
+        )
     }
 }
 

@@ -13,7 +13,7 @@ use crate::{
     api::Api,
     ipam::{GATEWAY, IPAM, Ipam, pool},
     machines::world::{NAMESPACE, condition, is_ready},
-    trap::Side,
+    stage::Side,
 };
 
 /// The finalizer that holds a claim, as Cluster API Provider vSphere sets it.

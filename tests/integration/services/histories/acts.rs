@@ -8,7 +8,7 @@ use cloudprovider::{
 };
 use sandbox::Matcher;
 
-use crate::histories::{ApiTrouble, pick, short_time};
+use crate::stage::{Trouble, pick};
 
 /// How many Services and Nodes a history has at most.
 const SERVICES: usize = 5;
@@ -61,26 +61,10 @@ pub(super) enum Act {
     Heartbeat {
         node: usize,
     },
-    ApiTrouble(ApiTrouble),
-    CloudFault {
-        operation: Operation,
-        fault: Fault,
-    },
-    Latency(Duration),
     LoseLoadBalancer {
         service: usize,
     },
-    Crash {
-        daemon: usize,
-    },
-    Stop {
-        daemon: usize,
-    },
-    Freeze {
-        daemon: usize,
-        time: Duration,
-    },
-    Wait(Duration),
+    Trouble(Trouble),
 }
 
 const KINDS: [&str; 5] = ["LoadBalancer", "LoadBalancer", "LoadBalancer", "ClusterIP", "NodePort"];
@@ -107,19 +91,19 @@ pub(super) fn next(random: &mut fastrand::Rng) -> Act {
             Act::Exclude { node, value: pick(random, &values) }
         }
         60..62 => Act::Heartbeat { node },
-        62..69 => Act::ApiTrouble(ApiTrouble::fault(random, &[writes.clone(), writes])),
-        69..71 => Act::ApiTrouble(ApiTrouble::drop_watches(random)),
-        71..78 => cloud_fault(random),
-        78..80 => Act::Latency(pick(random, &[0, 0, 50, 1000, 8000].map(Duration::from_millis))),
+        62..69 => Act::Trouble(Trouble::api_fault(random, &[writes.clone(), writes])),
+        69..71 => Act::Trouble(Trouble::drop_watches(random)),
+        71..78 => Act::Trouble(cloud_fault(random)),
+        78..80 => Act::Trouble(Trouble::latency(random)),
         80..82 => Act::LoseLoadBalancer { service },
-        82..86 => Act::Crash { daemon },
-        86..87 => Act::Stop { daemon },
-        87..89 => Act::Freeze { daemon, time: Duration::from_secs(random.u64(3..40)) },
-        _ => Act::Wait(short_time(random, 60.0)),
+        82..86 => Act::Trouble(Trouble::Crash { daemon }),
+        86..87 => Act::Trouble(Trouble::Stop { daemon }),
+        87..89 => Act::Trouble(Trouble::freeze(random, daemon)),
+        _ => Act::Trouble(Trouble::wait(random, 60.0)),
     }
 }
 
-fn cloud_fault(random: &mut fastrand::Rng) -> Act {
+fn cloud_fault(random: &mut fastrand::Rng) -> Trouble {
     let operations = [
         Operation::EnsureLoadBalancer,
         Operation::UpdateLoadBalancer,
@@ -135,5 +119,5 @@ fn cloud_fault(random: &mut fastrand::Rng) -> Act {
         ),
         _ => Fault::Error(Error::new(cloudprovider::ErrorKind::Unavailable, "the cloud is away")),
     };
-    Act::CloudFault { operation: pick(random, &operations), fault }
+    Trouble::CloudFault { operation: pick(random, &operations), fault }
 }

@@ -1,13 +1,12 @@
 //! One history.
 
-use std::{fmt::Write, time::Duration};
+use std::time::Duration;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{bail, ensure};
 use k8s_openapi::api::core::v1::{Node, Service};
 use kube::api::ListParams;
 use sandbox::kubelet;
 use serde_json::json;
-use tokio::time::{Instant, sleep};
 
 use super::{
     acts::{Act, DAEMONS, next},
@@ -15,52 +14,44 @@ use super::{
 };
 use crate::{
     api::Api,
-    faults::faults,
-    replicas::Replicas,
     services::world::{EXCLUDED, TO_BE_DELETED, World, load_balancer_name, name_of},
+    stage::{Chronicle, Settling},
     support::nodes,
 };
 
 const ACTS: usize = 60;
-/// Longer than the longest pause between tries and a verification.
-const SETTLES_WITHIN: Duration = Duration::from_secs(900);
+const SETTLING: Settling = Settling {
+    // Longer than the longest pause between tries and a verification
+    within: Duration::from_secs(900),
+    stays_for: Duration::from_secs(65),
+    look_every: [Duration::from_secs(2); 2],
+    may_relapse: false,
+};
 /// A short period makes a lost load balancer come back soon.
 const FLAGS: [&str; 1] = ["--service-verification-period=60s"];
 
 struct History<'a> {
     world: World<'a>,
-    random: fastrand::Rng,
-    daemons: Replicas,
-    begin: Instant,
-    log: String,
+    chronicle: Chronicle,
 }
 
 pub(super) async fn run(api: &Api, seed: u64) -> anyhow::Result<()> {
-    // Jitter comes from the thread's generator
-    fastrand::seed(seed);
-    faults(api)?.seed(seed);
-    let mut history = History {
-        world: World::new(api),
-        random: fastrand::Rng::with_seed(seed),
-        daemons: Replicas::new(DAEMONS),
-        begin: Instant::now(),
-        log: String::new(),
-    };
+    let mut history = History { world: World::new(api), chronicle: Chronicle::new(api, seed, DAEMONS)? };
     let outcome = Box::pin(history.live()).await;
-    outcome.with_context(|| format!("what happened:\n{}", history.log))
+    history.chronicle.told(outcome)
 }
 
 impl History<'_> {
     async fn live(&mut self) -> anyhow::Result<()> {
         for _ in 0..ACTS {
             self.keep_daemons().await?;
-            let act = next(&mut self.random);
-            let _ = writeln!(self.log, "{:8.3} s: {act:?}", self.begin.elapsed().as_secs_f64());
+            let act = next(&mut self.chronicle.random);
+            self.chronicle.note(&format!("{act:?}"));
             self.act(act).await?;
         }
-        self.calm()?;
+        self.chronicle.calm(self.world.api, &self.world.cloud)?;
         self.settle("after the history").await?;
-        let _ = writeln!(self.log, "{:8.3} s: every Service is deleted", self.begin.elapsed().as_secs_f64());
+        self.chronicle.note("every Service is deleted");
         for service in self.services().await? {
             self.world.delete(&name_of(&service)).await?;
         }
@@ -81,7 +72,7 @@ impl History<'_> {
             "deleted while the status had addresses: {:?}",
             self.world.tape.shown()
         );
-        self.daemons.end().await
+        self.chronicle.daemons.end().await
     }
 
     async fn services(&self) -> anyhow::Result<Vec<Service>> {
@@ -98,27 +89,20 @@ impl History<'_> {
     }
 
     async fn keep_daemons(&mut self) -> anyhow::Result<()> {
-        self.daemons.keep(|| self.world.start_elected(&FLAGS)).await
+        self.chronicle.daemons.keep(|| self.world.start_elected(&FLAGS)).await
     }
 
     async fn act(&mut self, act: Act) -> anyhow::Result<()> {
         match act {
-            Act::Wait(time) => sleep(time).await,
             // The test's own writes may be among those that fail
-            Act::ApiTrouble(trouble) => trouble.happen(self.world.api)?,
-            Act::CloudFault { operation, fault } => self.world.cloud.fail_next(operation, fault),
-            Act::Latency(latency) => self.world.cloud.set_latency(latency),
-            Act::Crash { daemon } => self.daemons.crash(daemon).await,
-            Act::Stop { daemon } => self.daemons.stop(daemon).await,
-            Act::Freeze { daemon, time } => self.daemons.freeze(daemon, time),
+            Act::Trouble(trouble) => self.chronicle.happens(trouble, self.world.api, &self.world.cloud).await,
             Act::AddNode { .. }
             | Act::DeleteNode { .. }
             | Act::Drain { .. }
             | Act::Exclude { .. }
-            | Act::Heartbeat { .. } => self.act_on_node(act).await?,
-            _ => self.act_on_service(act).await?,
+            | Act::Heartbeat { .. } => self.act_on_node(act).await,
+            _ => self.act_on_service(act).await,
         }
-        Ok(())
     }
 
     async fn act_on_node(&mut self, act: Act) -> anyhow::Result<()> {
@@ -144,7 +128,7 @@ impl History<'_> {
                 self.world.change_node(&name, json!({"metadata": {"labels": {EXCLUDED: value}}})).await
             }
             Act::Heartbeat { .. } => {
-                let is_ready = self.random.bool();
+                let is_ready = self.chronicle.random.bool();
                 kubelet::heartbeat(&self.world.api.client, &name, is_ready).await?;
                 Ok(())
             }
@@ -204,47 +188,22 @@ impl History<'_> {
             self.world.change(&name, patch).await
         };
         if let Err(error) = written {
-            let _ = writeln!(self.log, "            it did not happen: {error:#}");
+            self.chronicle.note(&format!("    it did not happen: {error:#}"));
         }
-        Ok(())
-    }
-
-    /// No fault goes on.
-    fn calm(&mut self) -> anyhow::Result<()> {
-        let _ = writeln!(self.log, "{:8.3} s: calm", self.begin.elapsed().as_secs_f64());
-        faults(self.world.api)?.clear();
-        self.world.cloud.mend();
-        self.world.cloud.set_latency(Duration::ZERO);
-        self.daemons.thaw_all();
         Ok(())
     }
 
     /// Waits until everything is as the objects ask for, and stays so.
     async fn settle(&mut self, when: &str) -> anyhow::Result<()> {
-        let begin = Instant::now();
-        let mut good_since = None;
-        loop {
+        let wrong = SETTLING.wait(async || {
             self.keep_daemons().await?;
             let all_nodes = nodes(&self.world.api.client).list(&ListParams::default()).await?.items;
-            let wrong = difference(&self.services().await?, &all_nodes, &self.world.cloud.load_balancers());
-            match wrong {
-                None if good_since
-                    .is_some_and(|since: Instant| since.elapsed() > Duration::from_secs(65)) =>
-                {
-                    return Ok(());
-                }
-                None => drop(good_since.get_or_insert_with(Instant::now)),
-                Some(wrong) if good_since.is_some() => bail!("{when}: it was right, and then {wrong}"),
-                Some(wrong) if begin.elapsed() > SETTLES_WITHIN => {
-                    let mut words = wrong.split(|c: char| !c.is_alphanumeric() && c != '-');
-                    let name = words.find(|word| word.starts_with("web-")).unwrap_or_default();
-                    let more = self.world.describe(name).await;
-                    bail!("{when}: {wrong}; {more}");
-                }
-                Some(_) => {}
-            }
-            sleep(Duration::from_secs(2)).await;
-        }
+            Ok(difference(&self.services().await?, &all_nodes, &self.world.cloud.load_balancers()))
+        });
+        let Some(wrong) = wrong.await? else { return Ok(()) };
+        let mut words = wrong.split(|c: char| !c.is_alphanumeric() && c != '-');
+        let name = words.find(|word| word.starts_with("web-")).unwrap_or_default();
+        bail!("{when}: {wrong}; {}", self.world.describe(name).await)
     }
 }
 

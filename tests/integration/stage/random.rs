@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use sandbox::{Action, Fault, Matcher};
-
-use crate::{api::Api, faults::faults};
+use cloudprovider::testing::{Fault, Operation};
+use sandbox::{Action, Matcher};
 
 /// One of these.
 pub(crate) fn pick<T: Clone>(random: &mut fastrand::Rng, from: &[T]) -> T {
@@ -16,18 +15,43 @@ pub(crate) fn short_time(random: &mut fastrand::Rng, most: f64) -> Duration {
     Duration::from_secs_f64(random.f64() * random.f64() * random.f64() * most)
 }
 
-/// What happens to the API server.
+/// What happens to the API server, the cloud and the daemons.
 #[derive(Clone, Debug)]
-pub(crate) enum ApiTrouble {
-    /// Some of its requests fail, are slow, or lose their answers.
-    Fault { matcher: Matcher, action: Action, times: u64 },
+pub(crate) enum Trouble {
+    /// Some requests to the API server fail, are slow, or lose their answers.
+    ApiFault {
+        matcher: Matcher,
+        action: Action,
+        times: u64,
+    },
     /// All watches end.
-    DropWatches { with_history: bool },
+    DropWatches {
+        with_history: bool,
+    },
+    /// The next call of the cloud fails.
+    CloudFault {
+        operation: Operation,
+        fault: Fault,
+    },
+    /// Of the cloud.
+    Latency(Duration),
+    Crash {
+        daemon: usize,
+    },
+    Stop {
+        daemon: usize,
+    },
+    /// Nothing of the daemon gets through for this time.
+    Freeze {
+        daemon: usize,
+        time: Duration,
+    },
+    Wait(Duration),
 }
 
-impl ApiTrouble {
+impl Trouble {
     /// A fault of these requests, or of others that every daemon makes.
-    pub(crate) fn fault(random: &mut fastrand::Rng, own: &[Matcher]) -> Self {
+    pub(crate) fn api_fault(random: &mut fastrand::Rng, own: &[Matcher]) -> Self {
         let action = pick(
             random,
             &[
@@ -47,25 +71,22 @@ impl ApiTrouble {
             Matcher::any().resource("events"),
         ];
         let matcher = pick(random, &[own, &of_all].concat());
-        Self::Fault { matcher, action, times: random.u64(1..6) }
+        Self::ApiFault { matcher, action, times: random.u64(1..6) }
     }
 
     pub(crate) fn drop_watches(random: &mut fastrand::Rng) -> Self {
         Self::DropWatches { with_history: random.bool() }
     }
 
-    /// Lets it happen, on the sandbox.
-    pub(crate) fn happen(self, api: &Api) -> anyhow::Result<()> {
-        let faults = faults(api)?;
-        match self {
-            Self::Fault { matcher, action, times } => faults.inject(Fault::new(matcher, action).times(times)),
-            Self::DropWatches { with_history } => {
-                if with_history {
-                    faults.expire();
-                }
-                faults.drop_watches();
-            }
-        }
-        Ok(())
+    pub(crate) fn latency(random: &mut fastrand::Rng) -> Self {
+        Self::Latency(pick(random, &[0, 0, 50, 1000, 8000].map(Duration::from_millis)))
+    }
+
+    pub(crate) fn freeze(random: &mut fastrand::Rng, daemon: usize) -> Self {
+        Self::Freeze { daemon, time: Duration::from_secs(random.u64(3..40)) }
+    }
+
+    pub(crate) fn wait(random: &mut fastrand::Rng, most: f64) -> Self {
+        Self::Wait(short_time(random, most))
     }
 }
