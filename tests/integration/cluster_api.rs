@@ -6,6 +6,7 @@ mod e2e;
 pub(crate) mod installed;
 mod kubelets;
 mod libvirt;
+mod life;
 mod lifecycle;
 pub(crate) mod management;
 mod objects;

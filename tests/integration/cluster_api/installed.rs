@@ -7,11 +7,19 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
-use test_env::ControlPlane;
+use tempfile::TempDir;
+use test_env::{ControlPlane, PATIENCE};
+use tokio::time::timeout;
 
-use super::management::apply;
+use super::{
+    management::{Management, apply},
+    objects::Objects,
+};
 use crate::{
     daemon::{DaemonProcess, binary},
+    shipped_roles,
+    support::tail,
+    trial::{LIMIT, Outcome, runtime},
     webhook::Webhook,
 };
 
@@ -95,4 +103,32 @@ impl Installed {
     fn config_flag(&self) -> String {
         format!("--cloud-config={}", self.config.display())
     }
+}
+
+/// What happens in a namespace of a management cluster of its own, on which our daemon runs with these flags. `kinds` is what the names
+/// of the provider's kinds begin with.
+pub(super) fn beside_the_daemon(
+    provider: &'static str,
+    kinds: &'static str,
+    config: PathBuf,
+    flags: &[&str],
+    namespace: &'static str,
+    story: impl AsyncFnOnce(&Management, &Objects) -> Result<()>,
+) -> Outcome {
+    let management = Management::start()?;
+    let folder = TempDir::new().context("a folder")?;
+    let control_plane = &management.control_plane;
+    let installed = Installed::apply(control_plane, provider, config)?;
+    let daemon = installed.start(control_plane, flags, &folder.path().join("daemon.log"))?;
+    let outcome = runtime(false)?.block_on(async {
+        let objects = management.namespace(namespace).await?.on(kinds, PATIENCE);
+        timeout(LIMIT, story(&management, &objects))
+            .await
+            .with_context(|| format!("not done within {LIMIT:?}"))?
+    });
+    outcome
+        .with_context(|| format!("the managers said: {}", management.words_about(namespace)))
+        .with_context(|| format!("the daemon said: {}", tail(&daemon.log())))?;
+    daemon.terminate()?;
+    Ok(management.nothing_was_refused(shipped_roles::USER)?)
 }

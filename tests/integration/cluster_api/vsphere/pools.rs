@@ -2,20 +2,16 @@
 
 use anyhow::{Context, ensure};
 use serde_json::{Value, json};
-use tempfile::TempDir;
-use tokio::time::timeout;
 
-use super::{LIMIT, PATIENCE, datacenter::Datacenter};
+use super::datacenter::Datacenter;
 use crate::{
     cluster_api::{
-        installed::Installed,
+        installed::beside_the_daemon,
         management::Management,
         objects::{Objects, is},
     },
     ipam::{Ipam, pool},
-    shipped_roles,
-    support::tail,
-    trial::{Outcome, runtime},
+    trial::Outcome,
     vsphere::SOON,
 };
 
@@ -25,22 +21,9 @@ const NAMES: [&str; 3] = ["a", "b", "c"];
 
 pub(super) fn whole() -> Outcome {
     let datacenter = Datacenter::start("")?;
-    let management = Management::start()?;
-    let folder = TempDir::new().context("a folder")?;
-    let control_plane = &management.control_plane;
-    let installed = Installed::apply(control_plane, "vsphere", datacenter.config())?;
-    let log = folder.path().join("daemon.log");
-    let daemon = installed.start(control_plane, &SOON, &log)?;
-    let outcome = runtime(false)?.block_on(async {
-        let objects = management.namespace(NAMESPACE).await?.on("VSphere", PATIENCE);
-        let life = life(&objects, &management, &datacenter);
-        timeout(LIMIT, life).await.with_context(|| format!("not done within {LIMIT:?}"))?
-    });
-    outcome
-        .with_context(|| format!("the managers said: {}", management.words_about(NAMESPACE)))
-        .with_context(|| format!("the daemon said: {}", tail(&daemon.log())))?;
-    daemon.terminate()?;
-    Ok(management.nothing_was_refused(shipped_roles::USER)?)
+    let story =
+        async |management: &Management, objects: &Objects| life(objects, management, &datacenter).await;
+    beside_the_daemon("vsphere", "VSphere", datacenter.config(), &SOON, NAMESPACE, story)
 }
 
 async fn life(objects: &Objects, management: &Management, datacenter: &Datacenter) -> anyhow::Result<()> {
