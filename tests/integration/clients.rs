@@ -10,7 +10,7 @@ mod refused;
 mod reload;
 mod unwell;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use ccm::{
     api_client::{ApiServer, ClientOptions, Location},
@@ -18,10 +18,17 @@ use ccm::{
     daemon::{Parts, new_metrics},
 };
 use cloudprovider::CloudProvider;
+use k8s_openapi::api::core::v1::Node;
 use kube::Client;
+use sandbox::kubelet;
 use test_env::ControlPlane;
 
-use crate::scenarios::Trials;
+use crate::{
+    api::Api,
+    fake_cloud::{FakeCloud, running},
+    scenarios::Trials,
+    support::{is_initialized, node_becomes, uuid},
+};
 
 pub(crate) fn trials() -> Trials {
     Trials::new()
@@ -54,6 +61,14 @@ pub(crate) async fn from_file(
     let api_server = ApiServer::new(location, options, metrics.get()?).await?;
     let clients = Clients::of(&api_server);
     Ok(Parts { metrics, api_server: Some(api_server), ..Parts::with(clients, provider)? })
+}
+
+/// Registers a Node whose machine is there, and waits until the daemon has initialised it.
+async fn initialized(api: &Api, cloud: &FakeCloud, number: usize, limit: Duration) -> anyhow::Result<Node> {
+    let name = format!("n{number}");
+    cloud.put(&uuid(number), running(number));
+    kubelet::register(&api.client, &kubelet::node(&name, &uuid(number))).await?;
+    node_becomes(&api.client, &name, limit, "initialized", is_initialized).await
 }
 
 /// Gives a user the rules of a manifest, in the whole cluster.

@@ -5,7 +5,6 @@ use std::{fs, net::Ipv4Addr, time::Duration};
 use anyhow::{Context, ensure};
 use ccm::api_client::{ClientOptions, connect};
 use kube::api::ListParams;
-use sandbox::kubelet;
 use tempfile::TempDir;
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, copy_bidirectional},
@@ -13,14 +12,9 @@ use tokio::{
     task::JoinHandle,
 };
 
-use super::from_file;
+use super::{from_file, initialized};
 use crate::{
-    api::Api,
-    daemon::InProcess,
-    fake_cloud::{FakeCloud, running},
-    forwarder::Forwarder,
-    scenarios::Trials,
-    support::*,
+    api::Api, daemon::InProcess, fake_cloud::FakeCloud, forwarder::Forwarder, scenarios::Trials, support::*,
 };
 
 pub(crate) fn trials() -> Trials {
@@ -41,12 +35,7 @@ async fn swallowed(api: &Api) -> anyhow::Result<()> {
     let cloud = FakeCloud::new();
     let parts = from_file(&path, ClientOptions::default(), cloud.provider()).await?;
     let daemon = InProcess::run_parts(parts, &[], true)?;
-    let initialized = async |number: usize| {
-        let name = format!("n{number}");
-        cloud.put(&uuid(number), running(number));
-        kubelet::register(&api.client, &kubelet::node(&name, &uuid(number))).await?;
-        node_becomes(&api.client, &name, limit, "initialized", is_initialized).await
-    };
+    let initialized = async |number| initialized(api, &cloud, number, limit).await;
     initialized(1).await?;
     forwarder.swallow();
     initialized(2).await?;

@@ -10,7 +10,7 @@ use ccm::{
 use sandbox::kubelet;
 use tempfile::TempDir;
 
-use super::{allow, from_file};
+use super::{allow, from_file, initialized};
 use crate::{
     api::Api,
     daemon::InProcess,
@@ -48,12 +48,7 @@ async fn reload(api: &Api) -> anyhow::Result<()> {
     let label = Source::Kubeconfig.as_str();
     let counted = |result: &str| metrics.config_reloads.with_label_values(&[label, result]).get();
     let refused = || metrics.config_reload_failed.with_label_values(&[label]).get() == 1;
-    let initialized = async |number: usize| {
-        let name = format!("n{number}");
-        cloud.put(&uuid(number), running(number));
-        kubelet::register(&api.client, &kubelet::node(&name, &uuid(number))).await?;
-        node_becomes(&api.client, &name, LIMIT, "initialized", is_initialized).await
-    };
+    let initialized = async |number| initialized(api, &cloud, number, LIMIT).await;
     initialized(1).await?;
 
     // An invalid file, then credentials that the API server refuses, then a server that does not exist.
@@ -93,12 +88,7 @@ async fn new_address(api: &Api) -> anyhow::Result<()> {
     let cloud = FakeCloud::new();
     let parts = from_file(&path, ClientOptions::default(), cloud.provider()).await?;
     let daemon = InProcess::run_parts(parts, &[], true)?;
-    let initialized = async |number: usize| {
-        let name = format!("n{number}");
-        cloud.put(&uuid(number), running(number));
-        kubelet::register(&api.client, &kubelet::node(&name, &uuid(number))).await?;
-        node_becomes(&api.client, &name, LIMIT, "initialized", is_initialized).await
-    };
+    let initialized = async |number| initialized(api, &cloud, number, LIMIT).await;
     initialized(1).await?;
     ensure!(old.open() > 0 && new.open() == 0, "{} and {} connections", old.open(), new.open());
 
