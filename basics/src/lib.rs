@@ -8,6 +8,7 @@
 //! - [`dns`]: rules for DNS names.
 //! - [`error_chain`]: an error and its sources on one line.
 //! - [`gcfg`]: the INI dialect of Go's cloud configuration files.
+//! - [`LogOnce`]: what is in the log already.
 //! - [`go`]: values as Go programs parse and print them.
 //! - `tls` (feature `tls`): bounds on the certificates of a peer.
 
@@ -16,7 +17,9 @@ pub mod dns;
 mod error_chain;
 pub mod gcfg;
 pub mod go;
+mod log_once;
 #[cfg(feature = "tls")]
 pub mod tls;
 
 pub use error_chain::error_chain;
+pub use log_once::LogOnce;

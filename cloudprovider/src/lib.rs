@@ -102,6 +102,7 @@ pub use async_trait::async_trait;
 #[cfg(feature = "tls")]
 pub use basics::tls;
 pub use basics::{
+    LogOnce,
     backoff::Backoff,
     dns, error_chain, gcfg,
     go::{NumError, parse_bool, parse_duration},

@@ -1,6 +1,6 @@
 //! The watch that keeps a cache up to date.
 
-use cloudprovider::error_chain;
+use cloudprovider::{LogOnce, error_chain};
 use component::watching::watch;
 use futures::{StreamExt, pin_mut};
 use kube::{Api, Resource, runtime::watcher};
@@ -37,21 +37,18 @@ pub(crate) async fn watch_objects<W: Watched>(
     let events = watch(api, watcher::Config::default().page_size(page));
     pin_mut!(events);
     let mut listing: Vec<W::Kept> = Vec::new();
-    let mut failing = false;
+    let mut failing = LogOnce::<()>::default();
     while let Some(Some(event)) = stop.run_until_cancelled(events.next()).await {
         let event = match event {
             Ok(event) => event,
             Err(error) => {
-                // One line for each outage, not one for each try.
-                if !failing {
+                if failing.begins(&()) {
                     tracing::warn!(error = %error_chain(&error), "watch of {kind} failed, trying again");
                 }
-                failing = true;
                 continue;
             }
         };
-        if failing && !matches!(event, watcher::Event::Init) {
-            failing = false;
+        if !matches!(event, watcher::Event::Init) && failing.ends(&()) {
             tracing::info!("watch of {kind} works again");
         }
         match event {

@@ -14,7 +14,6 @@ mod progress;
 mod retries;
 mod row;
 mod step;
-mod told;
 
 pub use cidr::{ClusterCidrs, InvalidClusterCidr, MaskSizes};
 pub use controller::{RouteController, RouteControllerOptions};

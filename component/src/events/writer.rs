@@ -1,10 +1,8 @@
 //! Writes events one after the other.
 
-use std::{
-    collections::{HashMap, HashSet},
-    time::Duration,
-};
+use std::{collections::HashMap, time::Duration};
 
+use basics::LogOnce;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
 use kube::{
@@ -55,7 +53,7 @@ pub struct EventWriter {
     correlator: Correlator,
     series: HashMap<SeriesKey, Series>,
     /// The component and namespace of writes that the API server refuses now. Each outage has one log line.
-    refused: HashSet<(&'static str, String)>,
+    refused: LogOnce<(&'static str, String)>,
 }
 
 /// An event that is being written.
@@ -85,7 +83,7 @@ impl EventWriter {
             metrics,
             correlator: Correlator::default(),
             series: HashMap::new(),
-            refused: HashSet::new(),
+            refused: LogOnce::default(),
         }
     }
 
@@ -174,7 +172,7 @@ impl EventWriter {
             let Ok(outcome) = tokio::time::timeout(WRITE_TIMEOUT, write).await else { continue };
             match outcome {
                 Ok(()) => {
-                    if self.refused.remove(&(event.component, namespace.to_owned())) {
+                    if self.refused.ends(&(event.component, namespace.to_owned())) {
                         tracing::info!(namespace, "events are written again");
                     }
                     return;
@@ -185,7 +183,7 @@ impl EventWriter {
                 }
                 Err(kube::Error::Api(status)) if (400..500).contains(&status.code) && status.code != 429 => {
                     let (reason, object) = (&*event.reason, event.object.name.as_str());
-                    if self.refused.insert((event.component, namespace.to_owned())) {
+                    if self.refused.begins(&(event.component, namespace.to_owned())) {
                         tracing::warn!(
                             reason, object, error = %status.message,
                             "event refused; of others that are refused before one is written nothing is said"
@@ -423,9 +421,9 @@ mod tests {
             );
             let event = writer.queue.recv().await.expect("an event");
             let outgoing = writer.correlate(event).expect("not too many");
-            let before = writer.refused.len();
+            let before = writer.refused.all().count();
             writer.write(&outgoing, TRIES).await;
-            lines.push(writer.refused.len().cmp(&before));
+            lines.push(writer.refused.all().count().cmp(&before));
         }
         // One line when an outage begins, and one when it ends.
         assert_eq!(lines, [Greater, Equal, Less, Greater]);

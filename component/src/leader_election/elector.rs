@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use basics::LogOnce;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Client;
@@ -57,8 +58,8 @@ pub struct Elector {
     observed: Option<Observed>,
     /// The holder that was logged last.
     reported: String,
-    /// Whether the last read failed. Each outage has one log line.
-    failing: bool,
+    /// Whether the last read failed. Each outage has one line in the log.
+    failing: LogOnce<()>,
     /// Whether this process may hold the Lease: a write that acquires it was sent, whatever the response.
     may_hold: bool,
 }
@@ -113,7 +114,7 @@ impl Elector {
             metrics,
             observed: None,
             reported: String::new(),
-            failing: false,
+            failing: LogOnce::default(),
             may_hold: false,
         }
     }
@@ -226,7 +227,7 @@ impl Elector {
     }
 
     fn observe(&mut self, lease: Option<Lease>) {
-        if std::mem::take(&mut self.failing) {
+        if self.failing.ends(&()) {
             tracing::info!(lease = %self.describe(), "the lease can be read again");
         }
         let Some(lease) = lease else {
@@ -248,7 +249,7 @@ impl Elector {
         // If several candidates want a free Lease, all but one end here.
         if matches!(error, LockError::Conflict(_)) {
             tracing::debug!(lease = %self.describe(), %error, "somebody else was faster");
-        } else if !std::mem::replace(&mut self.failing, true) {
+        } else if self.failing.begins(&()) {
             tracing::warn!(lease = %self.describe(), %error, "cannot take part in the leader election, trying again");
         }
     }

@@ -48,7 +48,6 @@ mod norman;
 mod provider;
 mod provider_id;
 mod tls;
-mod told;
 mod zones;
 
 pub use config::{

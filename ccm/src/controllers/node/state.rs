@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use cloudprovider::InstanceMetadata;
+use cloudprovider::{InstanceMetadata, LogOnce};
 use component::debug_state::seconds_from_now;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -50,7 +50,7 @@ pub(super) struct NodeState {
     /// What was said of a Node that is not followed.
     untold: Option<(Untold, Reminder)>,
     /// The last warnings, so that each is logged once.
-    warned: Vec<String>,
+    warned: LogOnce,
 }
 
 impl NodeState {
@@ -156,7 +156,7 @@ impl NodeState {
             "failures": self.failures,
             "failingForSeconds": self.failing_since.map(|since| -seconds_from_now(since)),
             "repairedSecondsAgo": self.repaired.map(|at| -seconds_from_now(at)),
-            "warnings": self.warned,
+            "warnings": self.warned.all().collect::<Vec<_>>(),
             "instance": self.metadata.as_ref().map(|metadata| json!({
                 "type": metadata.instance_type,
                 "zone": metadata.zone,
@@ -173,9 +173,7 @@ impl NodeState {
 
     /// The warnings that were not there the last time.
     pub(super) fn new_warnings(&mut self, warnings: Vec<String>) -> Vec<String> {
-        let new = warnings.iter().filter(|warning| !self.warned.contains(warning)).cloned().collect();
-        self.warned = warnings;
-        new
+        self.warned.change_to(warnings)
     }
 }
 

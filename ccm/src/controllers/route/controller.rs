@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use cloudprovider::LogOnce;
 use component::{
     debug_state::seconds_from_now,
     events::{EventRecorder, EventType},
@@ -26,7 +27,6 @@ use super::{
     progress::{Current, Progress, Stage, listed},
     retries::{Failure, Retries, Work},
     step::{Step, WrittenCondition},
-    told::Told,
 };
 use crate::{
     cache::CachedObject as _,
@@ -84,8 +84,8 @@ pub struct RouteController {
     /// Whether an earlier pass made or deleted a route after it was counted. The next one is counted as changed then.
     has_changed_late: bool,
     last: Option<LastPass>,
-    /// What was logged, so that it is logged once.
-    told: Told,
+    /// What is in the log.
+    logged: LogOnce,
 }
 
 /// The last pass, for `/debug/state`.
@@ -131,7 +131,7 @@ impl RouteController {
             left_alone: HashSet::new(),
             has_changed_late: false,
             last: None,
-            told: Told::default(),
+            logged: LogOnce::default(),
         }
     }
 
@@ -305,7 +305,7 @@ impl RouteController {
         let Planned { listed, wanted, missing, faults, jobs } =
             plan_pass(&self.shared, listed, memory, current.over.clone());
         for fault in &faults {
-            if !self.told.is_new(&fault.line) {
+            if !self.logged.begins(fault.line.as_str()) {
                 continue;
             }
             tracing::warn!("{}", fault.line);
@@ -424,7 +424,7 @@ impl RouteController {
                 self.written.insert(node, written);
             }
             Step::Would(what) => {
-                if self.told.is_new(&what) {
+                if self.logged.begins(what.as_str()) {
                     tracing::info!("dry run: would {what}");
                 }
             }
@@ -452,7 +452,7 @@ impl RouteController {
     /// Takes note of a pass all of whose jobs have ended.
     fn finish_whole(&mut self, progress: Progress) {
         self.retries.keep_only(&progress.waits);
-        self.told.keep_only(&progress.lines);
+        self.logged.keep(|line| progress.lines.contains(line));
         self.finish(progress);
     }
 

@@ -1,15 +1,15 @@
 //! What the log tells of the listings.
 
-use cloudprovider::Error;
+use cloudprovider::{Error, LogOnce};
 
-use crate::{cattle::inventory::Inventory, told::Told};
+use crate::cattle::inventory::Inventory;
 
-/// The troubles that were told.
+/// The troubles that were logged.
 #[derive(Debug, Default)]
 pub(super) struct Troubles {
-    listing: Told,
-    unreadable: Told,
-    events: Told,
+    listing: LogOnce,
+    unreadable: LogOnce,
+    events: LogOnce,
 }
 
 impl Troubles {
@@ -18,11 +18,11 @@ impl Troubles {
         match outcome {
             Ok(inventory) => {
                 tracing::debug!(hosts = inventory.len(), "the hosts were listed");
-                if self.listing.is_news(None) {
+                if self.listing.changes_to(None) {
                     tracing::info!(hosts = inventory.len(), "the hosts can be listed again");
                 }
                 let unreadable = inventory.unreadable();
-                if self.unreadable.is_news(unreadable) {
+                if self.unreadable.changes_to(unreadable) {
                     match unreadable {
                         Some(why) => tracing::warn!("{why}; until it can, no host counts as gone"),
                         None => tracing::info!("all hosts can be read again"),
@@ -31,7 +31,7 @@ impl Troubles {
             }
             Err(error) => {
                 let why = error.report();
-                if self.listing.is_news(Some(&why)) {
+                if self.listing.changes_to(Some(&why)) {
                     tracing::warn!(error = %why, "the hosts cannot be listed; until they can, none counts as gone");
                 }
             }
@@ -41,7 +41,7 @@ impl Troubles {
     /// Tells how a subscription to events ended.
     pub(super) fn of_events(&mut self, trouble: Option<&Error>) {
         let why = trouble.map(Error::report);
-        if self.events.is_news(why.as_deref()) {
+        if self.events.changes_to(why.as_deref()) {
             match why {
                 Some(why) => {
                     tracing::info!(error = %why, "there are no events, so the hosts are listed more often");
