@@ -17,10 +17,11 @@ const RULES: [Rule; 16] = [
     // Pure: it decides, and knows no API server.
     ("lifecycle", &[], &["test-env"]),
     ("netlink", &[], &[]),
+    ("provider-kit", &["cloudprovider"], &[]),
     ("sandbox", &[], &[]),
-    ("cloudprovider-libvirt", &["address-pools", "cloudprovider", "netlink"], &["test-env"]),
-    ("cloudprovider-rancher", &["address-pools", "cloudprovider"], &["test-env"]),
-    ("cloudprovider-vsphere", &["address-pools", "cloudprovider"], &["test-env"]),
+    ("cloudprovider-libvirt", &["address-pools", "cloudprovider", "netlink", "provider-kit"], &["test-env"]),
+    ("cloudprovider-rancher", &["address-pools", "cloudprovider", "provider-kit"], &["test-env"]),
+    ("cloudprovider-vsphere", &["address-pools", "cloudprovider", "provider-kit"], &["test-env"]),
     ("component", &["basics"], &["sandbox"]),
     ("ccm", &["cloudprovider", "component"], &["sandbox"]),
     // The only crate that knows the providers.

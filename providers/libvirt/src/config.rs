@@ -2,11 +2,9 @@
 
 use std::{collections::HashMap, path::Path, time::Duration};
 
-use cloudprovider::{
-    ConfigProblem, Error, FactoryInput, Result, TextOddity, manifest_in_place_of_config, yaml_fault_cause,
-    yaml_syntax_fault,
-};
+use cloudprovider::{ConfigProblem, Error, FactoryInput, Result, TextOddity, manifest_in_place_of_config};
 use ipnet::IpNet;
+use provider_kit::{Findings, hints, yaml};
 use secrecy::ExposeSecret;
 use serde_json::Value;
 
@@ -32,7 +30,7 @@ use self::{
 use crate::{
     addresses::{AddressRules, Family},
     allow::Allow,
-    fields::{Fields, Problems, SECTIONS, nearest},
+    fields::{SECTIONS, mapping},
     uri,
 };
 
@@ -90,19 +88,19 @@ impl Config {
     /// [`ErrorKind::InvalidConfiguration`](cloudprovider::ErrorKind::InvalidConfiguration) with every fault, each
     /// with its key and without any value that may be a secret.
     pub fn parse(text: &str, path: Option<&Path>) -> Result<Self> {
-        let (config, problems) = Self::parse_leniently(text, path);
+        let (config, findings) = Self::parse_leniently(text, path);
         match config {
-            Some(config) if problems.faults.is_empty() => Ok(config),
-            _ => Err(Error::invalid_configuration(problems.faults)),
+            Some(config) if findings.problems.is_empty() => Ok(config),
+            _ => Err(Error::invalid_configuration(findings.problems)),
         }
     }
 
     /// The configuration as far as it can be read, and all faults in it.
-    fn parse_leniently(text: &str, path: Option<&Path>) -> (Option<Self>, Problems) {
-        let mut problems = Problems::default();
-        let config = read_yaml(text, &mut problems)
-            .and_then(|value| read_config(value, path.and_then(Path::parent), &mut problems));
-        (config, problems)
+    fn parse_leniently(text: &str, path: Option<&Path>) -> (Option<Self>, Findings) {
+        let mut findings = Findings::default();
+        let value = yaml::strict_value(text).map_err(|why| findings.problem("", why)).ok();
+        let config = value.and_then(|value| read_config(value, path.and_then(Path::parent), &mut findings));
+        (config, findings)
     }
 
     /// Reads and checks a configuration with the files that it names. The contents of credential files become
@@ -112,7 +110,7 @@ impl Config {
     /// As for [`parse`](Self::parse), and each file that cannot be used, with its key and its path.
     pub fn read(input: &FactoryInput) -> Result<Self> {
         let text = input.config.as_deref().unwrap_or_default();
-        let (config, Problems { faults: mut problems, warnings }) =
+        let (config, Findings { mut problems, warnings }) =
             Self::parse_leniently(text, input.config_path.as_deref());
         for warning in warnings {
             input.warn(warning);
@@ -155,81 +153,53 @@ impl Config {
     }
 }
 
-fn read_yaml(text: &str, problems: &mut Problems) -> Option<Value> {
-    // the library's own message may quote the text, which may contain a password, so only the position is
-    // shown
-    let options = serde_saphyr::options! { with_snippet: false };
-    match serde_saphyr::from_str_with_options::<Value>(text, options) {
-        Ok(value) => Some(value),
-        Err(error) => {
-            let what = yaml_fault(&error);
-            let place = error.location().map_or(String::new(), |place| {
-                format!(" (line {}, column {})", place.line(), place.column())
-            });
-            let line = error.location().map(|place| usize::try_from(place.line()).unwrap_or(usize::MAX));
-            let cause = line.and_then(|line| yaml_fault_cause(text, line));
-            let cause = cause.map_or(String::new(), |cause| format!("; {cause}"));
-            problems.add("", format!("{what}{place}{cause}"));
-            None
-        }
-    }
-}
-
-/// A fixed message about what is wrong with the text.
-fn yaml_fault(error: &serde_saphyr::Error) -> &'static str {
-    if matches!(error.without_snippet(), serde_saphyr::Error::DuplicateMappingKey { .. }) {
-        return "the same key stands twice";
-    }
-    yaml_syntax_fault(&error.without_snippet().to_string())
-}
-
 /// The kind of a Kubernetes manifest, if the text is one: none of its keys is meant as a section.
 fn kind_of_manifest(value: &Value) -> Option<&str> {
     let keys = value.as_object()?;
     keys.get("apiVersion")?;
-    let is_section = keys.keys().any(|key| nearest(key, &SECTIONS).is_some());
+    let is_section = keys.keys().any(|key| hints::nearest(key, SECTIONS).is_some());
     keys.get("kind")?.as_str().filter(|_| !is_section)
 }
 
-fn read_config(value: Value, base: Option<&Path>, problems: &mut Problems) -> Option<Config> {
+fn read_config(value: Value, base: Option<&Path>, findings: &mut Findings) -> Option<Config> {
     if let Some(kind) = kind_of_manifest(&value) {
-        problems.add("", manifest_in_place_of_config(kind));
+        findings.problem("", manifest_in_place_of_config(kind));
         return None;
     }
-    let mut fields = Fields::new("", value, problems)?;
+    let mut fields = mapping("", value, findings)?;
     let seconds = Duration::from_secs;
     let mut hypervisors = Vec::new();
     let mut names = HashMap::new();
     let mut uris = HashMap::new();
-    let had_problems = problems.faults.len();
-    match fields.list("hypervisors", problems) {
+    let had_problems = findings.problems.len();
+    match fields.list("hypervisors", findings) {
         Some(list) if !list.is_empty() => {
             for (path, value) in list {
-                let hypervisor = read_hypervisor(&path, value, base, problems);
-                check_name(&path, &hypervisor.name, &mut names, problems);
-                check_uri(&path, &hypervisor.uri, &mut uris, problems);
+                let hypervisor = read_hypervisor(&path, value, base, findings);
+                check_name(&path, &hypervisor.name, &mut names, findings);
+                check_uri(&path, &hypervisor.uri, &mut uris, findings);
                 hypervisors.push(hypervisor);
             }
         }
-        _ if problems.faults.len() > had_problems => {}
-        _ => problems.add("hypervisors", "is missing or empty; list at least one with name and uri"),
+        _ if findings.problems.len() > had_problems => {}
+        _ => findings.problem("hypervisors", "is missing or empty; list at least one with name and uri"),
     }
-    let addresses = fields.take("addresses").map(|value| read_addresses(value, problems)).unwrap_or_default();
-    let call_timeout = fields.duration("callTimeout", seconds(1)..=seconds(300), problems);
-    let keepalive = fields.take("keepalive").map_or(KEEPALIVE, |value| read_keepalive(value, problems));
-    let refresh_interval = fields.duration("refreshInterval", seconds(10)..=seconds(86_400), problems);
-    let has_routes = fields.take("routes").is_some_and(|value| read_routes(value, &hypervisors, problems));
+    let addresses = fields.take("addresses").map(|value| read_addresses(value, findings)).unwrap_or_default();
+    let call_timeout = fields.duration("callTimeout", seconds(1)..=seconds(300), findings);
+    let keepalive = fields.take("keepalive").map_or(KEEPALIVE, |value| read_keepalive(value, findings));
+    let refresh_interval = fields.duration("refreshInterval", seconds(10)..=seconds(86_400), findings);
+    let has_routes = fields.take("routes").is_some_and(|value| read_routes(value, &hypervisors, findings));
     let address_pools = fields.take_even_empty(address_pools::Config::KEY).and_then(|value| {
-        address_pools::Config::read(address_pools::Config::KEY, &value, &mut problems.faults)
+        address_pools::Config::read(address_pools::Config::KEY, &value, &mut findings.problems)
     });
     let (machines, allow) =
-        fields.take("machines").map(|value| read_machines(value, problems)).unwrap_or_default();
+        fields.take("machines").map(|value| read_machines(value, findings)).unwrap_or_default();
     for (key, name) in allow.hypervisors() {
         if !hypervisors.iter().any(|one| one.name == name) {
-            problems.add(key, format!("{name:?} is the name of no element of hypervisors"));
+            findings.problem(key, format!("{name:?} is the name of no element of hypervisors"));
         }
     }
-    fields.finish(problems);
+    fields.finish(findings);
     Some(Config {
         has_routes,
         hypervisors,
@@ -243,23 +213,23 @@ fn read_config(value: Value, base: Option<&Path>, problems: &mut Problems) -> Op
     })
 }
 
-fn read_keepalive(value: Value, problems: &mut Problems) -> Keepalive {
-    let Some(mut fields) = Fields::new("keepalive", value, problems) else { return KEEPALIVE };
+fn read_keepalive(value: Value, findings: &mut Findings) -> Keepalive {
+    let Some(mut fields) = mapping("keepalive", value, findings) else { return KEEPALIVE };
     let range = Duration::from_secs(1)..=Duration::from_secs(300);
-    let interval = fields.duration("interval", range, problems).unwrap_or(KEEPALIVE.interval);
+    let interval = fields.duration("interval", range, findings).unwrap_or(KEEPALIVE.interval);
     if interval.subsec_nanos() != 0 {
-        problems.add("keepalive.interval", "must be whole seconds");
+        findings.problem("keepalive.interval", "must be whole seconds");
     }
-    let count = fields.number("count", 1, problems).unwrap_or(KEEPALIVE.count);
-    fields.finish(problems);
+    let count = fields.number("count", 1, findings).unwrap_or(KEEPALIVE.count);
+    fields.finish(findings);
     Keepalive { interval, count }
 }
 
 /// Whether routes are switched on. They are made on the host that the daemon runs on, so that must be the hypervisor.
-fn read_routes(value: Value, hypervisors: &[HypervisorConfig], problems: &mut Problems) -> bool {
-    let Some(mut fields) = Fields::new("routes", value, problems) else { return false };
-    let is_enabled = fields.boolean("enabled", problems).unwrap_or(false);
-    fields.finish(problems);
+fn read_routes(value: Value, hypervisors: &[HypervisorConfig], findings: &mut Findings) -> bool {
+    let Some(mut fields) = mapping("routes", value, findings) else { return false };
+    let is_enabled = fields.boolean("enabled", findings).unwrap_or(false);
+    fields.finish(findings);
     if !is_enabled {
         return false;
     }
@@ -268,7 +238,7 @@ fn read_routes(value: Value, hypervisors: &[HypervisorConfig], problems: &mut Pr
             "routes are made by a daemon on the only hypervisor; there are {}, and the daemon runs on one of them at most",
             hypervisors.len()
         );
-        problems.add("routes.enabled", many);
+        findings.problem("routes.enabled", many);
     }
     for (i, hypervisor) in hypervisors.iter().enumerate() {
         if !hypervisor.uri.is_empty() && !uri::is_local(&hypervisor.uri) {
@@ -276,33 +246,34 @@ fn read_routes(value: Value, hypervisors: &[HypervisorConfig], problems: &mut Pr
                 "routes are made in the kernel of the host that the daemon runs on, which must be the hypervisor; \
                  hypervisors[{i}].uri leads to another host; run the daemon there and write qemu:///system"
             );
-            problems.add("routes.enabled", remote);
+            findings.problem("routes.enabled", remote);
         }
     }
     true
 }
 
-fn read_addresses(value: Value, problems: &mut Problems) -> AddressRules {
+fn read_addresses(value: Value, findings: &mut Findings) -> AddressRules {
     let mut rules = AddressRules::default();
-    let Some(mut fields) = Fields::new("addresses", value, problems) else { return rules };
+    let Some(mut fields) = mapping("addresses", value, findings) else { return rules };
     let mut networks = |key: &'static str| {
         let what = "a network in CIDR notation, such as 10.0.0.0/24 or 2001:db8::/64";
-        fields.parsed_list(key, what, |text| text.parse::<IpNet>().ok(), problems).unwrap_or_default()
+        fields.parsed_list(key, what, |text| text.parse::<IpNet>().ok(), findings).unwrap_or_default()
     };
     rules.internal = networks("internal");
     rules.external = networks("external");
     rules.exclude = networks("exclude");
     let what = "a family; known: ipv4, ipv6";
-    if let Some(families) = fields.parsed_list("families", what, Family::parse, problems) {
-        if families.is_empty() && !problems.faults.iter().any(|p| p.key.starts_with("addresses.families")) {
-            problems.add("addresses.families", "is empty; name ipv4, ipv6 or both, in order of preference");
+    if let Some(families) = fields.parsed_list("families", what, Family::parse, findings) {
+        if families.is_empty() && !findings.problems.iter().any(|p| p.key.starts_with("addresses.families")) {
+            findings
+                .problem("addresses.families", "is empty; name ipv4, ipv6 or both, in order of preference");
         }
         if families.len() == 2 && families[0] == families[1] || families.len() > 2 {
-            problems.add("addresses.families", "names a family twice");
+            findings.problem("addresses.families", "names a family twice");
         }
         rules.families = families;
     }
-    fields.finish(problems);
+    fields.finish(findings);
     rules
 }
 

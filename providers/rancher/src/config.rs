@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!   gcfg ──┐
-//!          ├──> read ──> Settings ──> build ──> Config
-//!   YAML ──┘                ^
-//!   CATTLE_* ───────────────┘   (one form, by the table in keys)
+//!          ├──> read (provider_kit, by the table in keys) ──> Settings ──> build ──> Config
+//!   YAML ──┘                                                     ^
+//!   CATTLE_* ────────────────────────────────────────────────────┘
 //! ```
 
 mod build;
@@ -16,18 +16,18 @@ mod management;
 mod parts;
 mod read;
 mod server;
-mod settings;
 mod version;
 mod words;
 
 use cloudprovider::{Error, FactoryInput, Result};
+use provider_kit::Findings;
 
 pub use harvester::{HarvesterAnnouncer, HarvesterConfig, Ipam, PoolAnnotation};
 pub use load_balancer::{LoadBalancerConfig, LoadBalancerMode, ReservedPorts};
 pub use parts::{
     AddressRules, ClusterSelector, Config, Credentials, ManagementConfig, ServerConfig, ZoneRules,
 };
-pub use settings::Environment;
+pub use provider_kit::Environment;
 pub use words::{AddressTypes, ApiVersion};
 
 impl Config {
@@ -37,7 +37,7 @@ impl Config {
     /// # Errors
     /// [`InvalidConfiguration`](cloudprovider::ErrorKind::InvalidConfiguration) with every fault found.
     pub fn read(input: &FactoryInput, environment: &Environment) -> Result<Self> {
-        let mut findings = settings::Findings::default();
+        let mut findings = Findings::default();
         let text = input.config.as_deref().unwrap_or_default();
         let settings = read::read(text, environment, &mut findings);
         let config = settings.map(|settings| build::build(&settings, input, &mut findings));

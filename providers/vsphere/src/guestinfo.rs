@@ -5,7 +5,7 @@ use std::{io::Read as _, net::IpAddr};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use flate2::read::GzDecoder;
 
-use crate::yaml::{Node, YamlFault};
+use provider_kit::yaml::{Node, YamlFault};
 
 /// The most bytes that are decoded: vSphere allows about 1 MiB, and a compressed text may be a decompression
 /// bomb.

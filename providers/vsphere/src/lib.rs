@@ -67,7 +67,6 @@ mod vcenter;
 mod vim;
 mod vm;
 mod words;
-mod yaml;
 mod zones;
 
 pub use config::{Config, Environment};

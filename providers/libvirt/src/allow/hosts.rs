@@ -8,8 +8,7 @@ use std::{
 
 use cloudprovider::dns;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
-
-use crate::fields::{Fields, Problems};
+use provider_kit::{Fields, Findings};
 
 /// The hosts of the configuration, which may be reached whatever their addresses are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,7 +32,7 @@ enum Host {
 
 impl ImageHosts {
     /// Reads the key `imageHosts`.
-    pub(super) fn read(fields: &mut Fields, problems: &mut Problems) -> Self {
+    pub(super) fn read(fields: &mut Fields, problems: &mut Findings) -> Self {
         let what = "a host, a host with a port, or a range of addresses, such as images.example.org, \
                     images.example.org:8443, 10.0.0.7 or 10.1.0.0/16";
         Self(fields.parsed_list("imageHosts", what, HostRule::parse, problems).unwrap_or_default())

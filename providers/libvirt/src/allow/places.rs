@@ -1,7 +1,7 @@
 //! The keys of an entry about hypervisors: networks, bridges, devices, pools, MAC addresses, and the
 //! hypervisors themselves.
 
-use crate::fields::{Fields, Problems};
+use provider_kit::{Fields, Findings};
 
 /// The network and the pool of objects that name none. Objects of every namespace may use these two.
 pub(crate) const DEFAULT_NETWORK: &str = "default";
@@ -22,13 +22,13 @@ pub(super) struct Places {
 }
 
 impl Places {
-    pub(super) fn read(fields: &mut Fields, problems: &mut Problems) -> Self {
+    pub(super) fn read(fields: &mut Fields, problems: &mut Findings) -> Self {
         let mut names = |key: &'static str, what: &str| {
             let is_name = |text: &str| (!text.trim().is_empty()).then(|| text.to_owned());
-            let had = problems.faults.len();
+            let had = problems.problems.len();
             let names = fields.parsed_list(key, what, is_name, problems);
             // A faulty list names nothing.
-            names.or_else(|| (problems.faults.len() > had).then(Vec::new))
+            names.or_else(|| (problems.problems.len() > had).then(Vec::new))
         };
         let places = Self {
             networks: names("networks", "the name of a libvirt network").unwrap_or_default(),

@@ -1,8 +1,7 @@
 //! How large a machine may be.
 
 use cloudprovider::{Error, ErrorKind, Result};
-
-use crate::fields::{Fields, Problems};
+use provider_kit::{Fields, Findings};
 
 /// The limits of one entry for a machine. `None`: the entry says nothing of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,7 +12,7 @@ pub(super) struct Sizes {
 }
 
 impl Sizes {
-    pub(super) fn read(fields: &mut Fields, problems: &mut Problems) -> Self {
+    pub(super) fn read(fields: &mut Fields, problems: &mut Findings) -> Self {
         Self {
             vcpus: fields.number("maxVcpus", 1, problems),
             memory_mib: fields.number("maxMemoryMiB", 1, problems),

@@ -245,11 +245,11 @@ fn names_are_compared_whole() {
 
 #[test]
 fn an_entry_with_faulty_namespaces_is_for_nobody() {
-    let mut problems = crate::fields::Problems::default();
+    let mut problems = provider_kit::Findings::default();
     let list =
         vec![("machines.allow[0]".to_owned(), serde_json::json!({"namespaces": 7, "imageFolders": ["/a"]}))];
     let allow = Allow::read(list, &mut problems);
-    assert!(!problems.faults.is_empty() && allow.of("team-a").image_file("f", "/a/b").is_err());
+    assert!(!problems.problems.is_empty() && allow.of("team-a").image_file("f", "/a/b").is_err());
 }
 
 #[test]

@@ -6,10 +6,11 @@ use std::{
 };
 
 use cloudprovider::FactoryInput;
+use provider_kit::Findings;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 
-use crate::fields::{Fields, Problems};
+use crate::fields::mapping;
 
 /// SASL credentials of a hypervisor.
 #[derive(Clone, Debug)]
@@ -82,32 +83,33 @@ pub(super) fn read_auth(
     path: &str,
     value: Value,
     base: Option<&Path>,
-    problems: &mut Problems,
+    findings: &mut Findings,
 ) -> Option<Auth> {
-    let mut fields = Fields::new(path, value, problems)?;
+    let mut fields = mapping(path, value, findings)?;
     let mut credential = |key: &'static str, file_key: &'static str| {
-        let inline = fields.text(key, problems).map(|text| Credential::Inline(text.into()));
-        let file = fields.text(file_key, problems).map(|file| {
+        let inline = fields.text(key, findings).map(|text| Credential::Inline(text.into()));
+        let file = fields.text(file_key, findings).map(|file| {
             let file = PathBuf::from(file);
             Credential::File(base.map_or_else(|| file.clone(), |base| base.join(&file)))
         });
         if inline.is_some() && file.is_some() {
-            problems.add(fields.path(key), format!("stands beside {file_key}; give one of the two"));
+            findings.problem(fields.path(key), format!("stands beside {file_key}; give one of the two"));
         }
         (file.or(inline), fields.path(file_key))
     };
     let (username, _) = credential("username", "usernameFile");
     let (password, password_path) = credential("password", "passwordFile");
     // a key of the wrong type has been reported already; only absent keys are missing
-    let reported = |key: &str, problems: &Problems| {
-        problems.faults.iter().any(|problem| problem.key.starts_with(&format!("{path}.{key}")))
+    let reported = |key: &str, findings: &Findings| {
+        findings.problems.iter().any(|problem| problem.key.starts_with(&format!("{path}.{key}")))
     };
-    if username.is_none() && !reported("username", problems) {
-        problems.add(fields.path("username"), "is missing; give username or usernameFile");
+    if username.is_none() && !reported("username", findings) {
+        findings.problem(fields.path("username"), "is missing; give username or usernameFile");
     }
-    if password.is_none() && !reported("password", problems) {
-        problems.add(password_path, "is missing; give the path of a file, such as a key of a mounted Secret");
+    if password.is_none() && !reported("password", findings) {
+        findings
+            .problem(password_path, "is missing; give the path of a file, such as a key of a mounted Secret");
     }
-    fields.finish(problems);
+    fields.finish(findings);
     Some(Auth { username: username?, password: password? })
 }

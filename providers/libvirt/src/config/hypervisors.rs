@@ -6,13 +6,11 @@ use std::{
 };
 
 use cloudprovider::label_value_fault;
+use provider_kit::{Fields, Findings};
 use serde_json::Value;
 
 use super::credentials::{Auth, read_auth};
-use crate::{
-    fields::{Fields, Problems},
-    uri,
-};
+use crate::{fields::mapping, uri};
 
 /// One hypervisor, that is one libvirtd.
 #[derive(Clone, Debug)]
@@ -47,13 +45,13 @@ pub(super) fn check_name(
     path: &str,
     name: &str,
     names: &mut HashMap<String, String>,
-    problems: &mut Problems,
+    findings: &mut Findings,
 ) {
     if name.is_empty() {
         return;
     }
     match names.get(name) {
-        Some(first) => problems.add(
+        Some(first) => findings.problem(
             format!("{path}.name"),
             format!("{name:?} is the name of {first} already; each needs its own"),
         ),
@@ -62,12 +60,12 @@ pub(super) fn check_name(
 }
 
 /// Checks that a URI is given once. One libvirtd under two names would have every domain twice.
-pub(super) fn check_uri(path: &str, uri: &str, uris: &mut HashMap<String, String>, problems: &mut Problems) {
+pub(super) fn check_uri(path: &str, uri: &str, uris: &mut HashMap<String, String>, findings: &mut Findings) {
     if uri.is_empty() {
         return;
     }
     match uris.get(uri) {
-        Some(first) => problems.add(format!("{path}.uri"), format!("is the uri of {first} already")),
+        Some(first) => findings.problem(format!("{path}.uri"), format!("is the uri of {first} already")),
         None => drop(uris.insert(uri.to_owned(), path.to_owned())),
     }
 }
@@ -78,9 +76,9 @@ pub(super) fn read_hypervisor(
     path: &str,
     value: Value,
     base: Option<&Path>,
-    problems: &mut Problems,
+    findings: &mut Findings,
 ) -> HypervisorConfig {
-    let Some(mut fields) = Fields::new(path, value, problems) else {
+    let Some(mut fields) = mapping(path, value, findings) else {
         return HypervisorConfig {
             name: String::new(),
             uri: String::new(),
@@ -91,32 +89,32 @@ pub(super) fn read_hypervisor(
             pkipath: None,
         };
     };
-    let name = fields.required_text("name", "a name of your own for this hypervisor", problems);
-    let uri = fields.required_text("uri", "libvirt's connection URI, such as qemu:///system", problems);
-    let region = label_value(&mut fields, "region", problems);
-    let zone = label_value(&mut fields, "zone", problems);
-    let failure_domain = label_value(&mut fields, "failureDomain", problems);
-    let pkipath = fields.text("pkipath", problems).map(PathBuf::from);
+    let name = fields.required_text("name", "a name of your own for this hypervisor", findings);
+    let uri = fields.required_text("uri", "libvirt's connection URI, such as qemu:///system", findings);
+    let region = label_value(&mut fields, "region", findings);
+    let zone = label_value(&mut fields, "zone", findings);
+    let failure_domain = label_value(&mut fields, "failureDomain", findings);
+    let pkipath = fields.text("pkipath", findings).map(PathBuf::from);
     if let Some(uri) = &uri {
         for fault in uri::faults(uri) {
-            problems.add(fields.path("uri"), fault);
+            findings.problem(fields.path("uri"), fault);
         }
         if pkipath.is_some() && uri::has_parameter(uri, "pkipath") {
-            problems.add(fields.path("pkipath"), "stands in the uri too; give it once");
+            findings.problem(fields.path("pkipath"), "stands in the uri too; give it once");
         }
         if pkipath.is_some() && !uri::is_tls(uri) {
-            problems.add(
+            findings.problem(
                 fields.path("pkipath"),
                 "has an effect on TLS only; write the uri as qemu+tls://host/system",
             );
         }
     }
     if pkipath.as_ref().is_some_and(|path| !path.is_absolute()) {
-        problems.add(fields.path("pkipath"), "must be an absolute path of a directory");
+        findings.problem(fields.path("pkipath"), "must be an absolute path of a directory");
     }
     let auth_path = fields.path("auth");
-    let auth = fields.take("auth").and_then(|value| read_auth(&auth_path, value, base, problems));
-    fields.finish(problems);
+    let auth = fields.take("auth").and_then(|value| read_auth(&auth_path, value, base, findings));
+    fields.finish(findings);
     HypervisorConfig {
         name: name.unwrap_or_default(),
         uri: uri.unwrap_or_default(),
@@ -129,12 +127,12 @@ pub(super) fn read_hypervisor(
 }
 
 /// A text that becomes the value of a label, so Kubernetes' rule applies to it.
-fn label_value(fields: &mut Fields, key: &'static str, problems: &mut Problems) -> Option<String> {
-    let text = fields.text(key, problems)?;
+fn label_value(fields: &mut Fields, key: &'static str, findings: &mut Findings) -> Option<String> {
+    let text = fields.text(key, findings)?;
     if is_label_value(&text) {
         return Some(text);
     }
-    problems.add(
+    findings.problem(
         fields.path(key),
         "cannot be the value of a label: at most 63 letters, digits, '-', '_' and '.', \
          beginning and ending with a letter or digit",

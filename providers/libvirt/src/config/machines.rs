@@ -1,12 +1,9 @@
 //! The section `machines`.
 
+use provider_kit::{Fields, Findings};
 use serde_json::Value;
 
-use crate::{
-    allow::Allow,
-    fields::{Fields, Problems},
-    size::Size,
-};
+use crate::{allow::Allow, fields::mapping, size::Size};
 
 /// How much of a hypervisor its domains may take, running and not, before no new machine is put there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,24 +24,24 @@ impl Default for MachineLimits {
 }
 
 /// Reads the section.
-pub(super) fn read_machines(value: Value, problems: &mut Problems) -> (MachineLimits, Allow) {
-    let Some(mut fields) = Fields::new("machines", value, problems) else { return Default::default() };
-    let limits = MachineLimits::read(&mut fields, problems);
-    let allow = fields.list(Allow::KEY, problems).map(|list| Allow::read(list, problems));
-    fields.finish(problems);
+pub(super) fn read_machines(value: Value, findings: &mut Findings) -> (MachineLimits, Allow) {
+    let Some(mut fields) = mapping("machines", value, findings) else { return Default::default() };
+    let limits = MachineLimits::read(&mut fields, findings);
+    let allow = fields.list(Allow::KEY, findings).map(|list| Allow::read(list, findings));
+    fields.finish(findings);
     (limits, allow.unwrap_or_default())
 }
 
 impl MachineLimits {
-    fn read(fields: &mut Fields, problems: &mut Problems) -> Self {
+    fn read(fields: &mut Fields, findings: &mut Findings) -> Self {
         let mut limits = Self::default();
-        if let Some(factor) = fields.factor("cpuOvercommit", 10..=10_000, problems) {
+        if let Some(factor) = fields.factor("cpuOvercommit", 10..=10_000, findings) {
             limits.cpu_overcommit = factor;
         }
-        if let Some(factor) = fields.factor("memoryOvercommit", 10..=1_000, problems) {
+        if let Some(factor) = fields.factor("memoryOvercommit", 10..=1_000, findings) {
             limits.memory_overcommit = factor;
         }
-        if let Some(reserved) = fields.number("reservedMemoryMiB", 0, problems) {
+        if let Some(reserved) = fields.number("reservedMemoryMiB", 0, findings) {
             limits.reserved_memory_mib = reserved.into();
         }
         limits

@@ -3,6 +3,7 @@
 use std::{ops::RangeInclusive, time::Duration};
 
 use cloudprovider::{FactoryInput, label_key_fault};
+use provider_kit::{Findings, Settings};
 
 use super::{
     harvester::harvester,
@@ -10,7 +11,6 @@ use super::{
     management::management,
     parts::{Config, ZoneRules},
     server::{project, server, url},
-    settings::{Findings, Settings},
     version::api_version,
     words::AddressTypes,
 };
@@ -77,6 +77,6 @@ fn zones(settings: &Settings, findings: &mut Findings) -> ZoneRules {
     ZoneRules {
         zone_label: label("zones.zoneLabel", default.zone_label),
         region_label: label("zones.regionLabel", default.region_label),
-        legacy_zones: settings.flag("zones.legacyZones"),
+        legacy_zones: settings.flag("zones.legacyZones") == Some(true),
     }
 }

@@ -3,11 +3,12 @@
 use std::fmt;
 
 use cloudprovider::{FactoryInput, dns};
+use provider_kit::{Findings, Settings};
 
 use super::{
     files::resolve,
+    keys::{HARVESTER, SCHEMA},
     load_balancer::LoadBalancerMode,
-    settings::{Findings, Settings},
     words::words,
 };
 use crate::kubeconfig::KubernetesAccess;
@@ -19,7 +20,7 @@ const NAMESPACE: &str = "default";
 const MAX_INTERFACE_NAME: usize = 15;
 
 /// What the keys begin with.
-const SECTION: &str = "loadBalancer.harvester.";
+const PREFIX: &str = "loadBalancer.harvester.";
 
 /// Settings of load balancers in Harvester.
 #[derive(Clone, Debug)]
@@ -85,12 +86,13 @@ pub(super) fn harvester(
     findings: &mut Findings,
 ) -> Option<HarvesterConfig> {
     if mode != LoadBalancerMode::Harvester {
-        for name in super::keys::below(SECTION).filter(|name| settings.has(name)) {
-            findings.warning(settings.origin(name), "has no effect: it is for loadBalancer.mode: harvester");
+        let keys = SCHEMA.section(HARVESTER).into_iter().flat_map(|section| section.keys);
+        for at in keys.map(|key| (HARVESTER, "", key.name)).filter(|at| settings.has(*at)) {
+            findings.warning(settings.origin(at), "has no effect: it is for loadBalancer.mode: harvester");
         }
         return None;
     }
-    let key = |name: &str| format!("{SECTION}{name}");
+    let key = |name: &str| format!("{PREFIX}{name}");
     let checked = |name: &str, is_good: fn(&str) -> bool, what: &str, findings: &mut Findings| {
         let text = settings.text(&key(name))?;
         if !is_good(text) {
@@ -152,7 +154,7 @@ pub(super) fn harvester(
 }
 
 fn service_annotations(settings: &Settings, findings: &mut Findings) -> Vec<PoolAnnotation> {
-    let key = format!("{SECTION}serviceAnnotations");
+    let key = format!("{PREFIX}serviceAnnotations");
     let Some(text) = settings.text(&key) else { return Vec::new() };
     let of = |word: &str| PoolAnnotation::ALL.iter().copied().find(|one| one.as_str() == word);
     let all: Option<Vec<_>> = text.split(',').map(|word| of(word.trim())).collect();
@@ -165,7 +167,7 @@ fn service_annotations(settings: &Settings, findings: &mut Findings) -> Vec<Pool
 }
 
 fn access(settings: &Settings, input: &FactoryInput, findings: &mut Findings) -> Option<KubernetesAccess> {
-    let key = format!("{SECTION}kubeconfig");
+    let key = format!("{PREFIX}kubeconfig");
     let origin = settings.origin(&key);
     let Some(file) = settings.text(&key) else {
         if !settings.has(&key) {

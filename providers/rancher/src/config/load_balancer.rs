@@ -5,10 +5,10 @@ mod ports;
 use std::{fmt, time::Duration};
 
 pub use self::ports::ReservedPorts;
-use super::{
-    settings::{Findings, Settings},
-    words::{ApiVersion, words},
-};
+
+use provider_kit::{Findings, Settings};
+
+use super::words::{ApiVersion, words};
 
 /// Settings of load balancers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,7 +71,7 @@ pub(super) fn load_balancer(
     let mode = settings
         .word("loadBalancer.mode", (LoadBalancerMode::ALL, LoadBalancerMode::as_str), findings)
         .unwrap_or(match version {
-            _ if settings.address_pools.is_some() => LoadBalancerMode::Pool,
+            _ if settings.tree(address_pools::Config::KEY).is_some() => LoadBalancerMode::Pool,
             ApiVersion::V3 => LoadBalancerMode::None,
             ApiVersion::Auto | ApiVersion::V2Beta => LoadBalancerMode::Cattle,
         });
@@ -80,7 +80,7 @@ pub(super) fn load_balancer(
             let why = "cattle needs Rancher 1.6: Rancher 2.x has no load balancers of its own";
             findings.problem(settings.origin("loadBalancer.mode"), why);
         }
-        for name in CATTLE_KEYS.into_iter().filter(|name| settings.has(name)) {
+        for name in CATTLE_KEYS.into_iter().filter(|name| settings.has(*name)) {
             findings.warning(settings.origin(name), "has no effect: it is for load balancers of Rancher 1.6");
         }
     }
@@ -107,11 +107,9 @@ pub(super) fn address_pools(
     findings: &mut Findings,
 ) -> Option<address_pools::Config> {
     let (key, origin) = (address_pools::Config::KEY, settings.origin("loadBalancer.mode"));
-    let pools = settings
-        .address_pools
-        .as_ref()
-        .and_then(|value| address_pools::Config::read(key, value, &mut findings.problems));
-    match (mode, settings.address_pools.is_some()) {
+    let section = settings.tree(key);
+    let pools = section.and_then(|value| address_pools::Config::read(key, value, &mut findings.problems));
+    match (mode, section.is_some()) {
         (LoadBalancerMode::Pool, true) => return pools,
         (LoadBalancerMode::Pool, false) => {
             findings.problem(origin, format!("is pool, which needs the section {key}; list pools there"));

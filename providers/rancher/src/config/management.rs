@@ -2,10 +2,10 @@
 
 use cloudprovider::dns;
 use ipnet::IpNet;
+use provider_kit::{Findings, Settings};
 
 use super::{
     parts::{AddressRules, ClusterSelector, ManagementConfig},
-    settings::{Findings, Settings},
     words::ApiVersion,
 };
 

@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use cloudprovider::{FactoryInput, TextOddity};
+use provider_kit::{Findings, Settings};
 use reqwest::Url;
 use rustls::RootCertStore;
 use secrecy::{ExposeSecret as _, SecretString};
 
 use super::{
     files::{read_secret, resolve},
+    keys::SCHEMA,
     parts::{Credentials, ServerConfig},
-    settings::{Findings, Settings},
     words::ApiVersion,
 };
 use crate::tls;
@@ -106,14 +107,15 @@ pub(super) fn server(
 ) -> Option<ServerConfig> {
     let credentials = credentials(settings, input, version, findings);
     let authorities = authorities(settings, input, findings);
-    let insecure = settings.flag("insecureSkipVerify");
+    let insecure = settings.flag("insecureSkipVerify") == Some(true);
     if insecure && authorities.is_some() {
         findings.warning(
             settings.origin("insecureSkipVerify"),
             "is true, so the certificate authorities of the configuration have no effect",
         );
     }
-    let page_size = settings.number("pageSize").unwrap_or(PAGE_SIZE);
+    let page_size =
+        settings.number("pageSize").map_or(PAGE_SIZE, |size| u32::try_from(size).unwrap_or(u32::MAX));
     let (most, why) = match version {
         ApiVersion::V3 => {
             (MAX_PAGE_SIZE_V3, " with Rancher 2.x, which needs too long for more: about 1.6 s for 1000 nodes")
@@ -142,7 +144,7 @@ fn credentials(
 ) -> Option<Credentials> {
     let has_token = settings.has("token") || settings.has("tokenFile");
     if version != ApiVersion::V3 || !has_token {
-        if version == ApiVersion::V3 && !KEY_NAMES.iter().any(|name| settings.has(name)) {
+        if version == ApiVersion::V3 && !KEY_NAMES.iter().any(|name| settings.has(*name)) {
             let what = "is missing; give token or tokenFile, or an access key and its secret";
             findings.problem(settings.origin("token"), what);
             return None;
@@ -171,9 +173,11 @@ fn secret(
     let (inline, file) = (settings.text(name), settings.text(&file_name));
     let Some(file) = file else {
         if inline.is_none() && !settings.has(name) && !settings.has(&file_name) {
-            let variable = super::keys::find(name).and_then(|key| key.environment);
-            let variable =
-                variable.map_or(String::new(), |name| format!(" or the environment variable {name}"));
+            let variable = SCHEMA.section("").and_then(|section| section.key(name)).map_or("", |key| key.env);
+            let variable = match variable {
+                "" => String::new(),
+                variable => format!(" or the environment variable {variable}"),
+            };
             let words = format!("is missing; give {name}, {file_name}{variable}");
             findings.problem(settings.origin(name), words);
         }

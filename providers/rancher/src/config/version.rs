@@ -1,10 +1,8 @@
 //! Which Rancher the configuration is for.
 
-use super::{
-    server::ServerUrl,
-    settings::{Findings, Settings},
-    words::ApiVersion,
-};
+use provider_kit::{Findings, Settings};
+
+use super::{server::ServerUrl, words::ApiVersion};
 
 /// Keys that only Rancher 1.6 has.
 const OF_CATTLE: [&str; 2] = ["projectID", "addresses.types"];
@@ -27,7 +25,7 @@ pub(super) fn api_version(
     findings: &mut Findings,
 ) -> ApiVersion {
     let of =
-        |keys: &[&'static str]| keys.iter().copied().filter(|name| settings.has(name)).collect::<Vec<_>>();
+        |keys: &[&'static str]| keys.iter().copied().filter(|name| settings.has(*name)).collect::<Vec<_>>();
     let (of_cattle, of_management) = (of(&OF_CATTLE), of(&OF_MANAGEMENT));
     let in_url = url.and_then(|url| url.api);
     let said = settings

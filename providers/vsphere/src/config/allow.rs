@@ -3,7 +3,8 @@
 use cloudprovider::{ConfigProblem, dns, kind_of_value};
 use serde_json::{Map, Value};
 
-use super::hints;
+use provider_kit::hints;
+
 use crate::{glob::unescaped, moref::MoRef, words::part_means};
 
 /// The key of the list in the section.
@@ -245,7 +246,7 @@ impl Entry<'_> {
     /// An unknown key is a fault: what it was to permit would be refused, and nobody would know why.
     fn check_keys(&mut self) {
         for key in self.values.keys().filter(|key| !KEYS.contains(&key.as_str())) {
-            let words = match hints::nearest(key, &KEYS) {
+            let words = match hints::nearest(key, KEYS) {
                 Some(nearest) => format!("has an unknown key; did you mean {nearest}?"),
                 None => format!("has an unknown key; known here: {}", KEYS.join(", ")),
             };

@@ -7,13 +7,12 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use cloudprovider::ConfigProblem;
 use ipnet::IpNet;
+use provider_kit::{Environment, Findings, Format, Settings, Value};
 
 use super::{
     Config, MachineOptions, NsxParts, VCenterConfig, ZoneLabels, allow,
-    environment::Environment,
-    keys::Section,
+    keys::{GLOBAL, LABELS, LOAD_BALANCER, LOAD_BALANCER_CLASS, MACHINES, NODES, NSXT, ROUTE, VCENTER},
     names,
-    settings::{Findings, Format, Settings, Value},
 };
 use crate::{
     addresses::{AddressRules, Family, Side},
@@ -58,8 +57,8 @@ impl Builder<'_> {
     }
 
     fn vcenters(&mut self) -> Vec<VCenterConfig> {
-        let mut names = self.settings.names(Section::VCenter);
-        let global = self.settings.text(Section::Global, "", "server").map(str::to_owned);
+        let mut names = self.settings.names(VCENTER);
+        let global = self.settings.text((GLOBAL, "", "server")).map(str::to_owned);
         // As in CPI, also where another entry has the same server: that entry may list other datacenters.
         // vCenter tells their machines apart.
         if let Some(server) = &global
@@ -67,8 +66,8 @@ impl Builder<'_> {
         {
             names.push(server.clone());
         }
-        if names.is_empty() && !self.settings.has_no_vcenter {
-            let message = match self.settings.format {
+        if names.is_empty() && !self.settings.says_none(VCENTER) {
+            let message = match self.settings.format() {
                 Format::Yaml => {
                     "no vCenter is given; write vcenter:, below it a name of your own, and below that server:, or \
                      vcenter: {} for machines alone whose clusters name their credentials"
@@ -84,16 +83,16 @@ impl Builder<'_> {
     }
 
     fn vcenter(&mut self, name: String, global_server: Option<&str>) -> VCenterConfig {
-        let is_synthetic = !self.settings.has(Section::VCenter, &name);
+        let is_synthetic = !self.settings.has_section(VCENTER, &name);
         let server = if is_synthetic {
             global_server.unwrap_or_default().to_owned()
         } else {
-            match self.settings.text(Section::VCenter, &name, "server") {
+            match self.settings.text((VCENTER, name.as_str(), "server")) {
                 Some(server) => server.to_owned(),
                 // a section of INI is named after its server
-                None if self.settings.format == Format::Ini || global_server == Some(&name) => name.clone(),
+                None if self.settings.format() == Format::Ini || global_server == Some(&name) => name.clone(),
                 None => {
-                    let origin = self.settings.origin(Section::VCenter, &name, "server");
+                    let origin = self.settings.origin((VCENTER, name.as_str(), "server"));
                     self.findings.problem(origin, "is missing; give the vCenter's host name or IP address");
                     String::new()
                 }
@@ -103,11 +102,11 @@ impl Builder<'_> {
             String::new()
         } else {
             let origin = if is_synthetic {
-                self.settings.origin(Section::Global, "", "server")
-            } else if self.settings.get(Section::VCenter, &name, "server").is_some() {
-                self.settings.origin(Section::VCenter, &name, "server")
+                self.settings.origin((GLOBAL, "", "server"))
+            } else if self.settings.get((VCENTER, name.as_str(), "server")).is_some() {
+                self.settings.origin((VCENTER, name.as_str(), "server"))
             } else {
-                self.settings.section_origin(Section::VCenter, &name)
+                self.settings.section_origin(VCENTER, &name)
             };
             match names::host(&server) {
                 Ok(host) => host,
@@ -118,9 +117,9 @@ impl Builder<'_> {
             }
         };
         let port = self.port(&name);
-        let insecure = [(Section::VCenter, name.as_str()), (Section::Global, "")]
-            .iter()
-            .any(|(section, name)| self.settings.flag(*section, name, "insecureFlag") == Some(true));
+        let insecure = [(VCENTER, name.as_str()), (GLOBAL, "")]
+            .into_iter()
+            .any(|(section, name)| self.settings.flag((section, name, "insecureFlag")) == Some(true));
         let ca_files = self.inherited_text(&name, "caFile").map(|(text, _)| {
             // As in Go's SplitList, empty parts are skipped.
             text.split(':').filter(|part| !part.is_empty()).map(PathBuf::from).collect()
@@ -148,17 +147,17 @@ impl Builder<'_> {
     }
 
     fn inherited_text(&self, name: &str, key: &'static str) -> Option<(String, String)> {
-        [(Section::VCenter, name), (Section::Global, "")].into_iter().find_map(|(section, name)| {
-            let text = self.settings.text(section, name, key)?;
-            Some((text.to_owned(), self.settings.origin(section, name, key)))
+        [(VCENTER, name), (GLOBAL, "")].into_iter().find_map(|(section, name)| {
+            let text = self.settings.text((section, name, key))?;
+            Some((text.to_owned(), self.settings.origin((section, name, key))))
         })
     }
 
     /// A list without its empty items, and where it stands. As in CPI, an item of a YAML list may hold
     /// several items, separated by commas.
     fn inherited_list(&self, name: &str, key: &'static str) -> (Vec<String>, String) {
-        for (section, name) in [(Section::VCenter, name), (Section::Global, "")] {
-            if let Some(setting) = self.settings.get(section, name, key)
+        for (section, name) in [(VCENTER, name), (GLOBAL, "")] {
+            if let Some(setting) = self.settings.get((section, name, key))
                 && let Value::List(items) = &setting.value
             {
                 let items = items.iter().flat_map(|item| item.split(',')).map(str::trim);
@@ -172,8 +171,8 @@ impl Builder<'_> {
     }
 
     fn port(&mut self, name: &str) -> u16 {
-        for (section, name) in [(Section::VCenter, name), (Section::Global, "")] {
-            let Some(setting) = self.settings.get(section, name, "port") else { continue };
+        for (section, name) in [(VCENTER, name), (GLOBAL, "")] {
+            let Some(setting) = self.settings.get((section, name, "port")) else { continue };
             match setting.value {
                 Value::Number(0) => {}
                 Value::Number(number) => match u16::try_from(number) {
@@ -219,10 +218,10 @@ impl Builder<'_> {
     }
 
     fn labels(&mut self) -> ZoneLabels {
-        let text = |key| self.settings.text(Section::Labels, "", key).map(str::to_owned);
+        let text = |key: &str| self.settings.text((LABELS, "", key)).map(str::to_owned);
         let (zone, region) = (text("zone"), text("region"));
         if zone.is_some() != region.is_some() {
-            let origin = self.settings.section_origin(Section::Labels, "");
+            let origin = self.settings.section_origin(LABELS, "");
             self.findings.warning(
                 origin,
                 "names one of zone and region; CPI gives a Node neither then, here it gets the one",
@@ -231,12 +230,12 @@ impl Builder<'_> {
         ZoneLabels {
             zone,
             region,
-            follow_moves: self.settings.flag(Section::Labels, "", "followMoves").unwrap_or(true),
+            follow_moves: self.settings.flag((LABELS, "", "followMoves")).unwrap_or(true),
         }
     }
 
     fn addresses(&mut self) -> AddressRules {
-        let name = |builder: &Self, key| builder.settings.text(Section::Nodes, "", key).map(str::to_owned);
+        let name = |builder: &Self, key: &str| builder.settings.text((NODES, "", key)).map(str::to_owned);
         AddressRules {
             internal: Side {
                 networks: self.networks("internalNetworkSubnetCidr"),
@@ -248,17 +247,17 @@ impl Builder<'_> {
                 network_name: name(self, "externalVmNetworkName"),
                 exclude: self.networks("excludeExternalNetworkSubnetCidr"),
             },
-            all: self.settings.flag(Section::Nodes, "", "allAddresses").unwrap_or(false),
+            all: self.settings.flag((NODES, "", "allAddresses")).unwrap_or(false),
         }
     }
 
     fn machines(&mut self, vcenters: &[VCenterConfig]) -> MachineOptions {
         let names: Vec<_> = vcenters.iter().map(|one| one.reference.clone()).collect();
-        let allow = self.settings.machine_allow.as_ref();
+        let allow = self.settings.tree(allow::ALLOW);
         let allow = allow.map(|value| allow::read(value, &names, &mut self.findings.problems));
         let allow = allow.unwrap_or_default();
         self.findings.warnings.extend(allow::warnings(&allow));
-        let flag = |key| self.settings.flag(Section::Machines, "", key).unwrap_or(false);
+        let flag = |key: &str| self.settings.flag((MACHINES, "", key)).unwrap_or(false);
         MachineOptions {
             remove_bootstrap_data: flag("removeBootstrapData"),
             node_anti_affinity: flag("nodeAntiAffinity"),
@@ -267,7 +266,7 @@ impl Builder<'_> {
     }
 
     fn networks(&mut self, key: &'static str) -> Vec<IpNet> {
-        let Some(setting) = self.settings.get(Section::Nodes, "", key) else { return Vec::new() };
+        let Some(setting) = self.settings.get((NODES, "", key)) else { return Vec::new() };
         let Value::List(items) = &setting.value else { return Vec::new() };
         let mut networks = Vec::new();
         for item in items {
@@ -283,7 +282,7 @@ impl Builder<'_> {
     }
 
     fn address_pools(&mut self) -> Option<address_pools::Config> {
-        let value = self.settings.address_pools.as_ref()?;
+        let value = self.settings.tree(address_pools::Config::KEY)?;
         address_pools::Config::read(address_pools::Config::KEY, value, &mut self.findings.problems)
     }
 
@@ -291,14 +290,14 @@ impl Builder<'_> {
     /// has none.
     fn nsx(&mut self) -> NsxParts {
         let settings = self.settings;
-        let lb = Section::LoadBalancer;
-        let text = |section, key| settings.text(section, "", key);
+        let lb = LOAD_BALANCER;
+        let text = |section: &str, key: &str| settings.text((section, "", key));
         let is_given = ["size", "lbServiceId", "ipPoolId", "ipPoolName", "tier1GatewayPath"];
-        let classes = settings.names(Section::LoadBalancerClass);
+        let classes = settings.names(LOAD_BALANCER_CLASS);
         let parts = NsxParts {
             load_balancer: !classes.is_empty() || is_given.iter().any(|key| text(lb, key).is_some()),
-            routes: text(Section::Route, "routerPath").is_some(),
-            manager: settings.has_values(Section::Nsxt),
+            routes: text(ROUTE, "routerPath").is_some(),
+            manager: settings.has_values(NSXT),
         };
         if parts.manager || parts.load_balancer || parts.routes {
             self.check_manager();
@@ -306,8 +305,8 @@ impl Builder<'_> {
         if parts.load_balancer {
             self.check_load_balancer(&classes);
         }
-        if settings.has(Section::Route, "") && !parts.routes {
-            let origin = settings.origin(Section::Route, "", "routerPath");
+        if settings.has_section(ROUTE, "") && !parts.routes {
+            let origin = settings.origin((ROUTE, "", "routerPath"));
             self.findings.warning(origin, "is missing; give the path of a tier-1 gateway");
         }
         parts
@@ -315,8 +314,8 @@ impl Builder<'_> {
 
     fn check_manager(&mut self) {
         let settings = self.settings;
-        let has = |key| settings.text(Section::Nsxt, "", key).is_some();
-        let section = settings.section_origin(Section::Nsxt, "");
+        let has = |key: &str| settings.text((NSXT, "", key)).is_some();
+        let section = settings.section_origin(NSXT, "");
         let pairs = [
             ("vmcAccessToken", "vmcAuthHost"),
             ("user", "password"),
@@ -328,7 +327,7 @@ impl Builder<'_> {
         match pairs.into_iter().find(|(first, _)| has(first)) {
             Some((_, second)) if has(second) => {}
             Some((first, second)) => {
-                let origin = settings.origin(Section::Nsxt, "", second);
+                let origin = settings.origin((NSXT, "", second));
                 self.findings.warning(origin, format!("is missing; {first} needs it"));
             }
             None => self.findings.warning(
@@ -337,15 +336,15 @@ impl Builder<'_> {
             ),
         }
         if !has("host") {
-            let origin = settings.origin(Section::Nsxt, "", "host");
+            let origin = settings.origin((NSXT, "", "host"));
             self.findings.warning(origin, "is missing; give the NSX manager's host name");
         }
     }
 
     fn check_load_balancer(&mut self, classes: &[String]) {
         let settings = self.settings;
-        let lb = Section::LoadBalancer;
-        let has = |key| settings.text(lb, "", key).is_some();
+        let lb = LOAD_BALANCER;
+        let has = |key: &str| settings.text((lb, "", key)).is_some();
         let section = settings.section_origin(lb, "");
         let mut missing = BTreeMap::new();
         for (first, second) in [
@@ -360,8 +359,8 @@ impl Builder<'_> {
         for message in missing.into_values() {
             self.findings.warning(&section, message);
         }
-        if !settings.text(lb, "", "size").is_some_and(|size| LOAD_BALANCER_SIZES.contains(&size)) {
-            let origin = settings.origin(lb, "", "size");
+        if !settings.text((lb, "", "size")).is_some_and(|size| LOAD_BALANCER_SIZES.contains(&size)) {
+            let origin = settings.origin((lb, "", "size"));
             self.findings.warning(origin, format!("must be one of {}", LOAD_BALANCER_SIZES.join(", ")));
         }
         match (has("ipPoolName"), has("ipPoolId")) {
@@ -372,7 +371,7 @@ impl Builder<'_> {
                 let has_pool = |class: &String| {
                     ["ipPoolName", "ipPoolId"]
                         .iter()
-                        .any(|key| settings.text(Section::LoadBalancerClass, class, key).is_some())
+                        .any(|key| settings.text((LOAD_BALANCER_CLASS, class.as_str(), *key)).is_some())
                 };
                 if !classes.iter().any(|class| class == "default" && has_pool(class)) {
                     self.findings

@@ -1,6 +1,8 @@
 //! The reference in the documentation, generated from the table of keys.
 
-use super::keys::{Key, Section};
+use provider_kit::{Key, Kind, Section, Shape};
+
+use super::keys::{SCHEMA, VCENTER};
 
 const DOCS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/providers/vsphere/reference.md");
 const BEGIN: &str =
@@ -8,22 +10,24 @@ const BEGIN: &str =
 const END: &str = "<!-- end of what the code writes -->\n";
 
 fn reference() -> String {
-    let section = |section: Section| {
-        let name = if section.is_named() { ".<name>" } else { "" };
-        let quoted = if section.is_named() { " \"<name>\"" } else { "" };
-        let title = format!("\n### `{}{name}` / `[{}{quoted}]`\n\n", section.yaml(), section.ini());
-        let note = if section.is_nsx() { "Read and checked; nothing of NSX-T is done.\n\n" } else { "" };
+    let section = |section: &Section| {
+        let is_named = section.shape == Shape::Named;
+        let name = if is_named { ".<name>" } else { "" };
+        let quoted = if is_named { " \"<name>\"" } else { "" };
+        let title = format!("\n### `{}{name}` / `[{}{quoted}]`\n\n", section.yaml, section.ini);
+        let note = if section.is_unused { "Read and checked; nothing of NSX-T is done.\n\n" } else { "" };
         let head = "| YAML | INI | Environment | Value | Default | Meaning |\n|---|---|---|---|---|---|\n";
-        let rows: Vec<_> = section.keys().map(row).collect();
+        let keys = section.keys.iter().filter(|key| key.kind != Kind::Tree);
+        let rows: Vec<_> = keys.map(|key| row(section, key)).collect();
         [&title, note, head, &rows.concat()].concat()
     };
-    Section::ALL.map(section).concat()
+    SCHEMA.sections.iter().filter(|section| section.shape != Shape::Tree).map(section).collect()
 }
 
-fn row(key: &Key) -> String {
-    let env = match (key.env, key.section) {
+fn row(section: &Section, key: &Key) -> String {
+    let env = match (key.env, section.yaml) {
         ("", _) => String::new(),
-        (env, Section::VCenter) => format!("`VCENTER_<id>_{env}`"),
+        (env, VCENTER) => format!("`VCENTER_<id>_{env}`"),
         (env, _) => format!("`{env}`"),
     };
     format!(

@@ -16,14 +16,20 @@ mod warnings;
 use std::path::Path;
 
 use cloudprovider::SecretName;
+use provider_kit::{Format, Key, Kind, Section, Settings, Shape, Value};
 use secrecy::ExposeSecret as _;
 
 use super::{
-    keys::{KEYS, Key, Kind, Section},
-    settings::{Settings, Value},
+    keys::{SCHEMA, VCENTER},
     *,
 };
 use crate::addresses::Family;
+
+/// All keys of the table, each with its section.
+fn keys() -> impl Iterator<Item = (&'static Section, &'static Key)> {
+    let keys = SCHEMA.sections.iter().flat_map(|section| section.keys.iter().map(move |key| (section, key)));
+    keys.filter(|(_, key)| key.kind != Kind::Tree)
+}
 
 const MINIMAL: &str = "vcenter: {a: {server: vc1, user: u, password: p}}\n";
 

@@ -3,9 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use cloudprovider::{SecretName, TextOddity};
+use provider_kit::Format;
 
 use super::{
-    super::{CredentialPlaces, SecretPlace, keys::Section, names, settings::Format},
+    super::{
+        CredentialPlaces, SecretPlace,
+        keys::{GLOBAL, SCHEMA, VCENTER},
+        names,
+    },
     Builder,
 };
 
@@ -33,17 +38,17 @@ impl Builder<'_> {
         let user = self.inherited_text(name, "user");
         let password = self.inherited_text(name, "password");
         let inline = user.zip(password);
-        let own = self.named_secret(Section::VCenter, name, inline.is_some(), NO_SECRET);
+        let own = self.named_secret(VCENTER, name, inline.is_some(), NO_SECRET);
         // As in CPI, the Secret of the vCenter's own section hides the one in global, even if its name is
         // invalid.
         let effect = if matches!(own, NamedSecret::None) { NO_SECRET } else { NOT_FOR_ALL };
-        let global = self.named_secret(Section::Global, "", inline.is_some(), effect);
-        let directory = self.settings.text(Section::Global, "", "secretsDirectory").map(PathBuf::from);
+        let global = self.named_secret(GLOBAL, "", inline.is_some(), effect);
+        let directory = self.settings.text((GLOBAL, "", "secretsDirectory")).map(PathBuf::from);
         let secret = match (own, global, directory) {
             (NamedSecret::Object(own), _, _) => Some(SecretPlace::Object(own)),
             (NamedSecret::Unusable, _, _) | (NamedSecret::None, NamedSecret::Unusable, None) => None,
             (NamedSecret::None, NamedSecret::Object(_) | NamedSecret::Unusable, Some(_)) => {
-                let origin = self.settings.origin(Section::Global, "", "secretsDirectory");
+                let origin = self.settings.origin((GLOBAL, "", "secretsDirectory"));
                 if inline.is_none() {
                     self.problem_once(origin, "stands beside the name of a Secret; give one of the two");
                 } else {
@@ -84,33 +89,29 @@ impl Builder<'_> {
     /// vCenter's own section, or in `global` and `global` is this vCenter. CPI does not use any others if
     /// there is a Secret.
     fn is_inline_first(&self, name: &str, user: &str, password: &str) -> bool {
-        let place = if self.settings.has(Section::VCenter, name) {
-            (Section::VCenter, name)
-        } else {
-            (Section::Global, "")
-        };
+        let place = if self.settings.has_section(VCENTER, name) { (VCENTER, name) } else { (GLOBAL, "") };
         let has_both =
-            ["user", "password"].iter().all(|key| self.settings.text(place.0, place.1, key).is_some());
+            ["user", "password"].iter().all(|key| self.settings.text((place.0, place.1, *key)).is_some());
         let is_filled_in = |oddity| oddity != Some(TextOddity::Placeholder);
         has_both && is_filled_in(TextOddity::of(user)) && is_filled_in(TextOddity::in_secret(password))
     }
 
     fn missing_credentials(&mut self, name: &str) {
-        let place = if self.settings.has(Section::VCenter, name) {
-            self.settings.section_origin(Section::VCenter, name)
+        let place = if self.settings.has_section(VCENTER, name) {
+            self.settings.section_origin(VCENTER, name)
         } else {
-            self.settings.section_origin(Section::Global, "")
+            self.settings.section_origin(GLOBAL, "")
         };
-        let key = |key| match self.settings.format {
+        let key = |key: &'static str| match self.settings.format() {
             Format::Yaml => key,
             Format::Ini => {
-                Section::Global.keys().find(|known| known.name == key).map_or(key, |known| known.ini)
+                SCHEMA.section(GLOBAL).and_then(|global| global.key(key)).map_or(key, |known| known.ini)
             }
         };
         let has = |key| self.inherited_text(name, key).is_some();
         let message = match (has("user"), has("password"), has("secretName"), has("secretNamespace")) {
             (true, false, ..) => {
-                let begins = match self.settings.format {
+                let begins = match self.settings.format() {
                     Format::Yaml => "# ! or &, or is ~ or null,",
                     Format::Ini => "# or ;",
                 };
@@ -139,12 +140,12 @@ impl Builder<'_> {
     /// `has_others`: there are credentials without a Secret. The warning ends with `effect`.
     fn named_secret(
         &mut self,
-        section: Section,
+        section: &str,
         section_name: &str,
         has_others: bool,
         effect: &str,
     ) -> NamedSecret {
-        let text = |key| self.settings.text(section, section_name, key).map(str::to_owned);
+        let text = |key: &str| self.settings.text((section, section_name, key)).map(str::to_owned);
         match (text("secretNamespace"), text("secretName")) {
             (Some(namespace), Some(name)) => {
                 let faults = [
@@ -154,7 +155,7 @@ impl Builder<'_> {
                 let is_name = faults.iter().all(|(_, fault)| fault.is_none());
                 for (key, fault) in faults {
                     let Some(fault) = fault else { continue };
-                    let origin = self.settings.origin(section, section_name, key);
+                    let origin = self.settings.origin((section, section_name, key));
                     if has_others {
                         self.warn_once(origin, format!("{fault}; {effect}"));
                     } else {
@@ -168,12 +169,12 @@ impl Builder<'_> {
                 }
             }
             (Some(_), None) => {
-                let origin = self.settings.origin(section, section_name, "secretNamespace");
+                let origin = self.settings.origin((section, section_name, "secretNamespace"));
                 self.warn_once(origin, "has no effect without the Secret's name");
                 NamedSecret::None
             }
             (None, Some(_)) => {
-                let origin = self.settings.origin(section, section_name, "secretName");
+                let origin = self.settings.origin((section, section_name, "secretName"));
                 self.warn_once(origin, "has no effect without the Secret's namespace");
                 NamedSecret::None
             }

@@ -22,6 +22,7 @@ fn sample(key: &Key) -> (String, String, Value) {
             r#""{\"a\":\"b\",\"c\":\"1\"}""#.into(),
             Value::Tags([("a", "b"), ("c", "1")].map(|(k, v)| (k.to_owned(), v.to_owned())).into()),
         ),
+        (Kind::Duration | Kind::Tree, _) => panic!("no such key"),
         (Kind::Text | Kind::Secret, name) => {
             (format!("'{name} #1'"), format!("\"{name} #1\""), text(&format!("{name} #1")))
         }
@@ -30,28 +31,29 @@ fn sample(key: &Key) -> (String, String, Value) {
 
 #[test]
 fn every_key_is_read_alike_from_both_formats_and_the_environment() {
-    for key in KEYS {
+    for (section, key) in keys() {
         let (yaml, ini, expected) = sample(key);
-        let name = if key.section.is_named() { "x.y" } else { "" };
-        let yaml = if key.section.is_named() {
-            format!("{}:\n  x.y:\n    {}: {yaml}\n", key.section.yaml(), key.name)
+        let is_named = section.shape == Shape::Named;
+        let name = if is_named { "x.y" } else { "" };
+        let yaml = if is_named {
+            format!("{}:\n  x.y:\n    {}: {yaml}\n", section.yaml, key.name)
         } else {
-            format!("{}:\n  {}: {yaml}\n", key.section.yaml(), key.name)
+            format!("{}:\n  {}: {yaml}\n", section.yaml, key.name)
         };
         let header = if name.is_empty() { String::new() } else { format!(" \"{name}\"") };
-        let ini_text = format!("[{}{header}]\n{} = {ini}\n", key.section.ini(), key.ini);
+        let ini_text = format!("[{}{header}]\n{} = {ini}\n", section.ini, key.ini);
         let shouted =
-            format!("[{}{header}]\n{} = {ini}\n", key.section.ini().to_uppercase(), key.ini.to_uppercase());
+            format!("[{}{header}]\n{} = {ini}\n", section.ini.to_uppercase(), key.ini.to_uppercase());
         let read = |settings: Settings, findings: Findings| {
             assert!(findings.problems.is_empty() && findings.warnings.is_empty(), "{findings:?}");
-            settings.get(key.section, name, key.name).unwrap_or_else(|| panic!("{key:?}")).value.clone()
+            settings.get((section.yaml, name, key.name)).unwrap_or_else(|| panic!("{key:?}")).value.clone()
         };
         let mut findings = Findings::default();
-        let settings = read_yaml::read(&yaml, false, &mut findings);
+        let settings = read::read_yaml(&yaml, false, &mut findings);
         assert!(read(settings, findings) == expected, "{yaml}");
         for text in [&ini_text, &shouted] {
             let mut findings = Findings::default();
-            let settings = read_ini::read(text, &mut findings);
+            let settings = Settings::from_gcfg(&SCHEMA, text, &mut findings);
             assert!(read(settings, findings) == expected, "{text}");
         }
         if !key.env.is_empty() {
@@ -60,10 +62,10 @@ fn every_key_is_read_alike_from_both_formats_and_the_environment() {
                 Value::Flag(_) => "1".to_owned(),
                 Value::Number(number) => number.to_string(),
                 Value::List(items) => items.join(","),
-                Value::Tags(_) => panic!("no variable holds tags"),
+                Value::Tags(_) | Value::Duration(_) => panic!("no variable holds them"),
             };
-            let variables = match key.section {
-                Section::VCenter => {
+            let variables = match section.yaml {
+                VCENTER => {
                     vec![
                         ("VSPHERE_VCENTER_a".to_owned(), name.to_owned()),
                         (format!("VCENTER_a_{}", key.env), raw),
@@ -72,8 +74,8 @@ fn every_key_is_read_alike_from_both_formats_and_the_environment() {
                 _ => vec![(key.env.to_owned(), raw)],
             };
             let environment: Environment = variables.into_iter().collect();
-            let (mut settings, mut findings) = (Settings::default(), Findings::default());
-            environment.apply(&mut settings, &mut findings);
+            let (mut settings, mut findings) = (Settings::new(&SCHEMA, Format::Yaml), Findings::default());
+            environment::apply(&environment, &mut settings, &mut findings);
             assert!(read(settings, findings) == expected, "{}", key.env);
         }
     }
@@ -194,15 +196,5 @@ fn a_full_configuration_means_the_same_in_both_formats() {
         assert!(!config.addresses.all && !config.skip_node_deletion);
         assert_eq!(config.nsx.notice(), None);
         assert!(!format!("{config:?}").contains("007"));
-    }
-}
-
-#[test]
-fn formats_are_told_apart_by_their_beginning() {
-    for text in ["[Global]", "\u{feff}[Global]", "# c\n; c\n\n  [Global]\n"] {
-        assert!(is_ini(text), "{text:?}");
-    }
-    for text in ["", "global:", "---\nglobal:", "# [Global]\nglobal:", "{}"] {
-        assert!(!is_ini(text), "{text:?}");
     }
 }

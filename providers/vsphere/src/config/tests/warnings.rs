@@ -54,3 +54,22 @@ fn a_value_in_the_place_of_a_key_is_not_shown() {
         assert!(!told.contains("hunter2"), "{text}: {told}");
     }
 }
+
+#[test]
+fn sections_of_the_other_format_are_known() {
+    let ini = "[VirtualCenter \"vc1\"]\nuser = u\npassword = p\n";
+    for (text, part) in [
+        (format!("{MINIMAL}Global: {{}}\n"), "did you mean global?"),
+        (format!("{MINIMAL}VirtualCenter: {{}}\n"), "did you mean vcenter?"),
+        (format!("{MINIMAL}virtual-center: {{}}\n"), "did you mean vcenter?"),
+        (format!("{MINIMAL}VCenter: {{}}\n"), "did you mean vcenter?"),
+        (format!("{ini}[vcenter]\n"), "did you mean VirtualCenter?"),
+        (format!("{ini}[Workspace]\n"), "is of the in-tree provider"),
+        (format!("{MINIMAL}secretName: s\n"), "belongs below global:"),
+        (format!("{MINIMAL}\"glob\u{a0}al\": {{}}\n"), "no-break space"),
+        (format!("{MINIMAL}colour: red\n"), "known here: global"),
+    ] {
+        let found = warnings(&text);
+        assert!(found.len() == 1 && found[0].contains(part), "{text}: {found:?}");
+    }
+}

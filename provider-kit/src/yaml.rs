@@ -1,14 +1,17 @@
-//! YAML as a tree that keeps every scalar as it was written.
+//! YAML as a tree, read in two ways.
 //!
-//! A reader that first turns scalars into numbers and booleans loses the text of a password such as `1e5` or
-//! `007`. Go's YAML library decides by the wanted type, and so does this one: [`Node::text`], [`Node::flag`],
-//! [`Node::number`].
+//! [`Node::parse`] keeps every scalar as it was written. A reader that first turns scalars into numbers and booleans loses the text
+//! of a password such as `1e5` or `007`. Go's YAML library decides by the wanted type, so files that Go's programs read too are
+//! read like this, with their duplicate keys and merges.
+//!
+//! [`Node::strict`] is for files of our own: a number that is meant as a text is in quotes, and a key stands once.
 
 use std::{borrow::Cow, collections::HashMap};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use cloudprovider::yaml_syntax_fault;
+use cloudprovider::{kind_of_value, yaml_fault_cause, yaml_syntax_fault};
 use granit_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Tag};
+use serde_json::Value;
 
 /// The limit on the number of nodes. An alias counts as much as the nodes that it stands for.
 const MOST_NODES: usize = 100_000;
@@ -20,17 +23,21 @@ const DEEPEST: usize = 64;
 const CORE_TAGS: &str = "tag:yaml.org,2002:";
 
 /// A value.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Node {
+#[derive(Clone, PartialEq, Eq)]
+pub enum Node {
     /// No value, `~` or `null`.
     Null,
     /// Any other scalar.
     Scalar {
+        /// As written, without quotes and escapes.
         text: String,
         /// Whether a comment follows whose sign touches its first word (`ab #cd`): the sign may have been
         /// meant as a part of the text.
         is_cut: bool,
     },
+    /// A number or boolean. Only [`strict`](Self::strict) tells them from other scalars.
+    Typed(Value),
+    /// In their order.
     List(Vec<Self>),
     /// In the order of the text. A key may occur twice.
     Mapping(Vec<(String, Self)>),
@@ -39,22 +46,101 @@ pub(crate) enum Node {
 /// Why a text is not valid YAML, and where. The message is fixed and contains none of the text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why} (line {line}, column {column})")]
-pub(crate) struct YamlFault {
-    pub(crate) why: &'static str,
+pub struct YamlFault {
+    /// What is wrong.
+    pub why: &'static str,
     /// From 1.
-    pub(crate) line: usize,
+    pub line: usize,
     /// From 1.
-    pub(crate) column: usize,
+    pub column: usize,
+}
+
+impl std::fmt::Debug for Node {
+    /// Leaves the values out: they may be secrets.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.kind())
+    }
+}
+
+impl YamlFault {
+    /// The fault with its probable cause in the text.
+    pub fn in_text(&self, text: &str) -> String {
+        match yaml_fault_cause(text, self.line) {
+            Some(cause) => format!("{self}; {cause}"),
+            None => self.to_string(),
+        }
+    }
+}
+
+/// Reads a text as a value, with numbers and booleans as the notation makes them. A duplicate key and a second document are faults.
+///
+/// # Errors
+/// What is wrong, and where. It contains none of the text.
+pub fn strict_value(text: &str) -> Result<Value, String> {
+    // The library's own words may quote the text, which may hold a secret. So only the place is shown.
+    let options = serde_saphyr::options! { with_snippet: false };
+    serde_saphyr::from_str_with_options::<Value>(text, options).map_err(|error| {
+        let why = if matches!(error.without_snippet(), serde_saphyr::Error::DuplicateMappingKey { .. }) {
+            "the same key stands twice"
+        } else {
+            yaml_syntax_fault(&error.without_snippet().to_string())
+        };
+        let place = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        error.location().map_or_else(
+            || why.to_owned(),
+            |at| YamlFault { why, line: place(at.line()), column: place(at.column()) }.in_text(text),
+        )
+    })
+}
+
+impl From<Value> for Node {
+    fn from(value: Value) -> Self {
+        match value {
+            Value::Null => Self::Null,
+            Value::String(text) => Self::Scalar { text, is_cut: false },
+            typed @ (Value::Bool(_) | Value::Number(_)) => Self::Typed(typed),
+            Value::Array(items) => Self::List(items.into_iter().map(Self::from).collect()),
+            Value::Object(entries) => {
+                Self::Mapping(entries.into_iter().map(|(key, value)| (key, value.into())).collect())
+            }
+        }
+    }
 }
 
 impl Node {
+    /// Reads a text as [`strict_value`] does.
+    ///
+    /// # Errors
+    /// What is wrong, and where. It contains none of the text.
+    pub fn strict(text: &str) -> Result<Self, String> {
+        strict_value(text).map(Self::from)
+    }
+
+    /// The entries of a mapping. Null has none.
+    ///
+    /// # Errors
+    /// The node itself, if it is neither.
+    pub fn into_entries(self) -> Result<Vec<(String, Self)>, Self> {
+        match self {
+            Self::Mapping(entries) => Ok(entries),
+            Self::Null => Ok(Vec::new()),
+            other => Err(other),
+        }
+    }
+
     /// Reads the first document of `text`. An empty one is [`Null`](Self::Null).
-    pub(crate) fn parse(text: &str) -> Result<Self, YamlFault> {
+    ///
+    /// # Errors
+    /// The first fault.
+    pub fn parse(text: &str) -> Result<Self, YamlFault> {
         Self::parse_first(text).map(|(root, _)| root)
     }
 
     /// Like [`parse`](Self::parse), and also tells whether more documents follow.
-    pub(crate) fn parse_first(text: &str) -> Result<(Self, bool), YamlFault> {
+    ///
+    /// # Errors
+    /// The first fault.
+    pub fn parse_first(text: &str) -> Result<(Self, bool), YamlFault> {
         let lines = Lines(text.lines().collect());
         let mut builder = Builder::default();
         let mut parser = Parser::new_from_str(text);
@@ -84,54 +170,26 @@ impl Node {
     }
 
     /// The text of a scalar, as written. `None` for lists, mappings and null.
-    pub(crate) fn text(&self) -> Option<&str> {
+    pub fn text(&self) -> Option<&str> {
         match self {
             Self::Scalar { text, .. } => Some(text),
             _ => None,
         }
     }
 
-    /// A boolean, in the words of YAML 1.1.
-    pub(crate) fn flag(&self) -> Option<bool> {
-        match self.text()? {
-            "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => Some(true),
-            "n" | "N" | "no" | "No" | "NO" | "false" | "False" | "FALSE" | "off" | "Off" | "OFF" => {
-                Some(false)
-            }
-            _ => None,
-        }
-    }
-
-    /// A whole number that is not negative, in the notations of YAML 1.1: decimal, `0x`, `0b`, `0o`, octal
-    /// with a leading zero, and with underscores. Also a decimal fraction with a whole value: `443.0`, `1e3`,
-    /// `089`.
-    pub(crate) fn number(&self) -> Option<u64> {
-        let text = self.text()?.replace('_', "");
-        let text = text.strip_prefix('+').unwrap_or(&text);
-        let (digits, radix) = match text.as_bytes() {
-            [b'0', b'x' | b'X', ..] => (&text[2..], 16),
-            [b'0', b'b' | b'B', ..] => (&text[2..], 2),
-            [b'0', b'o' | b'O', ..] => (&text[2..], 8),
-            [b'0', _, ..] => (&text[1..], 8),
-            _ => (text, 10),
-        };
-        let is_whole = digits.bytes().all(|b| b.is_ascii_alphanumeric());
-        let whole = is_whole.then(|| u64::from_str_radix(digits, radix).ok()).flatten();
-        whole.or_else(|| whole_float(text))
-    }
-
     /// The kind of node, for messages. Never contains the value.
-    pub(crate) fn kind(&self) -> &'static str {
+    pub fn kind(&self) -> &'static str {
         match self {
             Self::Null => "empty",
             Self::Scalar { .. } => "a single value",
+            Self::Typed(value) => kind_of_value(value),
             Self::List(_) => "a list",
             Self::Mapping(_) => "a mapping",
         }
     }
 
     /// The value of a key of a mapping; the last one if the key occurs twice.
-    pub(crate) fn get(&self, key: &str) -> Option<&Self> {
+    pub fn get(&self, key: &str) -> Option<&Self> {
         match self {
             Self::Mapping(entries) => {
                 entries.iter().rev().find(|(name, _)| name == key).map(|(_, node)| node)
@@ -140,11 +198,12 @@ impl Node {
         }
     }
 
-    /// The same tree with every scalar as a text. Of a key that occurs twice, the last value counts.
-    pub(crate) fn to_json(&self) -> serde_json::Value {
+    /// The same tree, with scalars that are not typed as texts. Of a key that occurs twice, the last value counts.
+    pub fn to_json(&self) -> Value {
         match self {
-            Self::Null => serde_json::Value::Null,
+            Self::Null => Value::Null,
             Self::Scalar { text, .. } => text.clone().into(),
+            Self::Typed(value) => value.clone(),
             Self::List(items) => items.iter().map(Self::to_json).collect(),
             Self::Mapping(entries) => {
                 entries.iter().map(|(key, node)| (key.clone(), node.to_json())).collect()
@@ -156,7 +215,7 @@ impl Node {
         1 + match self {
             Self::List(items) => items.iter().map(Self::count).sum::<usize>(),
             Self::Mapping(entries) => entries.iter().map(|(_, node)| 1 + node.count()).sum(),
-            Self::Null | Self::Scalar { .. } => 0,
+            Self::Null | Self::Scalar { .. } | Self::Typed(_) => 0,
         }
     }
 }
@@ -207,17 +266,6 @@ impl Lines<'_> {
     fn line(&self, number: usize) -> Option<&str> {
         self.0.get(number.checked_sub(1)?).copied().filter(|line| line.len() <= Self::LONGEST)
     }
-}
-
-/// The value of a fraction in the notation of YAML 1.1, if it is whole.
-fn whole_float(text: &str) -> Option<u64> {
-    /// Up to this number, every whole number has an exact floating-point value.
-    const LARGEST: f64 = 9_007_199_254_740_992.0;
-    let is_fraction = text.starts_with(|c: char| c.is_ascii_digit())
-        && text.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'e' | b'E' | b'+' | b'-'));
-    let number = text.parse::<f64>().ok().filter(|_| is_fraction)?;
-    let is_whole = number.fract() == 0.0 && (0.0..LARGEST).contains(&number);
-    is_whole.then(|| format!("{number:.0}").parse().ok())?
 }
 
 /// The nodes read so far.
