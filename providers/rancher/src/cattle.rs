@@ -3,7 +3,6 @@
 
 pub(crate) use crate::norman::{client, reply};
 
-pub(crate) mod absences;
 pub(crate) mod addresses;
 mod detect;
 pub(crate) mod events;

@@ -35,7 +35,6 @@
 //! # Ok::<(), cloudprovider::Error>(())
 //! ```
 
-mod absences;
 mod cattle;
 mod config;
 mod kubeconfig;

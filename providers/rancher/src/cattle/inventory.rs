@@ -7,24 +7,14 @@ use std::{
     time::Duration,
 };
 
-use cloudprovider::{Error, ErrorKind, InstanceChange, InstanceRef};
-use parking_lot::{RwLock, RwLockReadGuard};
-use tokio::{
-    sync::{Notify, broadcast, watch},
-    time::{Instant, timeout},
-};
+use cloudprovider::{Error, ErrorKind, InstanceRef, NodeIdentity};
+use tokio::time::{Instant, timeout};
 
-use super::{
-    absences::{Absences, Sought},
-    model::Host,
-};
+use super::model::Host;
 use crate::{
-    lookups::{Listed, outcome_since},
-    provider_id::{format_provider_id, is_host_uuid},
+    lookups::{Absences, Index, Listed, Memory, outcome_since},
+    provider_id::{format_provider_id, is_host_uuid, parse_provider_id},
 };
-
-/// How many changes a slow listener may lag behind before it has to read everything again.
-const CHANGES_KEPT: usize = 1024;
 
 /// How long the first listing is waited for.
 const FIRST_LISTING_TIMEOUT: Duration = Duration::from_secs(10);
@@ -58,14 +48,36 @@ impl KnownHost {
     }
 }
 
+/// What the host of a Node is found by.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Sought {
+    /// The UUID of its provider ID, in lower case.
+    Uuid(String),
+    /// Its name in lower case, if it has no provider ID.
+    Name(String),
+}
+
+impl Sought {
+    /// What the host of this Node is found by.
+    ///
+    /// # Errors
+    /// If the provider ID is not that of a host.
+    pub(crate) fn of(node: &NodeIdentity) -> Result<Self, Error> {
+        match node.provider_id.as_deref().filter(|id| !id.is_empty()) {
+            Some(id) => parse_provider_id(id).map(Self::Uuid),
+            None => Ok(Self::Name(node.name.to_ascii_lowercase())),
+        }
+    }
+}
+
 /// The hosts that exist.
 #[derive(Debug, Default)]
 pub(crate) struct Inventory {
     hosts: HashMap<String, Arc<KnownHost>>,
     /// IDs by UUID in lower case.
-    by_uuid: HashMap<String, Vec<String>>,
+    by_uuid: Index,
     /// IDs by the first label of the host name, in lower case.
-    by_name: HashMap<String, Vec<String>>,
+    by_name: Index,
     /// Why a host of the listing could not be read, if one could not.
     unreadable: Option<String>,
 }
@@ -114,25 +126,18 @@ impl Inventory {
             return;
         }
         let id = known.host.id.clone();
-        self.by_uuid.entry(known.host.uuid.to_ascii_lowercase()).or_default().push(id.clone());
+        self.by_uuid.add(known.host.uuid.to_ascii_lowercase(), id.clone());
         if let Some(name) = &known.host.hostname {
-            self.by_name.entry(short(name).to_ascii_lowercase()).or_default().push(id.clone());
+            self.by_name.add(short(name).to_ascii_lowercase(), id.clone());
         }
         self.hosts.insert(id, Arc::new(known));
     }
 
     fn remove(&mut self, id: &str) {
         let Some(known) = self.hosts.remove(id) else { return };
-        let forget = |index: &mut HashMap<String, Vec<String>>, key: &str| {
-            let Some(ids) = index.get_mut(key) else { return };
-            ids.retain(|other| other != id);
-            if ids.is_empty() {
-                index.remove(key);
-            }
-        };
-        forget(&mut self.by_uuid, &known.host.uuid.to_ascii_lowercase());
+        self.by_uuid.remove(&known.host.uuid.to_ascii_lowercase(), id);
         if let Some(name) = &known.host.hostname {
-            forget(&mut self.by_name, &short(name).to_ascii_lowercase());
+            self.by_name.remove(&short(name).to_ascii_lowercase(), id);
         }
     }
 
@@ -156,7 +161,7 @@ impl Inventory {
     /// # Errors
     /// [`ErrorKind::Ambiguous`] if there are several.
     pub(crate) fn with_uuid(&self, uuid: &str) -> Result<Option<Arc<KnownHost>>, Error> {
-        self.only(self.by_uuid.get(uuid).into_iter().flatten(), "have this UUID")
+        self.only(self.by_uuid.with(uuid), "have this UUID")
     }
 
     /// The host of a Node with this name. Letter case does not matter. If one of the two names is short, only
@@ -165,7 +170,7 @@ impl Inventory {
     /// # Errors
     /// [`ErrorKind::Ambiguous`] if there are several.
     pub(crate) fn with_name(&self, node: &str) -> Result<Option<Arc<KnownHost>>, Error> {
-        let candidates = || self.by_name.get(&short(node).to_ascii_lowercase()).into_iter().flatten();
+        let candidates = || self.by_name.with(&short(node).to_ascii_lowercase());
         let name_of = |id: &&String| self.hosts.get(*id).and_then(|known| known.host.hostname.as_deref());
         let is_equal = |id: &&String| name_of(id).is_some_and(|name| name.eq_ignore_ascii_case(node));
         let equal = self.only(candidates().filter(is_equal), "have the Node's name")?;
@@ -202,15 +207,7 @@ impl Inventory {
 }
 
 /// The inventory, how good it is, and who wants to know.
-#[derive(Debug)]
-pub(crate) struct Hosts {
-    state: RwLock<State>,
-    /// Counts changes of the state.
-    versions: watch::Sender<u64>,
-    changes: broadcast::Sender<InstanceChange>,
-    /// Wakes the task that lists.
-    wanted: Notify,
-}
+pub(crate) type Hosts = Memory<State>;
 
 /// The state of the inventory.
 #[derive(Debug, Default)]
@@ -221,7 +218,7 @@ pub(crate) struct State {
     /// Why the last listing failed, and when that was known. `None` after a complete one.
     pub(crate) trouble: Option<(Error, Instant)>,
     /// Who has no host.
-    pub(crate) absences: Absences,
+    pub(crate) absences: Absences<Sought>,
 }
 
 impl State {
@@ -244,21 +241,6 @@ impl State {
 }
 
 impl Hosts {
-    /// An inventory that has not been read yet.
-    pub(crate) fn new() -> Self {
-        Self {
-            state: RwLock::default(),
-            versions: watch::Sender::new(0),
-            changes: broadcast::Sender::new(CHANGES_KEPT),
-            wanted: Notify::new(),
-        }
-    }
-
-    /// The present state.
-    pub(crate) fn state(&self) -> RwLockReadGuard<'_, State> {
-        self.state.read()
-    }
-
     /// Waits until the hosts have been listed, or could not be, or did not come in time. What is known then decides.
     pub(crate) async fn first_listing(&self) {
         let mut versions = self.versions();
@@ -277,16 +259,6 @@ impl Hosts {
             }
         };
         let _ = timeout(FIRST_LISTING_TIMEOUT, tried).await;
-    }
-
-    /// Changes of hosts.
-    pub(crate) fn changes(&self) -> broadcast::Receiver<InstanceChange> {
-        self.changes.subscribe()
-    }
-
-    /// Waits until somebody asks for a listing.
-    pub(super) async fn listing_wanted(&self) {
-        self.wanted.notified().await;
     }
 
     /// Takes over a complete listing that began at this time. Absences that it confirms, now or later, count for
@@ -308,7 +280,7 @@ impl Hosts {
 
     /// Notes that events may be missed from now on.
     pub(super) fn events_ended(&self) {
-        self.state.write().absences.forget();
+        self.state_mut().absences.forget();
     }
 
     /// Takes over what an event says of one host.
@@ -338,58 +310,48 @@ impl Hosts {
             Vec::new()
         });
     }
-
-    fn change(&self, change: impl FnOnce(&mut State) -> Vec<InstanceRef>) {
-        let mut references = change(&mut self.state.write());
-        self.versions.send_modify(|number| *number += 1);
-        references.sort_by(|a, b| (&a.provider_id, &a.name).cmp(&(&b.provider_id, &b.name)));
-        references.dedup();
-        if !references.is_empty() {
-            // Nobody may be listening.
-            let _ = self.changes.send(InstanceChange::Changed(references));
-        }
-    }
 }
 
-impl Listed for Hosts {
+impl Listed for State {
     type Sought = Sought;
 
     const OBJECT: &str = "host";
 
-    fn versions(&self) -> watch::Receiver<u64> {
-        self.versions.subscribe()
-    }
-
-    fn want_listing(&self) {
-        self.wanted.notify_one();
-    }
-
     fn listed_since(&self, asked: Instant) -> Option<Result<(), Error>> {
-        let state = self.state();
-        let outcome = outcome_since(asked, state.listed, state.trouble.as_ref())?;
+        let outcome = outcome_since(asked, self.listed, self.trouble.as_ref())?;
         Some(outcome.and_then(|()| {
-            state.inventory.unreadable().map_or(Ok(()), |why| {
+            self.inventory.unreadable().map_or(Ok(()), |why| {
                 let words = format!("cannot confirm that there is no host for this node: {why}");
                 Err(Error::new(ErrorKind::Unavailable, words))
             })
         }))
     }
 
-    fn note_absences(&self, confirmed: Vec<Sought>) {
-        let mut state = self.state.write();
-        for sought in confirmed {
-            // An event may have come in between.
-            if state.inventory.is_absent(&sought) {
-                state.absences.add(sought);
-            }
+    fn note_absence(&mut self, confirmed: Sought) {
+        if self.inventory.is_absent(&confirmed) {
+            self.absences.add(confirmed);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use cloudprovider::InstanceChange;
+
     use super::*;
     use crate::cattle::source::testing::host;
+
+    #[test]
+    fn a_provider_id_is_all_that_counts() {
+        let node = |id: &str| NodeIdentity {
+            name: "Node-1".to_owned(),
+            provider_id: Some(id.to_owned()),
+            ..NodeIdentity::default()
+        };
+        assert_eq!(Sought::of(&node("rancher://ABC")).expect("ours"), Sought::Uuid("abc".to_owned()));
+        assert_eq!(Sought::of(&node("")).expect("a name"), Sought::Name("node-1".to_owned()));
+        Sought::of(&node("k3s://node-1")).expect_err("of another cloud");
+    }
 
     fn inventory(names: &[&str]) -> Inventory {
         Inventory::new(

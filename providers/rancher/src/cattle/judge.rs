@@ -5,9 +5,8 @@ use std::time::Duration;
 use cloudprovider::{Error, ErrorKind, Instance, InstanceLookup, InstanceMetadata, NodeIdentity, PowerState};
 
 use super::{
-    absences::Sought,
     addresses::node_addresses,
-    inventory::{KnownHost, State},
+    inventory::{KnownHost, Sought, State},
     model::Host,
 };
 use crate::{

@@ -6,24 +6,14 @@ use std::{
     time::Duration,
 };
 
-use cloudprovider::{Error, ErrorKind, InstanceChange, InstanceRef, Result};
-use parking_lot::{RwLock, RwLockReadGuard};
-use tokio::{
-    sync::{Notify, broadcast, watch},
-    time::Instant,
-};
+use cloudprovider::{Error, ErrorKind, Result};
+use tokio::time::Instant;
 
 use super::{
     history::{History, Origin},
     machine::{Machine, is_same_name, short},
 };
-use crate::{
-    absences::Absences,
-    lookups::{Listed, outcome_since},
-};
-
-/// How many changes a slow listener may lag behind before it has to read everything again.
-const CHANGES_KEPT: usize = 1024;
+use crate::lookups::{Absences, Index, Listed, Memory, outcome_since};
 
 /// How many keys of machines that are gone are remembered. A forgotten one costs a listing.
 const GONE_KEPT: usize = 10_000;
@@ -38,9 +28,9 @@ const ABSENCES_LAST_UNWATCHED: Duration = Duration::from_secs(30);
 pub(super) struct Inventory {
     machines: HashMap<String, Arc<Machine>>,
     /// Keys by the provider ID that Rancher has.
-    by_id: HashMap<String, Vec<String>>,
+    by_id: Index,
     /// Keys by the first label of the Node's name and of other names, in lower case.
-    by_name: HashMap<String, Vec<String>>,
+    by_name: Index,
 }
 
 impl Inventory {
@@ -69,28 +59,21 @@ impl Inventory {
         self.remove(&machine.key);
         let key = machine.key.clone();
         if let Some(id) = &machine.provider_id {
-            self.by_id.entry(id.clone()).or_default().push(key.clone());
+            self.by_id.add(id.clone(), key.clone());
         }
         for name in labels(&machine) {
-            self.by_name.entry(name).or_default().push(key.clone());
+            self.by_name.add(name, key.clone());
         }
         self.machines.insert(key, Arc::new(machine));
     }
 
     pub(super) fn remove(&mut self, key: &str) -> Option<Arc<Machine>> {
         let machine = self.machines.remove(key)?;
-        let forget = |index: &mut HashMap<String, Vec<String>>, word: &str| {
-            let Some(keys) = index.get_mut(word) else { return };
-            keys.retain(|other| other != key);
-            if keys.is_empty() {
-                index.remove(word);
-            }
-        };
         if let Some(id) = &machine.provider_id {
-            forget(&mut self.by_id, id);
+            self.by_id.remove(id, key);
         }
         for name in labels(&machine) {
-            forget(&mut self.by_name, &name);
+            self.by_name.remove(&name, key);
         }
         Some(machine)
     }
@@ -100,7 +83,7 @@ impl Inventory {
     /// # Errors
     /// [`ErrorKind::Ambiguous`] if there are several.
     pub(super) fn with_id(&self, id: &str) -> Result<Option<&Arc<Machine>>> {
-        self.only(self.by_id.get(id).into_iter().flatten(), |_| true, "have this provider ID")
+        self.only(self.by_id.with(id), |_| true, "have this provider ID")
     }
 
     /// The machine that Rancher has bound to the Node of this name.
@@ -142,7 +125,7 @@ impl Inventory {
     }
 
     fn candidates(&self, node: &str) -> impl Iterator<Item = &String> {
-        self.by_name.get(&short(node).to_ascii_lowercase()).into_iter().flatten()
+        self.by_name.with(&short(node).to_ascii_lowercase())
     }
 
     fn only<'a>(
@@ -251,40 +234,9 @@ pub(super) enum Missing {
 }
 
 /// The state, and the subscribers to its changes.
-#[derive(Debug)]
-pub(super) struct Machines {
-    state: RwLock<State>,
-    /// Counts changes of the state.
-    versions: watch::Sender<u64>,
-    changes: broadcast::Sender<InstanceChange>,
-    /// Wakes the task that lists the machines.
-    wanted: Notify,
-}
+pub(super) type Machines = Memory<State>;
 
 impl Machines {
-    /// Nothing is known yet.
-    pub(super) fn new() -> Self {
-        Self {
-            state: RwLock::default(),
-            versions: watch::Sender::new(0),
-            changes: broadcast::Sender::new(CHANGES_KEPT),
-            wanted: Notify::new(),
-        }
-    }
-
-    pub(super) fn state(&self) -> RwLockReadGuard<'_, State> {
-        self.state.read()
-    }
-
-    pub(super) fn changes(&self) -> broadcast::Receiver<InstanceChange> {
-        self.changes.subscribe()
-    }
-
-    /// Waits until a look-up asks for a listing.
-    pub(super) async fn listing_wanted(&self) {
-        self.wanted.notified().await;
-    }
-
     /// Takes over a complete listing that began at this time.
     pub(super) fn replace(&self, listing: Listing, began: Instant) {
         self.change(|state| {
@@ -335,13 +287,13 @@ impl Machines {
 
     /// Notes that nothing is watched after the listing that began at this time.
     pub(super) fn note_unwatched(&self, began: Instant) {
-        let mut state = self.state.write();
+        let mut state = self.state_mut();
         state.absences.count_until(began + ABSENCES_LAST_UNWATCHED);
     }
 
     /// Adds to [`State::limits`] what was noticed after the listing.
     pub(super) fn note_limit(&self, limit: String) {
-        self.state.write().limits.push(limit);
+        self.state_mut().limits.push(limit);
     }
 
     /// Takes over a change of one machine.
@@ -390,46 +342,22 @@ impl Machines {
             Vec::new()
         });
     }
-
-    fn change(&self, change: impl FnOnce(&mut State) -> Vec<InstanceRef>) {
-        let mut references = change(&mut self.state.write());
-        self.versions.send_modify(|number| *number += 1);
-        references.sort_by(|a, b| (&a.provider_id, &a.name).cmp(&(&b.provider_id, &b.name)));
-        references.dedup();
-        if !references.is_empty() {
-            // Nobody may be listening.
-            let _ = self.changes.send(InstanceChange::Changed(references));
-        }
-    }
 }
 
-impl Listed for Machines {
+impl Listed for State {
     type Sought = Missing;
 
     const OBJECT: &str = "machine";
 
-    fn versions(&self) -> watch::Receiver<u64> {
-        self.versions.subscribe()
-    }
-
-    fn want_listing(&self) {
-        self.wanted.notify_one();
-    }
-
     fn listed_since(&self, asked: Instant) -> Option<Result<()>> {
-        let state = self.state();
-        outcome_since(asked, state.listed, state.staleness.as_ref())
+        outcome_since(asked, self.listed, self.staleness.as_ref())
     }
 
-    fn note_absences(&self, confirmed: Vec<Missing>) {
-        let mut state = self.state.write();
-        for one in confirmed {
-            match one {
-                Missing::Machine(key) => state.note_gone(key),
-                // A change may have come in between.
-                Missing::Name(name) if state.inventory.lacks(&name) => state.absences.add(name),
-                Missing::Name(_) => {}
-            }
+    fn note_absence(&mut self, confirmed: Missing) {
+        match confirmed {
+            Missing::Machine(key) => self.note_gone(key),
+            Missing::Name(name) if self.inventory.lacks(&name) => self.absences.add(name),
+            Missing::Name(_) => {}
         }
     }
 }

@@ -6,7 +6,6 @@ use cloudprovider::ErrorKind;
 
 use super::*;
 use crate::cattle::source::testing::{Script, host};
-use crate::lookups::Listed as _;
 
 const INTERVALS: Intervals =
     Intervals { with_events: Duration::from_secs(300), without_events: Duration::from_secs(30) };

@@ -18,9 +18,8 @@ use super::{
     plan,
 };
 use crate::cattle::{
-    absences::Sought,
     client::Client,
-    inventory::{Hosts, State},
+    inventory::{Hosts, Sought, State},
     model::{ExternalService, LoadBalancerService},
 };
 

@@ -9,7 +9,6 @@ use std::{
 use tokio::time::{Instant, advance};
 
 use super::*;
-use crate::lookups::Listed as _;
 use crate::management::{
     history::{History, Origin},
     inventory::{Change, Inventory, Listing, Machines, State},
