@@ -8,6 +8,8 @@
 //! ```
 
 mod build;
+#[cfg(feature = "cattle")]
+mod cattle;
 mod files;
 mod harvester;
 mod keys;
@@ -22,13 +24,15 @@ mod words;
 use cloudprovider::{Error, FactoryInput, Result};
 use provider_kit::Findings;
 
+#[cfg(feature = "cattle")]
+pub use cattle::{AddressTypes, CattleConfig, ReservedPorts};
 pub use harvester::{HarvesterAnnouncer, HarvesterConfig, Ipam, PoolAnnotation};
-pub use load_balancer::{LoadBalancerConfig, LoadBalancerMode, ReservedPorts};
+pub use load_balancer::{LoadBalancerConfig, LoadBalancerMode};
 pub use parts::{
     AddressRules, ClusterSelector, Config, Credentials, ManagementConfig, ServerConfig, ZoneRules,
 };
 pub use provider_kit::Environment;
-pub use words::{AddressTypes, ApiVersion};
+pub use words::ApiVersion;
 
 impl Config {
     /// Reads and checks a configuration with the files that it names. The contents of these files become part

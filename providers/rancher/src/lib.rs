@@ -1,7 +1,8 @@
 //! Rancher as a cloud for a Kubernetes cloud-controller-manager.
 //!
-//! Rancher 1.6 ("Cattle", API `v2-beta`): hosts, their zones, and load balancers. Rancher 2.x: the Machines
-//! of a cluster, as the management server knows them, and the clusters that it has. Load balancers have
+//! Rancher 1.6 ("Cattle", API `v2-beta`; cargo feature `cattle`, on by default): hosts, their zones, and load
+//! balancers. Rancher 2.x: the Machines of a cluster, as the management server knows them, and the clusters
+//! that it has. Load balancers have
 //! [modes](LoadBalancerMode), which do not depend on Rancher but for `cattle`.
 //!
 //! The hosts of Rancher 1.6 are listed once, page by page, and then followed by Cattle's events. So look-ups
@@ -35,6 +36,7 @@
 //! # Ok::<(), cloudprovider::Error>(())
 //! ```
 
+#[cfg(feature = "cattle")]
 mod cattle;
 mod config;
 mod kubeconfig;
@@ -50,10 +52,12 @@ mod tls;
 mod zones;
 
 pub use config::{
-    AddressRules, AddressTypes, ApiVersion, ClusterSelector, Config, Credentials, Environment,
-    HarvesterAnnouncer, HarvesterConfig, Ipam, LoadBalancerConfig, LoadBalancerMode, ManagementConfig,
-    PoolAnnotation, ReservedPorts, ServerConfig, ZoneRules,
+    AddressRules, ApiVersion, ClusterSelector, Config, Credentials, Environment, HarvesterAnnouncer,
+    HarvesterConfig, Ipam, LoadBalancerConfig, LoadBalancerMode, ManagementConfig, PoolAnnotation,
+    ServerConfig, ZoneRules,
 };
+#[cfg(feature = "cattle")]
+pub use config::{AddressTypes, CattleConfig, ReservedPorts};
 pub use kubeconfig::KubernetesAccess;
 pub use provider::{RancherProvider, factory};
 pub use provider_id::{format_machine_id, format_provider_id, parse_machine_id, parse_provider_id};

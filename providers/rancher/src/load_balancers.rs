@@ -7,10 +7,9 @@ use cloudprovider::{LoadBalancer, Result, ServiceAccessNeeds, StartContext};
 use tokio_util::task::TaskTracker;
 
 use self::harvester::HarvesterLoadBalancers;
-use crate::{
-    cattle::load_balancer::CattleLoadBalancers,
-    config::{Config, LoadBalancerMode},
-};
+#[cfg(feature = "cattle")]
+use crate::cattle::load_balancer::CattleLoadBalancers;
+use crate::config::{Config, LoadBalancerMode};
 
 /// The load balancers of a cluster.
 #[derive(Debug)]
@@ -18,6 +17,7 @@ pub(crate) enum LoadBalancers {
     /// None: Services are left to others.
     None,
     /// Those of Rancher 1.6.
+    #[cfg(feature = "cattle")]
     Cattle(Box<CattleLoadBalancers>),
     /// Addresses from pools.
     Pool(PooledLoadBalancer),
@@ -46,7 +46,9 @@ impl LoadBalancers {
     /// Only faults that waiting cannot remedy.
     pub(crate) fn start(&self, context: &StartContext, tasks: &TaskTracker) -> Result<()> {
         match self {
-            Self::None | Self::Cattle(_) => Ok(()),
+            Self::None => Ok(()),
+            #[cfg(feature = "cattle")]
+            Self::Cattle(_) => Ok(()),
             Self::Pool(pools) => pools.start(context, tasks),
             Self::Harvester(harvester) => harvester.start(context),
         }
@@ -55,7 +57,9 @@ impl LoadBalancers {
     /// What is done with [`StartContext::services`].
     pub(crate) fn needs(&self) -> ServiceAccessNeeds {
         match self {
-            Self::None | Self::Cattle(_) => ServiceAccessNeeds::default(),
+            Self::None => ServiceAccessNeeds::default(),
+            #[cfg(feature = "cattle")]
+            Self::Cattle(_) => ServiceAccessNeeds::default(),
             Self::Pool(pools) => pools.needs(),
             Self::Harvester(harvester) => harvester.needs(),
         }
@@ -70,6 +74,7 @@ impl LoadBalancers {
     pub(crate) fn part(&self) -> Option<&dyn LoadBalancer> {
         match self {
             Self::None => None,
+            #[cfg(feature = "cattle")]
             Self::Cattle(part) => Some(&**part),
             Self::Pool(part) => Some(part),
             Self::Harvester(part) => Some(&**part),

@@ -1,12 +1,11 @@
 //! What benchmarks and fuzz targets call. No part of the interface.
 
-use crate::{
-    cattle::{events, model},
-    management,
-    norman::pages::Collection,
-};
+#[cfg(feature = "cattle")]
+use crate::cattle::{events, model};
+use crate::{management, norman::pages::Collection};
 
 /// Decodes a page of hosts, and an event.
+#[cfg(feature = "cattle")]
 pub fn decode(bytes: &[u8]) -> (bool, bool) {
     let page = serde_json::from_slice::<model::Collection<model::ListedHost>>(bytes);
     let exists = page.is_ok_and(|page| {
@@ -16,6 +15,7 @@ pub fn decode(bytes: &[u8]) -> (bool, bool) {
 }
 
 /// Decodes a page of load balancers.
+#[cfg(feature = "cattle")]
 pub fn decode_load_balancers(bytes: &[u8]) -> usize {
     let page = serde_json::from_slice::<model::Collection<model::LoadBalancerService>>(bytes);
     page.map_or(0, |page| page.data.len())

@@ -9,10 +9,11 @@ use cloudprovider::{
 };
 use tokio_util::task::TaskTracker;
 
+#[cfg(feature = "cattle")]
+use crate::cattle::{instances::HostInstances, load_balancer::CattleLoadBalancers};
 use crate::{
     NAME,
-    cattle::{instances::HostInstances, load_balancer::CattleLoadBalancers},
-    config::{ApiVersion, Config, Environment, LoadBalancerMode},
+    config::{Config, Environment, LoadBalancerMode},
     load_balancers::LoadBalancers,
     management::{clusters::ManagementClusters, instances::MachineInstances},
     norman::client::Client,
@@ -33,6 +34,7 @@ pub struct RancherProvider {
 #[derive(Debug)]
 enum Platform {
     /// Rancher 1.6.
+    #[cfg(feature = "cattle")]
     Cattle(Box<HostInstances>),
     /// Rancher 2.x.
     Management(Box<MachineInstances>),
@@ -41,6 +43,7 @@ enum Platform {
 impl Platform {
     fn instances(&self) -> &dyn Instances {
         match self {
+            #[cfg(feature = "cattle")]
             Self::Cattle(instances) => &**instances,
             Self::Management(instances) => &**instances,
         }
@@ -70,8 +73,11 @@ impl RancherProvider {
             Some(cluster) => {
                 Platform::Management(Box::new(MachineInstances::new(management, config, cluster)))
             }
+            #[cfg(not(feature = "cattle"))]
+            None => return Err(invalid(ConfigProblem::new("apiVersion", "must be v3"))),
+            #[cfg(feature = "cattle")]
             None => {
-                let asked = (config.api_version == ApiVersion::Auto).then_some(management);
+                let asked = (config.api_version == crate::config::ApiVersion::Auto).then_some(management);
                 Platform::Cattle(Box::new(HostInstances::new(client(&config.cattle_url())?, asked, config)))
             }
         };
@@ -86,9 +92,11 @@ impl RancherProvider {
 /// [`ErrorKind::InvalidConfiguration`] if this Rancher has none of the kind.
 fn load_balancers(config: &Config, platform: &Platform) -> Result<LoadBalancers> {
     match (config.load_balancer.mode, platform) {
+        #[cfg(feature = "cattle")]
         (LoadBalancerMode::Cattle, Platform::Cattle(instances)) => {
             let (client, hosts) = (instances.client().clone(), Arc::clone(instances.hosts()));
-            let cattle = CattleLoadBalancers::new(client, hosts, config.load_balancer.clone());
+            let retry_interval = config.load_balancer.retry_interval;
+            let cattle = CattleLoadBalancers::new(client, hosts, config.cattle.clone(), retry_interval);
             Ok(LoadBalancers::Cattle(Box::new(cattle)))
         }
         (LoadBalancerMode::Cattle, Platform::Management(_)) => {
@@ -111,6 +119,7 @@ impl CloudProvider for RancherProvider {
         }
         self.load_balancers.start(&context, &self.tasks)?;
         match &self.platform {
+            #[cfg(feature = "cattle")]
             Platform::Cattle(instances) => self.tasks.spawn(instances.follow(context.stop)),
             Platform::Management(instances) => self.tasks.spawn(instances.follow(context.stop)),
         };
@@ -132,6 +141,7 @@ impl CloudProvider for RancherProvider {
 
     fn limits(&self) -> Vec<String> {
         match &self.platform {
+            #[cfg(feature = "cattle")]
             Platform::Cattle(_) => Vec::new(),
             Platform::Management(instances) => instances.limits(),
         }

@@ -36,7 +36,7 @@ impl HostInstances {
             client,
             asked,
             hosts: Arc::new(Hosts::new()),
-            rules: Rules { address_types: config.address_types, zones: config.zones.clone() },
+            rules: Rules { address_types: config.cattle.address_types, zones: config.zones.clone() },
             intervals: Intervals {
                 with_events: config.refresh_interval,
                 without_events: config.poll_interval,

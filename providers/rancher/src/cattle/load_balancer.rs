@@ -11,7 +11,7 @@ mod haproxy;
 mod locks;
 mod plan;
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use cloudprovider::{
     Error, ErrorKind, LoadBalancer, LoadBalancerService as Service, LoadBalancerStatus, NodeIdentity, Result,
@@ -30,14 +30,15 @@ use super::{
     inventory::Hosts,
     model::{LaunchConfig, LoadBalancerService, Stack},
 };
-use crate::config::LoadBalancerConfig;
+use crate::config::CattleConfig;
 
 /// The load balancers of a cluster.
 #[derive(Debug)]
 pub(crate) struct CattleLoadBalancers {
     client: Client,
     hosts: Arc<Hosts>,
-    settings: LoadBalancerConfig,
+    settings: CattleConfig,
+    retry_interval: Duration,
     external_services: ExternalServices,
     /// Held while a load balancer is changed. Different ones are changed at the same time.
     changing: NameLocks,
@@ -47,11 +48,15 @@ pub(crate) struct CattleLoadBalancers {
 
 impl CattleLoadBalancers {
     /// Load balancers that are made with this client.
-    pub(crate) fn new(client: Client, hosts: Arc<Hosts>, settings: LoadBalancerConfig) -> Self {
-        let external_services =
-            ExternalServices::new(client.clone(), Arc::clone(&hosts), settings.retry_interval);
+    pub(crate) fn new(
+        client: Client,
+        hosts: Arc<Hosts>,
+        settings: CattleConfig,
+        retry_interval: Duration,
+    ) -> Self {
+        let external_services = ExternalServices::new(client.clone(), Arc::clone(&hosts), retry_interval);
         let (changing, making_stack) = (NameLocks::default(), Mutex::default());
-        Self { client, hosts, settings, external_services, changing, making_stack }
+        Self { client, hosts, settings, retry_interval, external_services, changing, making_stack }
     }
 
     fn demand(&self, service: &Service) -> Result<Demand> {
@@ -59,7 +64,7 @@ impl CattleLoadBalancers {
     }
 
     fn in_progress(&self, message: String) -> Error {
-        Error::in_progress(self.settings.retry_interval, message)
+        Error::in_progress(self.retry_interval, message)
     }
 
     /// The load balancer with this name.
@@ -125,7 +130,7 @@ impl CattleLoadBalancers {
             // Another load balancer may have made it.
             found = self.find_stack().await?;
             if found.is_none() {
-                let LoadBalancerConfig { stack_name, stack_external_id, .. } = &self.settings;
+                let CattleConfig { stack_name, stack_external_id, .. } = &self.settings;
                 return self.client.create_stack(stack_name, stack_external_id).await;
             }
         }

@@ -7,17 +7,17 @@ use provider_kit::{Findings, Settings};
 
 use super::{
     harvester::harvester,
-    load_balancer::{LoadBalancerConfig, address_pools, load_balancer},
+    load_balancer::{address_pools, load_balancer},
     management::management,
     parts::{Config, ZoneRules},
-    server::{project, server, url},
+    server::{server, url},
     version::api_version,
-    words::AddressTypes,
 };
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 const REFRESH_INTERVAL: Duration = Duration::from_secs(5 * 60);
 const POLL_INTERVAL: Duration = Duration::from_secs(30);
+const RETRY_INTERVAL: Duration = Duration::from_secs(2);
 
 const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -37,12 +37,12 @@ pub(super) fn build(settings: &Settings, input: &FactoryInput, findings: &mut Fi
     let timeout = time("timeout", TIMEOUT, SECOND..=Duration::from_secs(50));
     let refresh_interval = time("refreshInterval", REFRESH_INTERVAL, Duration::from_secs(10)..=DAY);
     let poll_interval = time("pollInterval", POLL_INTERVAL, Duration::from_secs(5)..=DAY);
-    let retry = LoadBalancerConfig::default().retry_interval;
-    let retry_interval = time("loadBalancer.retryInterval", retry, SECOND..=Duration::from_secs(300));
-    let project = url.as_ref().and_then(|url| project(settings, url, findings));
+    let retry_interval =
+        time("loadBalancer.retryInterval", RETRY_INTERVAL, SECOND..=Duration::from_secs(300));
+    #[cfg(feature = "cattle")]
+    let cattle = super::cattle::cattle(settings, url.as_ref(), version, findings);
     let server = server(settings, input, url, (version, timeout), findings);
     let management = management(settings, version, findings);
-    let address_types = settings.word("addresses.types", (AddressTypes::ALL, AddressTypes::as_str), findings);
     let zones = zones(settings, findings);
     let load_balancer = load_balancer(settings, version, retry_interval, findings);
     let address_pools = address_pools(settings, load_balancer.mode, findings);
@@ -50,11 +50,11 @@ pub(super) fn build(settings: &Settings, input: &FactoryInput, findings: &mut Fi
     Some(Config {
         api_version: version,
         server: server?,
-        project,
+        #[cfg(feature = "cattle")]
+        cattle,
         management,
         refresh_interval,
         poll_interval,
-        address_types: address_types.unwrap_or(AddressTypes::Internal),
         zones,
         load_balancer,
         address_pools,

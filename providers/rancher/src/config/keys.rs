@@ -37,6 +37,7 @@ const GLOBAL_KEYS: &[Key] = &[
     Key::new("clusterID", "cluster-id", Text),
     Key::new("clusterName", "cluster-name", Text),
     Key::new("namespace", "namespace", Text),
+    #[cfg(feature = "cattle")]
     Key::new("projectID", "project-id", Text),
     Key::new("caFile", "ca-file", Text),
     Key::new("caCert", "ca-cert", Text).copied(),
@@ -48,6 +49,7 @@ const GLOBAL_KEYS: &[Key] = &[
 ];
 
 const ADDRESSES_KEYS: &[Key] = &[
+    #[cfg(feature = "cattle")]
     Key::new("types", "types", Text),
     Key::new("nodeIPCIDR", "node-ip-cidr", Text),
     Key::new("excludeCIDRs", "exclude-cidrs", Text),
@@ -61,9 +63,13 @@ const ZONES_KEYS: &[Key] = &[
 
 const LOAD_BALANCER_KEYS: &[Key] = &[
     Key::new("mode", "mode", Text),
+    #[cfg(feature = "cattle")]
     Key::new("stackName", "stack-name", Text),
+    #[cfg(feature = "cattle")]
     Key::new("stackExternalID", "stack-external-id", Text),
+    #[cfg(feature = "cattle")]
     Key::new("imageSetting", "image-setting", Text),
+    #[cfg(feature = "cattle")]
     Key::new("reservedPorts", "reserved-ports", Text),
     Key::new("retryInterval", "retry-interval", Duration),
 ];

@@ -6,11 +6,9 @@ use ipnet::IpNet;
 use rustls::RootCertStore;
 use secrecy::SecretString;
 
-use super::{
-    harvester::HarvesterConfig,
-    load_balancer::LoadBalancerConfig,
-    words::{AddressTypes, ApiVersion},
-};
+#[cfg(feature = "cattle")]
+use super::cattle::CattleConfig;
+use super::{harvester::HarvesterConfig, load_balancer::LoadBalancerConfig, words::ApiVersion};
 
 /// The configuration of the provider.
 ///
@@ -32,16 +30,15 @@ pub struct Config {
     pub api_version: ApiVersion,
     /// The server, and how it is called.
     pub server: ServerConfig,
-    /// The project (environment) of Rancher 1.6. `None`: that of the API key.
-    pub project: Option<String>,
+    /// What is served of Rancher 1.6.
+    #[cfg(feature = "cattle")]
+    pub cattle: CattleConfig,
     /// What is served of Rancher 2.x. Always there if `api_version` is [`ApiVersion::V3`], and only then.
     pub management: Option<ManagementConfig>,
     /// How often the machines are listed while changes arrive. Default 5 min.
     pub refresh_interval: Duration,
     /// How often the machines are listed while no changes arrive. Default 30 s.
     pub poll_interval: Duration,
-    /// The types of Node addresses. Rancher 1.6 only.
-    pub address_types: AddressTypes,
     /// Where zones come from.
     pub zones: ZoneRules,
     /// Load balancers.
@@ -55,8 +52,9 @@ pub struct Config {
 impl Config {
     /// The URL below which the collections of Rancher 1.6 are, such as
     /// `https://rancher.example.org/v2-beta/projects/1a5`, without a slash at its end.
+    #[cfg(feature = "cattle")]
     pub fn cattle_url(&self) -> String {
-        let project = self.project.as_deref().map_or(String::new(), |id| format!("/projects/{id}"));
+        let project = self.cattle.project.as_deref().map_or(String::new(), |id| format!("/projects/{id}"));
         format!("{}/v2-beta{project}", self.server.url)
     }
 

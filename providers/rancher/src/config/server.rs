@@ -33,6 +33,7 @@ pub(super) struct ServerUrl {
     /// The API that the path names.
     pub(super) api: Option<ApiVersion>,
     /// The project of Rancher 1.6 that the path names.
+    #[cfg_attr(not(feature = "cattle"), expect(dead_code, reason = "only Rancher 1.6 has projects in URLs"))]
     pub(super) project: Option<String>,
 }
 
@@ -82,19 +83,6 @@ pub(super) fn url(settings: &Settings, findings: &mut Findings) -> Option<Server
     };
     url.set_path(&root.join("/"));
     Some(ServerUrl { root: url.as_str().trim_end_matches('/').to_owned(), api, project })
-}
-
-/// The project of Rancher 1.6, from its key or from the URL.
-pub(super) fn project(settings: &Settings, url: &ServerUrl, findings: &mut Findings) -> Option<String> {
-    let Some(project) = settings.text("projectID") else { return url.project.clone() };
-    if !project.bytes().all(|b| b.is_ascii_alphanumeric()) {
-        let what = "must be the ID of a project (environment), such as 1a5";
-        findings.problem(settings.origin("projectID"), what);
-    } else if url.project.as_deref().is_some_and(|other| other != project) {
-        let what = "is not the project of the url; give one of the two";
-        findings.problem(settings.origin("projectID"), what);
-    }
-    Some(project.to_owned())
 }
 
 /// The server, or `None` if a required part is missing.

@@ -62,7 +62,8 @@ fn files_from_the_field_are_read() {
         let config = read(text).expect(text);
         assert_eq!(config.cattle_url(), "https://rancher.example.org/v2-beta", "{text}");
         assert_eq!(key(&config).1, "correct-horse");
-        assert_eq!(config.load_balancer, LoadBalancerConfig::default());
+        assert_eq!(config.cattle, CattleConfig::default());
+        assert_eq!(config.load_balancer.mode, LoadBalancerMode::Cattle);
     }
     // An empty file beside the variables: the usual case.
     let environment: Environment =

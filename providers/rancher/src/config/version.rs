@@ -5,10 +5,13 @@ use provider_kit::{Findings, Settings};
 use super::{server::ServerUrl, words::ApiVersion};
 
 /// Keys that only Rancher 1.6 has.
-const OF_CATTLE: [&str; 2] = ["projectID", "addresses.types"];
+#[cfg(feature = "cattle")]
+const OF_CATTLE: &[&str] = &["projectID", "addresses.types"];
+#[cfg(not(feature = "cattle"))]
+const OF_CATTLE: &[&str] = &[];
 
 /// Keys that only Rancher 2.x has.
-const OF_MANAGEMENT: [&str; 7] = [
+const OF_MANAGEMENT: &[&str] = &[
     "token",
     "tokenFile",
     "clusterID",
@@ -26,7 +29,7 @@ pub(super) fn api_version(
 ) -> ApiVersion {
     let of =
         |keys: &[&'static str]| keys.iter().copied().filter(|name| settings.has(*name)).collect::<Vec<_>>();
-    let (of_cattle, of_management) = (of(&OF_CATTLE), of(&OF_MANAGEMENT));
+    let (of_cattle, of_management) = (of(OF_CATTLE), of(OF_MANAGEMENT));
     let in_url = url.and_then(|url| url.api);
     let said = settings
         .word("apiVersion", (ApiVersion::ALL, ApiVersion::as_str), findings)
@@ -43,8 +46,14 @@ pub(super) fn api_version(
         Some(version) => version,
         None if !of_management.is_empty() => ApiVersion::V3,
         None if !of_cattle.is_empty() => ApiVersion::V2Beta,
-        None => ApiVersion::Auto,
+        None if cfg!(feature = "cattle") => ApiVersion::Auto,
+        None => ApiVersion::V3,
     };
+    if version == ApiVersion::V2Beta && !cfg!(feature = "cattle") {
+        let why = "v2-beta is Rancher 1.6, which this build leaves out: it lacks the cargo feature cattle";
+        findings.problem(settings.origin("apiVersion"), why);
+        return version;
+    }
     let (others, why) = match version {
         ApiVersion::V3 => {
             (of_cattle, "is for Rancher 1.6 (v2-beta), and this configuration is for Rancher 2.x (v3)")

@@ -42,15 +42,4 @@ words! {
     V2Beta = "v2-beta"
 }
 
-words! {
-    /// The types that the IP addresses of a host get on its Node.
-    AddressTypes:
-    /// `InternalIP`.
-    Internal = "internal",
-    /// `ExternalIP`.
-    External = "external",
-    /// Both types for each address, as rancher-cloud-controller-manager had it.
-    Both = "both"
-}
-
 pub(super) use words;

@@ -79,9 +79,9 @@ fn in_gcfg_pools_are_refused_with_the_way_out() {
 fn the_operator_says_which_ports_no_service_gets() {
     let reserved = |value: &str| {
         let config = read(&format!("loadBalancer: {{reservedPorts: {value}}}\n"));
-        config.map(|config| config.load_balancer.reserved_ports)
+        config.map(|config| config.cattle.reserved_ports)
     };
-    assert!(read("").expect("good").load_balancer.reserved_ports.contains(10250), "closed by default");
+    assert!(read("").expect("good").cattle.reserved_ports.contains(10250), "closed by default");
     assert!(!reserved("none").expect("good").contains(10250));
     let some = reserved("'22, 8000-8002'").expect("good");
     assert!(some.contains(8001) && !some.contains(10250));
