@@ -12,10 +12,11 @@ use std::{
 };
 
 use cloudprovider::{
-    AddressClaim, AddressHolder, ConfigProblem, Error, ErrorKind, IpFamilyPolicy, LoadBalancerService,
-    Protocol, Result, ServiceAccess, ServicePort, ServiceRef, async_trait,
+    AddressClaim, AddressHolder, Error, ErrorKind, IpFamilyPolicy, LoadBalancerService, Protocol, Result,
+    ServiceAccess, ServicePort, ServiceRef, async_trait,
 };
 use parking_lot::Mutex;
+use provider_kit::Findings;
 use serde_json::Value;
 
 use crate::{
@@ -48,10 +49,10 @@ pub(crate) fn looks() -> usize {
 
 /// A configuration in JSON, as below the key `addressPools`.
 pub(crate) fn config(json: &str) -> Config {
-    let mut problems: Vec<ConfigProblem> = Vec::new();
+    let mut findings = Findings::default();
     let value: Value = serde_json::from_str(json).expect("JSON");
-    let config = Config::read(Config::KEY, &value, &mut problems);
-    config.unwrap_or_else(|| panic!("{problems:#?}"))
+    let config = Config::read(Config::KEY, &value, &mut findings);
+    config.unwrap_or_else(|| panic!("{findings:#?}"))
 }
 
 /// The pools of a configuration.

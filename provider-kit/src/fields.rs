@@ -58,25 +58,7 @@ impl Fields {
     /// A text that is not empty and has no control characters.
     pub fn text(&mut self, key: &'static str, findings: &mut Findings) -> Option<String> {
         let path = self.path(key);
-        match self.take(key)? {
-            Value::String(text) if text.trim().is_empty() => {
-                findings.problem(path, "is empty; give a value or leave the key out");
-                None
-            }
-            Value::String(text) if text.chars().any(char::is_control) => {
-                findings.problem(path, "holds a control character");
-                None
-            }
-            Value::String(text) => {
-                findings.note_oddity(&path, oddity_of(&text, path.ends_with("password")));
-                Some(text)
-            }
-            other => {
-                findings
-                    .problem(path, format!("is {}, must be a text; put it in quotes", kind_of_value(&other)));
-                None
-            }
-        }
+        text(&path, self.take(key)?, findings)
     }
 
     /// A text that is required.
@@ -128,6 +110,28 @@ impl Fields {
             }
         }
         Some(parsed)
+    }
+
+    /// A list of texts without blanks around them.
+    pub fn texts(&mut self, key: &'static str, findings: &mut Findings) -> Option<Vec<String>> {
+        let list = self.list(key, findings)?;
+        let texts = list.into_iter().filter_map(|(path, value)| text(&path, value, findings));
+        Some(texts.map(|text| text.trim().to_owned()).collect())
+    }
+
+    /// `true` or `false`, also as a text, which is all that [`Node::parse`](crate::yaml::Node::parse) has.
+    pub fn flag(&mut self, key: &'static str, default: bool, findings: &mut Findings) -> bool {
+        let path = self.path(key);
+        match self.take(key) {
+            None => default,
+            Some(Value::Bool(flag)) => flag,
+            Some(Value::String(text)) if text == "true" => true,
+            Some(Value::String(text)) if text == "false" => false,
+            Some(_) => {
+                findings.problem(path, "must be true or false");
+                default
+            }
+        }
     }
 
     /// `true` or `false`.
@@ -241,6 +245,22 @@ impl Fields {
             }
         }
     }
+}
+
+fn text(path: &str, value: Value, findings: &mut Findings) -> Option<String> {
+    let fault = match value {
+        Value::String(text) if text.trim().is_empty() => {
+            "is empty; give a value or leave the key out".to_owned()
+        }
+        Value::String(text) if text.chars().any(char::is_control) => "holds a control character".to_owned(),
+        Value::String(text) => {
+            findings.note_oddity(path, oddity_of(&text, path.ends_with("password")));
+            return Some(text);
+        }
+        other => format!("is {}, must be a text; put it in quotes", kind_of_value(&other)),
+    };
+    findings.problem(path, fault);
+    None
 }
 
 /// A decimal number in hundredths, if it has at most two decimals.

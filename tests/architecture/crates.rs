@@ -11,7 +11,7 @@ type Rule = (&'static str, &'static [&'static str], &'static [&'static str]);
 const RULES: [Rule; 16] = [
     // Knows neither clouds nor Kubernetes: addresses on this host.
     ("announcing", &["netlink"], &[]),
-    ("address-pools", &["announcing", "cloudprovider"], &[]),
+    ("address-pools", &["announcing", "cloudprovider", "provider-kit"], &[]),
     ("basics", &[], &[]),
     ("cloudprovider", &["basics"], &[]),
     // Pure: it decides, and knows no API server.

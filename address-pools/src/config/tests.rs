@@ -2,9 +2,10 @@ use super::*;
 use crate::testing::{config, ip, pools};
 
 fn problems(json: &str) -> Vec<String> {
-    let mut problems = Vec::new();
+    let mut findings = Findings::default();
     let value = serde_json::from_str(json).expect("JSON");
-    let config = Config::read("addressPools", &value, &mut problems);
+    let config = Config::read("addressPools", &value, &mut findings);
+    let problems = findings.problems;
     assert_eq!(config.is_none(), !problems.is_empty(), "{config:?} {problems:?}");
     problems.iter().map(ToString::to_string).collect()
 }

@@ -189,9 +189,9 @@ fn read_config(value: Value, base: Option<&Path>, findings: &mut Findings) -> Op
     let keepalive = fields.take("keepalive").map_or(KEEPALIVE, |value| read_keepalive(value, findings));
     let refresh_interval = fields.duration("refreshInterval", seconds(10)..=seconds(86_400), findings);
     let has_routes = fields.take("routes").is_some_and(|value| read_routes(value, &hypervisors, findings));
-    let address_pools = fields.take_even_empty(address_pools::Config::KEY).and_then(|value| {
-        address_pools::Config::read(address_pools::Config::KEY, &value, &mut findings.problems)
-    });
+    let address_pools = fields
+        .take_even_empty(address_pools::Config::KEY)
+        .and_then(|value| address_pools::Config::read(address_pools::Config::KEY, &value, findings));
     let (machines, allow) =
         fields.take("machines").map(|value| read_machines(value, findings)).unwrap_or_default();
     for (key, name) in allow.hypervisors() {

@@ -58,7 +58,7 @@ pub(super) fn address_pools(
 ) -> Option<address_pools::Config> {
     let (key, origin) = (address_pools::Config::KEY, settings.origin("loadBalancer.mode"));
     let section = settings.tree(key);
-    let pools = section.and_then(|value| address_pools::Config::read(key, value, &mut findings.problems));
+    let pools = section.and_then(|value| address_pools::Config::read(key, value, findings));
     match (mode, section.is_some()) {
         (LoadBalancerMode::Pool, true) => return pools,
         (LoadBalancerMode::Pool, false) => {

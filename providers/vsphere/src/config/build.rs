@@ -283,7 +283,7 @@ impl Builder<'_> {
 
     fn address_pools(&mut self) -> Option<address_pools::Config> {
         let value = self.settings.tree(address_pools::Config::KEY)?;
-        address_pools::Config::read(address_pools::Config::KEY, value, &mut self.findings.problems)
+        address_pools::Config::read(address_pools::Config::KEY, value, self.findings)
     }
 
     /// A faulty NSX-T configuration is not fatal. CPI runs without its NSX-T parts then, and this provider
