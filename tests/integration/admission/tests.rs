@@ -11,17 +11,24 @@ use std::{
 use libtest_mimic::Trial;
 
 use super::{Admission, WITH_GUEST, WITHOUT_GUEST, weight};
-use crate::trial::{Outcome, trial};
+use crate::trial::trial;
 
 pub(super) fn trials() -> Vec<Trial> {
-    vec![
-        trial("admission::a_trial_with_a_guest_weighs_more", weights),
-        trial("admission::a_heavy_trial_is_not_overtaken", not_overtaken),
-        trial("admission::a_trial_that_steps_aside_lends_its_tokens_and_returns_first", aside),
-    ]
+    let tests: [(_, fn()); 3] = [
+        ("a_trial_with_a_guest_weighs_more", weights),
+        ("a_heavy_trial_is_not_overtaken", not_overtaken),
+        ("a_trial_that_steps_aside_lends_its_tokens_and_returns_first", aside),
+    ];
+    let trial = |(name, test): (_, fn())| {
+        trial(&format!("admission::{name}"), move || {
+            test();
+            Ok(())
+        })
+    };
+    tests.map(trial).into()
 }
 
-fn weights() -> Outcome {
+fn weights() {
     let heavy = [
         "apiserver::kubelet::joins",
         "libvirtd::starts",
@@ -34,7 +41,6 @@ fn weights() -> Outcome {
     for name in ["apiserver::node::kubelet::name", "sandbox::node::initialized", "vsphere::e2e::sessions"] {
         assert_eq!(weight(name), WITHOUT_GUEST, "{name}");
     }
-    Ok(())
 }
 
 /// A trial in a thread of its own, which says when it is admitted, and ends when it is let go.
@@ -77,7 +83,7 @@ fn until(condition: impl Fn() -> bool) {
     }
 }
 
-fn not_overtaken() -> Outcome {
+fn not_overtaken() {
     let admission = Arc::new(Admission::new(2));
     let first = Running::start(&admission, 1);
     assert!(first.is_admitted());
@@ -92,18 +98,17 @@ fn not_overtaken() -> Outcome {
     assert!(light.is_admitted());
     light.end();
     assert_eq!(admission.state.lock().taken, 0);
-    Ok(())
 }
 
-fn aside() -> Outcome {
+fn aside() {
     let admission = Arc::new(Admission::new(1));
-    let (tell, told) = mpsc::channel::<()>();
+    let (free, freed) = mpsc::channel::<()>();
     let (say, is_back) = mpsc::channel();
     let waiting = {
         let admission = admission.clone();
         thread::spawn(move || {
             let _admitted = admission.admit(1);
-            admission.aside(|| told.recv().expect("the test tells it"));
+            admission.aside(|| freed.recv().expect("the test frees it"));
             say.send(admission.state.lock().admitting).expect("the test waits");
         })
     };
@@ -111,7 +116,7 @@ fn aside() -> Outcome {
     let borrower = Running::start(&admission, 1);
     assert!(borrower.is_admitted(), "the token of the trial that waits");
     let newcomer = Running::start(&admission, 1);
-    tell.send(()).expect("it waits");
+    free.send(()).expect("it waits");
     until(|| admission.state.lock().returning == 1);
     borrower.end();
     let admitted = is_back.recv_timeout(test_env::PATIENCE).expect("it has its token again");
@@ -119,5 +124,4 @@ fn aside() -> Outcome {
     waiting.join().expect("it does not panic");
     assert!(newcomer.is_admitted());
     newcomer.end();
-    Ok(())
 }
