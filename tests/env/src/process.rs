@@ -207,7 +207,7 @@ impl Drop for Process {
 /// Lets a program in Go collect its garbage seldom, which is a good part of what a small one computes. It collects more often when it
 /// has this much memory, so that many of them fit into a small machine.
 pub(crate) fn collect_seldom(command: &mut Command) {
-    command.env("GOGC", "400").env("GOMEMLIMIT", "512MiB");
+    command.env("GOGC", "300").env("GOMEMLIMIT", "768MiB");
 }
 
 /// Sends a signal to the process with this ID.
