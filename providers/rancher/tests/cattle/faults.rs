@@ -72,11 +72,11 @@ async fn a_wrong_key_is_told_and_a_new_one_is_taken_from_its_file() {
     server.come_back();
     running.until(&node("node-1"), "unknown unauthenticated").await;
     std::fs::write(&file, "another").expect("written");
-    start_with(&config).await.until("node-1", "present").await;
+    start_with(&config).await.until(&node("node-1"), "present").await;
     // Another URL.
     let other = FakeCattle::start().await;
     other.add_host("node-7", "10.0.0.7");
-    start_with(&other.config("")).await.until("node-7", "present").await;
+    start_with(&other.config("")).await.until(&node("node-7"), "present").await;
 }
 
 #[tokio::test]

@@ -43,7 +43,7 @@ async fn respond_to(
         return Fault::for_administrators().answer();
     }
     let first = known.asked.path.split('/').nth(1).unwrap_or_default();
-    if matches!(first, "api" | "apis") && request.method() == http::Method::GET {
+    if matches!(first, "api" | "apis") && known.asked.method == http::Method::GET {
         return match &rancher.upstream {
             Some(upstream) => pass_on(upstream, request, rights).await,
             None => Fault::no_such_object(&known.asked.path).answer(),
@@ -53,7 +53,7 @@ async fn respond_to(
         // The pages for browsers answer everything else.
         return Fault::login_page().answer();
     }
-    if request.method() != http::Method::GET {
+    if known.asked.method != http::Method::GET {
         return Fault::error(405, "MethodNotAllow").answer();
     }
     let answered = answer(&rancher.server(), known, rights);
