@@ -10,7 +10,7 @@ pub use crate::rbac::Permission;
 
 use crate::{
     clients::SERVICE_CONTROLLER_CLIENT,
-    controllers::{CONTROLLERS, ControllerDescriptor, ControllerPermissions, MACHINE_CLIENT, SubjectKind},
+    controllers::{CONTROLLERS, ControllerDescriptor, ControllerPermissions, MACHINE_CLIENT, ObjectKind},
     flags::{Flags, MACHINE_CONTROLLER},
     rbac::SYSTEM_NAMESPACE,
 };
@@ -91,20 +91,20 @@ pub fn needed_for_machines(flags: &Flags, kinds: &Kinds) -> Vec<Permission> {
     }
     let account = has_accounts(flags).then_some(MACHINE_CLIENT);
     let mut needed = Vec::new();
-    for kind in SubjectKind::ALL {
+    for kind in ObjectKind::ALL {
         let of_kind = |subresource: &'static str, verb| Permission {
             resource: kind.plural(kinds).into(),
             subresource: subresource.into(),
             ..Permission::new(kinds.group, "", verb, "machines and clusters of Cluster API")
         };
         needed.extend(["list", "watch"].map(|verb| of_kind("", verb)));
-        if kind != SubjectKind::Template {
+        if kind != ObjectKind::Template {
             needed.extend(["get", "patch"].map(|verb| of_kind("", verb)));
         }
         needed.push(of_kind("status", "patch"));
     }
     let mut needed: Vec<_> = needed.into_iter().map(|one| of_namespace(flags, one)).collect();
-    needed.extend(kinds.further.iter().flat_map(|kind| needed_for_further(flags, kind)));
+    needed.extend(kinds.further.iter().flat_map(|kind| needed_for_auxiliary(flags, kind)));
     if account.is_some() {
         needed.extend(events());
     }
@@ -131,8 +131,8 @@ fn secrets_of_machines(flags: &Flags, kinds: &Kinds) -> Vec<Permission> {
     ["list", "watch"].into_iter().flat_map(of_verb).collect()
 }
 
-/// What is needed for a further kind, which may not be installed.
-fn needed_for_further(flags: &Flags, kind: &FurtherKind) -> Vec<Permission> {
+/// What is needed for an auxiliary kind, which may not be installed.
+fn needed_for_auxiliary(flags: &Flags, kind: &FurtherKind) -> Vec<Permission> {
     let of_kind = |subresource: &'static str, verb| {
         let needed = Permission {
             subresource: subresource.into(),

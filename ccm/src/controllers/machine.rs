@@ -9,14 +9,14 @@
 //!
 //! | Part | What it is |
 //! |---|---|
-//! | [`object`], [`surroundings`], [`names`] | what is read of the objects |
-//! | [`plan`], [`outcome`], [`status`], [`conditions`], [`older`] | the decisions, all of them pure |
+//! | [`object`], [`cluster_api`], [`names`] | what is read of the objects |
+//! | [`plan`], [`outcome`], [`status`], [`conditions`], [`v1beta1_conditions`] | the decisions, all of them pure |
 //! | [`store`], [`packed`], [`index`], [`view`] | what the watches show and how it is kept, who depends on whom, one object with what surrounds it |
-//! | [`further`], [`dependents`] | objects of the provider's further kinds, and which steps read or want which |
-//! | [`companions`] | what is written so that objects become as a step wants them |
+//! | [`auxiliary`], [`dependents`] | objects of the provider's auxiliary kinds, and which steps read or want which |
+//! | [`owned`] | what is written so that objects become as a step wants them |
 //! | [`status_only`] | objects whose status the provider says |
 //! | `discovery`, `watch` | which kinds the API server serves, and their watches |
-//! | `controller`, `room`, `failing` | the loop: one item for each object, never two pieces of work on one, not too many at a time, and namespaces in turns |
+//! | `controller`, `concurrency`, `failing` | the loop: one item for each object, never two pieces of work on one, not too many at a time, and namespaces in turns |
 //! | `work`, `writer` | one piece of work: what is due is decided again and done |
 //!
 //! It keeps the rules of Cluster API's contract v1beta2:
@@ -38,7 +38,9 @@
 //! finalizers, annotations and conditions. After a step, the objects that it wants to have are written first, then metadata and
 //! spec, and the status last. So whatever the daemon had no time for is decided by the next step.
 
-pub mod companions;
+pub mod auxiliary;
+pub mod cluster_api;
+mod concurrency;
 pub mod conditions;
 mod controller;
 pub mod deferred;
@@ -46,24 +48,22 @@ pub mod dependents;
 mod discovery;
 pub mod explain;
 mod failing;
-pub mod further;
 pub mod index;
 mod metrics;
 mod misconfigured;
 pub mod names;
 pub mod object;
-pub mod older;
+pub mod object_key;
 pub mod outcome;
+pub mod owned;
 pub mod packed;
 pub mod phase;
 pub mod plan;
-mod room;
 mod row;
 pub mod status;
-pub mod store;
-pub mod subject;
-pub mod surroundings;
 pub mod status_only;
+pub mod store;
+pub mod v1beta1_conditions;
 pub mod view;
 mod watch;
 mod work;

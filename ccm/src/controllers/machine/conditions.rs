@@ -30,7 +30,7 @@ pub fn with_twin(wanted: &[Condition], twin: Option<&'static str>) -> Vec<Condit
 }
 
 /// Whether the object says exactly this already, about its present generation.
-pub fn is_told(object: &InfraObject, wanted: &Condition) -> bool {
+pub fn is_said(object: &InfraObject, wanted: &Condition) -> bool {
     object.condition(&wanted.condition_type).is_some_and(|found| {
         found["status"] == wanted.status.as_str()
             && found["reason"] == *wanted.reason

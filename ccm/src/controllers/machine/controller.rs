@@ -28,16 +28,16 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    concurrency::Concurrency,
     dependents::Dependents,
     failing::Failing,
     index::Index,
     metrics::ControllerMachineMetrics,
+    object_key::{ObjectKey, ObjectKind},
     phase::Phase,
     plan::{Due, Memory},
-    room::Room,
     status_only::StatusOnlyIndex,
     store::Stores,
-    subject::{Subject, SubjectKind},
     watch::{Known, Watches},
     work::{Ended, Shared},
     writer::ObjectWriter,
@@ -78,30 +78,30 @@ pub struct MachineController {
     index: Index,
     dependents: Dependents,
     queue: WorkQueue,
-    memories: HashMap<Subject, Memory>,
+    memories: HashMap<ObjectKey, Memory>,
     failing: Failing,
     /// The newest version of each object that is known from a write or a read, and since when.
-    written: HashMap<Subject, (WrittenVersion, Instant)>,
+    written: HashMap<ObjectKey, (WrittenVersion, Instant)>,
     /// How often in a row the API server did not do what it was asked for.
-    tries: HashMap<Subject, u32>,
+    tries: HashMap<ObjectKey, u32>,
     /// Objects at work about which something changed meanwhile.
-    dirty: HashSet<Subject>,
+    dirty: HashSet<ObjectKey>,
     /// Objects at work of which the cloud said meanwhile that they changed.
-    woken: HashSet<Subject>,
+    woken: HashSet<ObjectKey>,
     /// The UIDs that no object has any more, by the objects at work that had them. A step may use one until it ends.
-    gone_uids: HashMap<Subject, HashSet<String>>,
+    gone_uids: HashMap<ObjectKey, HashSet<String>>,
     status_only: StatusOnlyIndex,
-    phases: HashMap<Subject, Phase>,
+    phases: HashMap<ObjectKey, Phase>,
     /// How many providers have taken over so far.
     provider: u64,
-    room: Room,
+    concurrency: Concurrency,
     tasks: JoinSet<Done>,
 }
 
 /// A task has ended.
 #[derive(Debug)]
 struct Done {
-    subject: Subject,
+    object_key: ObjectKey,
     ended: Ended,
 }
 
@@ -141,7 +141,7 @@ impl MachineController {
             options,
             index: Index::default(),
             dependents: Dependents::default(),
-            queue: WorkQueue::measured(queue).with_lanes(Subject::namespace_in),
+            queue: WorkQueue::measured(queue).with_lanes(ObjectKey::namespace_in),
             memories: HashMap::new(),
             failing: Failing::default(),
             written: HashMap::new(),
@@ -152,7 +152,7 @@ impl MachineController {
             status_only: StatusOnlyIndex::default(),
             phases: HashMap::new(),
             provider: 0,
-            room: Room::default(),
+            concurrency: Concurrency::default(),
             tasks: JoinSet::new(),
         }
     }
@@ -181,10 +181,10 @@ impl MachineController {
         // Who has which identity has to be known before the first step.
         let mut machines = stores.machines.subscribe();
         let mut clusters = stores.clusters.subscribe();
-        self.note(SubjectKind::Machine, stores.machines.all().iter().map(|one| one.key().into_owned()));
-        self.note(SubjectKind::Cluster, stores.clusters.all().iter().map(|one| one.key().into_owned()));
-        let mut news = stores.further.news();
-        let mut further = self.note_auxiliary();
+        self.note(ObjectKind::Machine, stores.machines.all().iter().map(|one| one.key().into_owned()));
+        self.note(ObjectKind::Cluster, stores.clusters.all().iter().map(|one| one.key().into_owned()));
+        let mut news = stores.auxiliary.news();
+        let mut auxiliary = self.note_auxiliary();
         let mut templates = stores.templates.subscribe();
         let mut core_machines = stores.core_machines.subscribe();
         let mut core_clusters = stores.core_clusters.subscribe();
@@ -194,9 +194,9 @@ impl MachineController {
                 () = stop.cancelled() => {}
                 // A cache without its watch would stay as it is for ever.
                 Some(_) = watches.join_next() => break,
-                keys = machines.next() => self.changed(SubjectKind::Machine, keys),
-                keys = clusters.next() => self.changed(SubjectKind::Cluster, keys),
-                keys = templates.next() => self.changed(SubjectKind::Template, keys),
+                keys = machines.next() => self.changed(ObjectKind::Machine, keys),
+                keys = clusters.next() => self.changed(ObjectKind::Cluster, keys),
+                keys = templates.next() => self.changed(ObjectKind::Template, keys),
                 keys = core_machines.next() => {
                     let own: HashSet<_> = keys.iter().flat_map(|key| self.index.of_owner(key)).collect();
                     self.schedule_all(own);
@@ -206,7 +206,7 @@ impl MachineController {
                     let own: HashSet<_> = keys.iter().flat_map(|key| self.index.of_cluster(key)).collect();
                     self.schedule_all(own);
                 }
-                (number, keys) = Changes::next_of(&mut further) => self.auxiliary_changed(number, keys),
+                (number, keys) = Changes::next_of(&mut auxiliary) => self.auxiliary_changed(number, keys),
                 Ok(()) = news.changed() => {
                     let readers = self.dependents.readers();
                     self.schedule_all(readers);
@@ -217,11 +217,11 @@ impl MachineController {
                     self.schedule_known();
                 }
                 () = self.queue.wait_for_due() => {}
-                () = self.room.free(), if self.queue.has_ready_of(turns::has_place(self.tasks.len())) => {}
+                () = self.concurrency.free(), if self.queue.has_ready_of(turns::has_place(self.tasks.len())) => {}
                 // The request that asked may have ended.
                 question = inspection.question() => drop(question.send(self.to_json())),
                 Some(done) = self.tasks.join_next() => match done {
-                    Ok(Done { subject, ended }) => self.finish(&subject, ended),
+                    Ok(Done { object_key, ended }) => self.finish(&object_key, ended),
                     Err(error) => {
                         // Its object would count as being worked on for ever.
                         tracing::error!(%error, "the work on an object ended early");
@@ -241,35 +241,37 @@ impl MachineController {
             }
         }
         // Another provider's controller may go on.
-        for (subject, phase) in self.phases {
-            self.shared.metrics.objects(subject.kind.as_str(), phase.as_str()).dec();
+        for (object_key, phase) in self.phases {
+            self.shared.metrics.objects(object_key.kind.as_str(), phase.as_str()).dec();
         }
     }
 
     /// The name of an object for people.
-    fn name_of(&self, subject: &Subject) -> String {
-        match subject.kind {
-            SubjectKind::StatusOnly(_) => format!("{} {}", subject.kind.kind(&self.shared.kinds), subject.key),
-            _ => subject.to_string(),
+    fn name_of(&self, object_key: &ObjectKey) -> String {
+        match object_key.kind {
+            ObjectKind::StatusOnly(_) => {
+                format!("{} {}", object_key.kind.kind(&self.shared.kinds), object_key.key)
+            }
+            _ => object_key.to_string(),
         }
     }
 
     /// For `/debug/state`.
     fn to_json(&self) -> Value {
         let now = Instant::now();
-        let objects = self.memories.iter().map(|(subject, memory)| {
+        let objects = self.memories.iter().map(|(object_key, memory)| {
             let json = json!({
-                "phase": self.phases.get(subject).map(|phase| phase.as_str()),
+                "phase": self.phases.get(object_key).map(|phase| phase.as_str()),
                 "failures": memory.failures,
-                "atWork": self.queue.is_at_work(&subject.to_string()),
-                "furtherObjects": self.dependents.of(subject),
+                "atWork": self.queue.is_at_work(&object_key.to_string()),
+                "furtherObjects": self.dependents.of(object_key),
                 "nextStepInSeconds": match memory.due {
                     Due::Now => Some(seconds_from_now(now)),
                     Due::At(at) => Some(seconds_from_now(at)),
                     Due::WhenChanged => None,
                 },
             });
-            (self.name_of(subject), json)
+            (self.name_of(object_key), json)
         });
         let Lengths { ready, at_work, waiting } = self.queue.lengths();
         let served = match self.watches.known.get() {
@@ -285,7 +287,7 @@ impl MachineController {
                 "cluster": self.shared.kinds.cluster.kind,
                 "clusterApi": served,
             },
-            "furtherKinds": self.stores.further.to_json(),
+            "furtherKinds": self.stores.auxiliary.to_json(),
             "namespace": self.options.namespace,
             "watchFilter": self.options.watch_filter,
             "queue": {"ready": ready, "atWork": at_work, "waiting": waiting},

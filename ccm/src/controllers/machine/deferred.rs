@@ -102,7 +102,8 @@ mod tests {
 
     #[test]
     fn only_waits_that_pass_by_themselves_are_deferred() {
-        let waits = [Wait::task("a"), Wait::address("a"), Wait::bootstrap_data(), Wait::time(WRITE_AFTER, "a")];
+        let waits =
+            [Wait::task("a"), Wait::address("a"), Wait::bootstrap_data(), Wait::time(WRITE_AFTER, "a")];
         assert!(waits.iter().all(may_be_deferred));
         assert!(![Wait::objects("a"), Wait::capacity("a")].iter().any(may_be_deferred));
     }

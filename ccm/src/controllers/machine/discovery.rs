@@ -6,7 +6,7 @@ use kube::{
     api::{ApiResource, DynamicObject, GroupVersionKind, ListParams},
 };
 
-use super::{names::CORE_GROUP, subject::SubjectKind};
+use super::{names::CORE_GROUP, object_key::ObjectKind};
 use crate::writes::{WriteError, within_deadline};
 
 /// Versions of Cluster API's core kinds, the preferred one first.
@@ -36,7 +36,7 @@ pub async fn served_kinds(client: &Client, kinds: &Kinds) -> Result<&'static str
 /// # Errors
 /// Which kind cannot be read, and the API server's words.
 pub async fn read_one_of_each(client: &Client, kinds: &Kinds, namespace: Option<&str>) -> Result<(), String> {
-    for of in SubjectKind::ALL {
+    for of in ObjectKind::ALL {
         let version = GroupVersionKind::gvk(kinds.group, kinds.version, &of.kind(kinds));
         let resource = ApiResource::from_gvk_with_plural(&version, &of.plural(kinds));
         let objects: Api<DynamicObject> = match namespace {
@@ -70,7 +70,7 @@ pub(super) async fn discover(client: &Client, kinds: &Kinds) -> Result<Served, S
 ///
 /// # Errors
 /// The API server does not answer.
-pub(super) async fn served_further(client: &Client, kinds: &[FurtherKind]) -> Result<Vec<bool>, String> {
+pub(super) async fn served_auxiliary(client: &Client, kinds: &[FurtherKind]) -> Result<Vec<bool>, String> {
     let mut lists = Vec::<(&str, &str, Vec<String>)>::new();
     for FurtherKind { group, version, .. } in kinds {
         if !lists.iter().any(|(of, in_version, _)| of == group && in_version == version) {
@@ -107,7 +107,7 @@ fn judge(core: &[(&'static str, Vec<String>)], own: &[String], kinds: &Kinds) ->
     let is_complete =
         |found: &[String]| CORE_RESOURCES.iter().all(|wanted| found.iter().any(|one| one == wanted));
     let core_version = core.iter().find(|(_, found)| is_complete(found)).map(|(version, _)| *version);
-    let wanted = SubjectKind::ALL.map(|kind| kind.plural(kinds));
+    let wanted = ObjectKind::ALL.map(|kind| kind.plural(kinds));
     let missing: Vec<String> = wanted.into_iter().filter(|plural| !own.contains(plural)).collect();
     let mut problems = Vec::new();
     if core_version.is_none() {

@@ -10,15 +10,15 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use super::{
-    discovery::{discover, served_further},
-    further::WireFurther,
+    auxiliary::WireAuxiliary,
+    discovery::{discover, served_auxiliary},
     index::Index,
     names::{CORE_GROUP, PAUSED, READY, finalizer},
     object::InfraObject,
+    object_key::{ObjectKey, ObjectKind},
     plan::{Next, Scope},
     status_only::states::{references, states_of},
     store::{Stores, WireCluster, WireInfra, WireMachine, key_of},
-    subject::{Subject, SubjectKind},
     view::View,
     writer::ObjectWriter,
 };
@@ -68,24 +68,22 @@ pub async fn explain(
     let resource = |group: &str, version: &str, kind: &str, plural: &str| {
         ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural)
     };
-    let own =
-        |kind: SubjectKind| resource(kinds.group, kinds.version, &kind.kind(kinds), &kind.plural(kinds));
+    let own = |kind: ObjectKind| resource(kinds.group, kinds.version, &kind.kind(kinds), &kind.plural(kinds));
     let core = |kind: &str, plural: &str| resource(CORE_GROUP, served.core_version, kind, plural);
-    fill::<WireInfra>(client, namespace, &own(SubjectKind::Machine), &stores.machines).await?;
-    fill::<WireInfra>(client, namespace, &own(SubjectKind::Cluster), &stores.clusters).await?;
+    fill::<WireInfra>(client, namespace, &own(ObjectKind::Machine), &stores.machines).await?;
+    fill::<WireInfra>(client, namespace, &own(ObjectKind::Cluster), &stores.clusters).await?;
     fill::<WireMachine>(client, namespace, &core("Machine", "machines"), &stores.core_machines).await?;
     fill::<WireCluster>(client, namespace, &core("Cluster", "clusters"), &stores.core_clusters).await?;
     let mut index = Index::default();
-    for (kind, store) in [(SubjectKind::Machine, &stores.machines), (SubjectKind::Cluster, &stores.clusters)]
-    {
+    for (kind, store) in [(ObjectKind::Machine, &stores.machines), (ObjectKind::Cluster, &stores.clusters)] {
         for object in store.all() {
             let object = object.unpacked();
-            let subject = Subject::new(kind, object.key());
-            index.update(&subject, Some(&object), kinds);
+            let object_key = ObjectKey::new(kind, object.key());
+            index.update(&object_key, Some(&object), kinds);
         }
     }
-    let subject = Subject::new(SubjectKind::Machine, key_of(namespace, name));
-    let Some(view) = View::of(&subject, &stores, &index, None, kinds) else { return Ok(None) };
+    let object_key = ObjectKey::new(ObjectKind::Machine, key_of(namespace, name));
+    let Some(view) = View::of(&object_key, &stores, &index, None, kinds) else { return Ok(None) };
     let scope = Scope { kinds, watch_filter, provider: 0, now: Instant::now() };
     let mut next = view.next(&view.object, &view.unread(), &scope);
     if next == Next::ReadBootstrap
@@ -114,9 +112,9 @@ pub async fn explain(
     }))
 }
 
-/// The objects of the provider's further kinds that name a machine as their owner, or why they are not known.
+/// The objects of the provider's auxiliary kinds that name a machine as their owner, or why they are not known.
 async fn companions(client: &Client, kinds: &Kinds, object: &InfraObject) -> Vec<String> {
-    let served = match served_further(client, kinds.further).await {
+    let served = match served_auxiliary(client, kinds.further).await {
         Ok(served) => served,
         Err(why) => return vec![why],
     };
@@ -124,7 +122,7 @@ async fn companions(client: &Client, kinds: &Kinds, object: &InfraObject) -> Vec
     for (kind, _) in kinds.further.iter().zip(served).filter(|(kind, is_served)| kind.is_made && *is_served) {
         let gvk = GroupVersionKind::gvk(kind.group, kind.version, kind.kind);
         let (cache, resource) = (Cache::new(), ApiResource::from_gvk_with_plural(&gvk, kind.plural));
-        if let Err(why) = fill::<WireFurther>(client, object.namespace(), &resource, &cache).await {
+        if let Err(why) = fill::<WireAuxiliary>(client, object.namespace(), &resource, &cache).await {
             found.push(why);
             continue;
         }
@@ -137,7 +135,7 @@ async fn companions(client: &Client, kinds: &Kinds, object: &InfraObject) -> Vec
     found
 }
 
-/// The told objects that a machine uses, or why they are not known.
+/// The status-only objects that a machine uses, or why they are not known.
 async fn uses(client: &Client, kinds: &Kinds, view: &View) -> Vec<String> {
     let references = references(kinds, view.failure_domain(), view.specs());
     match states_of(client, kinds, &references, view.object.namespace()).await {

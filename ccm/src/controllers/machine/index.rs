@@ -10,16 +10,16 @@ use jiff::Timestamp;
 use self::sorted::Sorted;
 use super::{
     object::InfraObject,
+    object_key::{ObjectKey, ObjectKind},
     store::key_of,
-    subject::{Subject, SubjectKind},
 };
 
-type ByKey = HashMap<String, Sorted<Subject>>;
+type ByKey = HashMap<String, Sorted<ObjectKey>>;
 
 /// The machines and clusters of the provider, by what they depend on. Templates depend on nothing.
 #[derive(Debug, Default)]
 pub struct Index {
-    entries: HashMap<Subject, Entry>,
+    entries: HashMap<ObjectKey, Entry>,
     /// By the key of the Machine that owns them.
     by_owner: ByKey,
     /// By the key of their Cluster. Machines of which it is not known, and all clusters of their namespace, have the key of a
@@ -30,7 +30,7 @@ pub struct Index {
     /// By the UID of their mark alone, over all namespaces.
     by_uid: ByKey,
     /// By their own UID: those that have had their identity from the beginning.
-    originals: HashMap<String, Subject>,
+    originals: HashMap<String, ObjectKey>,
 }
 
 /// Another object with the same UID in its mark, and the better claim to it.
@@ -66,63 +66,63 @@ struct Claim {
     /// An object that has its own UID had it from the beginning.
     is_borrowed: bool,
     made: Option<Timestamp>,
-    subject: Subject,
+    object_key: ObjectKey,
 }
 
 impl Index {
     /// Takes note of an object as it is now, or that it is gone. Gives those for which that makes a difference.
     pub fn update(
         &mut self,
-        subject: &Subject,
+        object_key: &ObjectKey,
         object: Option<&InfraObject>,
         kinds: &Kinds,
-    ) -> BTreeSet<Subject> {
-        let entry = object.map(|object| Entry::of(subject, object, kinds));
-        if self.entries.get(subject) == entry.as_ref() {
-            return match subject.kind {
+    ) -> BTreeSet<ObjectKey> {
+        let entry = object.map(|object| Entry::of(object_key, object, kinds));
+        if self.entries.get(object_key) == entry.as_ref() {
+            return match object_key.kind {
                 // Its spec counts for its machines.
-                SubjectKind::Cluster => self.of_same_cluster(subject),
+                ObjectKind::Cluster => self.of_same_cluster(object_key),
                 _ => BTreeSet::new(),
             };
         }
-        let mut touched = self.of_same_cluster(subject);
-        let old = self.entries.remove(subject);
+        let mut touched = self.of_same_cluster(object_key);
+        let old = self.entries.remove(object_key);
         let entries: Vec<_> = old.iter().chain(&entry).cloned().collect();
         let before: Vec<_> = entries.iter().map(|entry| self.owners_of(entry)).collect();
         if let Some(old) = &old {
-            self.remove(subject, old);
+            self.remove(object_key, old);
         }
         if let Some(entry) = entry {
-            self.insert(subject, entry);
+            self.insert(object_key, entry);
         }
         // Of thousands of copies, a new one concerns none of the others.
         for (entry, before) in entries.iter().zip(before) {
             let now = self.owners_of(entry);
             if now.0 != before.0 {
                 let claims = self.by_identity.get(&entry.identity()).into_iter().flat_map(Sorted::iter);
-                touched.extend(claims.map(|claim| claim.subject.clone()));
+                touched.extend(claims.map(|claim| claim.object_key.clone()));
             }
             if now.1 != before.1 {
                 touched.extend(self.of_uid(&entry.uid));
             }
         }
-        touched.extend(self.of_same_cluster(subject));
-        touched.remove(subject);
+        touched.extend(self.of_same_cluster(object_key));
+        touched.remove(object_key);
         touched
     }
 
     /// Which object has the best claim in its namespace, and which is the original.
-    fn owners_of(&self, entry: &Entry) -> (Option<Claim>, Option<Subject>) {
+    fn owners_of(&self, entry: &Entry) -> (Option<Claim>, Option<ObjectKey>) {
         let best = self.by_identity.get(&entry.identity()).and_then(|claims| claims.first());
         (best.cloned(), self.originals.get(&entry.uid).cloned())
     }
 
-    fn remove(&mut self, subject: &Subject, entry: &Entry) {
+    fn remove(&mut self, object_key: &ObjectKey, entry: &Entry) {
         for (map, keys) in self.maps(entry) {
             for key in keys {
-                if let Some(subjects) = map.get_mut(&key) {
-                    subjects.remove(subject);
-                    if subjects.is_empty() {
+                if let Some(object_keys) = map.get_mut(&key) {
+                    object_keys.remove(object_key);
+                    if object_keys.is_empty() {
                         map.remove(&key);
                     }
                 }
@@ -135,30 +135,30 @@ impl Index {
                 self.by_identity.remove(&identity);
             }
         }
-        if self.originals.get(&entry.uid) == Some(subject) {
+        if self.originals.get(&entry.uid) == Some(object_key) {
             self.originals.remove(&entry.uid);
         }
     }
 
-    fn insert(&mut self, subject: &Subject, entry: Entry) {
+    fn insert(&mut self, object_key: &ObjectKey, entry: Entry) {
         for (map, keys) in self.maps(&entry) {
             for key in keys {
-                map.entry(key).or_default().insert(subject.clone());
+                map.entry(key).or_default().insert(object_key.clone());
             }
         }
         self.by_identity.entry(entry.identity()).or_default().insert(entry.claim.clone());
         if !entry.claim.is_borrowed && !entry.uid.is_empty() {
-            self.originals.insert(entry.uid.clone(), subject.clone());
+            self.originals.insert(entry.uid.clone(), object_key.clone());
         }
-        self.entries.insert(subject.clone(), entry);
+        self.entries.insert(object_key.clone(), entry);
     }
 
     /// Those of the same Cluster: machines for a cluster, the cluster for a machine.
-    fn of_same_cluster(&self, subject: &Subject) -> BTreeSet<Subject> {
-        let Some(entry) = self.entries.get(subject) else { return BTreeSet::new() };
+    fn of_same_cluster(&self, object_key: &ObjectKey) -> BTreeSet<ObjectKey> {
+        let Some(entry) = self.entries.get(object_key) else { return BTreeSet::new() };
         let of_clusters = entry.clusters.iter().filter_map(|key| self.by_cluster.get(key));
         let of_clusters = of_clusters.flat_map(Sorted::iter);
-        of_clusters.filter(|other| other.kind != subject.kind).cloned().collect()
+        of_clusters.filter(|other| other.kind != object_key.kind).cloned().collect()
     }
 
     /// Each map of objects with the keys that this entry has in it.
@@ -171,43 +171,43 @@ impl Index {
     }
 
     /// The machines that this Machine owns.
-    pub fn of_owner(&self, key: &str) -> Vec<Subject> {
+    pub fn of_owner(&self, key: &str) -> Vec<ObjectKey> {
         all(self.by_owner.get(key))
     }
 
     /// The machines and the infrastructure of this Cluster.
-    pub fn of_cluster(&self, key: &str) -> Vec<Subject> {
+    pub fn of_cluster(&self, key: &str) -> Vec<ObjectKey> {
         all(self.by_cluster.get(key))
     }
 
     /// What has this UID in its mark, in any namespace.
-    pub fn of_uid(&self, uid: &str) -> Vec<Subject> {
+    pub fn of_uid(&self, uid: &str) -> Vec<ObjectKey> {
         all(self.by_uid.get(uid))
     }
 
     /// The UID in the mark of this object.
-    pub fn uid(&self, subject: &Subject) -> Option<&str> {
-        self.entries.get(subject).map(|entry| entry.uid.as_str())
+    pub fn uid(&self, object_key: &ObjectKey) -> Option<&str> {
+        self.entries.get(object_key).map(|entry| entry.uid.as_str())
     }
 
     /// The infrastructure with this Cluster in its mark. `None` if there are several.
-    pub fn infrastructure_of(&self, key: &str) -> Option<&Subject> {
-        let is_marked = |one: &Subject| self.entries.get(one).is_some_and(|entry| entry.marked == key);
+    pub fn infrastructure_of(&self, key: &str) -> Option<&ObjectKey> {
+        let is_marked = |one: &ObjectKey| self.entries.get(one).is_some_and(|entry| entry.marked == key);
         let of_cluster = self.by_cluster.get(key)?.iter();
-        let mut found = of_cluster.filter(|one| one.kind == SubjectKind::Cluster && is_marked(one));
+        let mut found = of_cluster.filter(|one| one.kind == ObjectKind::Cluster && is_marked(one));
         let first = found.next()?;
         found.next().is_none().then_some(first)
     }
 
     /// The machines of this cluster, and those of its namespace of which nothing says to which Cluster they belong.
-    pub fn machines_of(&self, cluster: &Subject) -> BTreeSet<&Subject> {
+    pub fn machines_of(&self, cluster: &ObjectKey) -> BTreeSet<&ObjectKey> {
         let keys = self.entries.get(cluster).into_iter().flat_map(|entry| &entry.clusters);
         let all = keys.filter_map(|key| self.by_cluster.get(key)).flat_map(Sorted::iter);
-        all.filter(|one| one.kind == SubjectKind::Machine).collect()
+        all.filter(|one| one.kind == ObjectKind::Machine).collect()
     }
 
     /// Whether nothing says to which Cluster this machine belongs.
-    pub fn is_stray(&self, machine: &Subject) -> bool {
+    pub fn is_stray(&self, machine: &ObjectKey) -> bool {
         self.entries.get(machine).is_some_and(|entry| entry.clusters.iter().all(|key| key.ends_with('/')))
     }
 
@@ -216,14 +216,15 @@ impl Index {
     /// An annotation with a UID is a claim that a tenant writes. In its namespace the oldest object is right. Over namespaces it counts only
     /// against those who write it: an object with that very UID of its own is right, and after a move, where nobody has it, marks
     /// tell the namespaces apart.
-    pub fn rival(&self, subject: &Subject) -> Option<Rival> {
-        let entry = self.entries.get(subject)?;
+    pub fn rival(&self, object_key: &ObjectKey) -> Option<Rival> {
+        let entry = self.entries.get(object_key)?;
         let best = self.by_identity.get(&entry.identity())?.first()?;
         if best < &entry.claim {
-            let other = self.entries.get(&best.subject)?;
-            let are_clusters = [subject, &best.subject].iter().all(|one| one.kind == SubjectKind::Cluster);
+            let other = self.entries.get(&best.object_key)?;
+            let are_clusters =
+                [object_key, &best.object_key].iter().all(|one| one.kind == ObjectKind::Cluster);
             let has_same_mark = are_clusters && other.marked == entry.marked;
-            return Some(Rival { key: best.subject.key.clone(), is_foreign: false, has_same_mark });
+            return Some(Rival { key: best.object_key.key.clone(), is_foreign: false, has_same_mark });
         }
         let original = self.originals.get(&entry.uid).filter(|_| entry.claim.is_borrowed)?;
         Some(Rival { key: original.key.clone(), is_foreign: true, has_same_mark: false })
@@ -231,17 +232,17 @@ impl Index {
 }
 
 impl Entry {
-    fn of(subject: &Subject, object: &InfraObject, kinds: &Kinds) -> Self {
+    fn of(object_key: &ObjectKey, object: &InfraObject, kinds: &Kinds) -> Self {
         let own = object.metadata.uid.as_deref().unwrap_or_default();
         let uid = object.identity(kinds).unwrap_or(own);
         let in_namespace = |name: &str| key_of(object.namespace(), name);
-        let nameless = if subject.kind == SubjectKind::Cluster { object.name() } else { UNKNOWN };
+        let nameless = if object_key.kind == ObjectKind::Cluster { object.name() } else { UNKNOWN };
         let marked = in_namespace(object.marked_cluster(kinds).unwrap_or(nameless));
         let mut names = object.cluster_names(kinds);
-        match subject.kind {
+        match object_key.kind {
             // The name in its mark, if nothing else names its Cluster.
-            SubjectKind::Cluster if names.is_empty() => names.extend([object.name(), UNKNOWN]),
-            SubjectKind::Cluster => drop(names.insert(UNKNOWN)),
+            ObjectKind::Cluster if names.is_empty() => names.extend([object.name(), UNKNOWN]),
+            ObjectKind::Cluster => drop(names.insert(UNKNOWN)),
             _ if names.is_empty() => drop(names.insert(UNKNOWN)),
             _ => {}
         }
@@ -249,7 +250,7 @@ impl Entry {
         let claim = Claim {
             is_borrowed: uid != own,
             made: object.metadata.creation_timestamp.as_ref().map(|time| time.0),
-            subject: subject.clone(),
+            object_key: object_key.clone(),
         };
         Self {
             owner: object.core_owner("Machine").map(|owner| in_namespace(&owner.name)),
@@ -267,8 +268,8 @@ impl Entry {
     }
 }
 
-fn all(subjects: Option<&Sorted<Subject>>) -> Vec<Subject> {
-    subjects.into_iter().flat_map(Sorted::iter).cloned().collect()
+fn all(object_keys: Option<&Sorted<ObjectKey>>) -> Vec<ObjectKey> {
+    object_keys.into_iter().flat_map(Sorted::iter).cloned().collect()
 }
 
 #[cfg(test)]

@@ -10,8 +10,8 @@ use kube::{
 use super::{
     names::{READY, finalizer, reason_of},
     object::InfraObject,
+    object_key::ObjectKind,
     store::WireInfra,
-    subject::SubjectKind,
 };
 use crate::writes::{WriteError, within_deadline};
 
@@ -29,7 +29,7 @@ pub async fn misconfigured(
     namespace: Option<&str>,
 ) -> Result<Vec<String>, String> {
     let mut found = Vec::new();
-    for (of, kind) in [(SubjectKind::Machine, &kinds.machine), (SubjectKind::Cluster, &kinds.cluster)] {
+    for (of, kind) in [(ObjectKind::Machine, &kinds.machine), (ObjectKind::Cluster, &kinds.cluster)] {
         let version = GroupVersionKind::gvk(kinds.group, kinds.version, kind.kind);
         let resource = ApiResource::from_gvk_with_plural(&version, &of.plural(kinds));
         let objects: Api<WireInfra> = match namespace {

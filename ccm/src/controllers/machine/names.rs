@@ -44,7 +44,7 @@ pub const PAUSED: &str = "Paused";
 /// The condition that objects beside a machine or a cluster are not as its provider wants them. It is there only while it is false.
 pub const COMPANIONS_UP_TO_DATE: &str = "CompanionsUpToDate";
 
-/// The API server does not take a write of a companion.
+/// The API server does not take a write of an owned object.
 pub const COMPANION_NOT_WRITTEN: &str = "NotWritten";
 
 /// The reason of [`READY`] that is true.
@@ -153,8 +153,14 @@ mod tests {
             COMPANIONS_UP_TO_DATE,
             COMPANION_NOT_WRITTEN,
         ];
-        let waits =
-            [WaitsFor::Task, WaitsFor::Address, WaitsFor::BootstrapData, WaitsFor::Objects, WaitsFor::Capacity, WaitsFor::Time];
+        let waits = [
+            WaitsFor::Task,
+            WaitsFor::Address,
+            WaitsFor::BootstrapData,
+            WaitsFor::Objects,
+            WaitsFor::Capacity,
+            WaitsFor::Time,
+        ];
         let of_errors = ErrorKind::ALL.iter().map(|kind| reason_of(*kind));
         for reason in own.into_iter().chain(waits.map(WaitsFor::reason)).chain(of_errors) {
             assert!(section.contains(&format!("`{reason}`")), "{reason} is missing");

@@ -22,7 +22,7 @@ use super::{
     },
     object::{InfraObject, guarded},
     plan::Due,
-    status::Told,
+    status::Observed,
 };
 
 /// How soon a step is tried again that a person has to help.
@@ -36,7 +36,7 @@ pub(super) const RETRIES: Backoff =
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// What the status says.
-    pub told: Told,
+    pub observed: Observed,
     /// `spec.providerID`, to be set.
     pub provider_id: Option<String>,
     /// `spec.controlPlaneEndpoint`, to be set.
@@ -59,7 +59,7 @@ pub struct Outcome {
 
 /// An event for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Happening {
+pub struct Event {
     /// Whether it is a warning.
     pub event_type: EventType,
     /// The reason of the condition.
@@ -68,7 +68,7 @@ pub struct Happening {
     pub message: String,
 }
 
-impl Happening {
+impl Event {
     /// A warning that says what a condition says.
     pub(super) fn warning(condition: &Condition) -> Self {
         Self {
@@ -82,7 +82,7 @@ impl Happening {
 impl Outcome {
     fn of(ready: Condition, due: Due) -> Self {
         Self {
-            told: Told::ready(ready),
+            observed: Observed::ready(ready),
             provider_id: None,
             endpoint: None,
             spec: BTreeMap::new(),
@@ -140,12 +140,12 @@ impl Outcome {
         };
         let of_wait = wait.as_ref().and_then(|wait| wait.look_again_after);
         let mut outcome = Self::of(ready, due_at(of_wait.into_iter().chain(*look_again_after).min(), now));
-        outcome.told.is_done = wait.is_none();
+        outcome.observed.is_done = wait.is_none();
         // What is incomplete says nothing about addresses that were seen before.
         let addresses = &instance.metadata.addresses;
-        outcome.told.addresses =
+        outcome.observed.addresses =
             (instance.incomplete.is_none() && !addresses.is_empty()).then(|| addresses.clone());
-        outcome.told.failure_domain.clone_from(failure_domain);
+        outcome.observed.failure_domain.clone_from(failure_domain);
         outcome.is_on_its_way = is_on_its_way(wait.as_ref());
         outcome.has_task = is_task(wait.as_ref());
         outcome.blocks_move = Some(outcome.has_task);
@@ -173,8 +173,8 @@ impl Outcome {
             return Self { has_failed: true, ..Self::of(ready, after(NEEDS_HELP_INTERVAL, now)) };
         }
         let mut outcome = Self::of(ready_after(wait), due_after(wait, now));
-        outcome.told.is_done = wait.is_none();
-        outcome.told.failure_domains = Some(report.failure_domains.clone());
+        outcome.observed.is_done = wait.is_none();
+        outcome.observed.failure_domains = Some(report.failure_domains.clone());
         outcome.is_on_its_way = is_on_its_way(wait);
         outcome.has_task = is_task(wait);
         outcome.blocks_move = Some(outcome.has_task);
@@ -221,12 +221,12 @@ impl Outcome {
 
     /// The event about it: one for each change of the status or the reason of `Ready`, but for waits on the way there. A condition that
     /// is true needs no message, an event does.
-    pub fn happening(&self, object: &InfraObject) -> Option<Happening> {
-        let Condition { reason, message, .. } = &self.told.ready;
+    pub fn event(&self, object: &InfraObject) -> Option<Event> {
+        let Condition { reason, message, .. } = &self.observed.ready;
         let message = if message.is_empty() { "provisioned" } else { message };
         let is_bad = self.has_failed || reason == MACHINE_LOST;
         let is_quiet = self.is_on_its_way && !object.is_provisioned();
-        (!is_quiet && is_news(object, &self.told.ready)).then(|| Happening {
+        (!is_quiet && is_news(object, &self.observed.ready)).then(|| Event {
             event_type: if is_bad { EventType::Warning } else { EventType::Normal },
             reason: reason.to_string(),
             message: message.to_string(),
@@ -315,8 +315,8 @@ fn other_finalizers<'o>(object: &'o InfraObject, kinds: &Kinds, kind: &Kind) -> 
     object.metadata.finalizers.iter().flatten().filter(|one| **one != ours).collect()
 }
 
-/// The condition about companions that are not as they are wanted.
-pub(super) fn about_companions(error: &Error) -> Condition {
+/// The condition about owned objects that are not as they are wanted.
+pub(super) fn about_owned(error: &Error) -> Condition {
     let reason = match error.kind() {
         ErrorKind::Unavailable => COMPANION_NOT_WRITTEN,
         kind => reason_of(kind),

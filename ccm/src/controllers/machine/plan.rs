@@ -11,9 +11,10 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{
-    conditions::{is_told, not_paused, paused},
+    auxiliary::Reads,
+    cluster_api::{Bootstrap, Cluster, Machine},
+    conditions::{is_said, not_paused, paused},
     deferred::DeferredStatus,
-    further::Reads,
     index::Rival,
     names::{
         CLUSTER_NAME_LABEL, CLUSTER_NAME_MISMATCH, DELETING, IDENTITY_IN_USE, IDENTITY_MISSING, PAUSED,
@@ -21,7 +22,6 @@ use super::{
         cluster_annotation, finalizer, identity_annotation,
     },
     object::InfraObject,
-    surroundings::{Bootstrap, Cluster, Machine},
 };
 
 pub use self::memory::{Due, Inputs, Memory};
@@ -76,7 +76,7 @@ pub struct Scope<'a> {
 
 /// A machine and what is known around it.
 #[derive(Clone, Copy, Debug)]
-pub struct MachineSituation<'a> {
+pub struct MachineContext<'a> {
     /// The object.
     pub object: &'a InfraObject,
     /// Its Machine: the owner, if there is one yet.
@@ -97,7 +97,7 @@ pub struct MachineSituation<'a> {
 
 /// A cluster and what is known around it.
 #[derive(Clone, Copy, Debug)]
-pub struct ClusterSituation<'a> {
+pub struct InfraClusterContext<'a> {
     /// The object.
     pub object: &'a InfraObject,
     /// Its Cluster: the owner, if there is one yet.
@@ -112,7 +112,7 @@ pub struct ClusterSituation<'a> {
     pub memory: Option<&'a Memory>,
 }
 
-impl MachineSituation<'_> {
+impl MachineContext<'_> {
     /// What to do next. The order of the questions is that of Cluster API's contract.
     pub fn next(&self, scope: &Scope<'_>) -> Next {
         let Self { object, .. } = self;
@@ -123,7 +123,7 @@ impl MachineSituation<'_> {
         if object.is_paused() || self.cluster.is_some_and(|cluster| cluster.is_paused) {
             return self.next_while_paused(scope);
         }
-        if let Some(next) = self.rival.and_then(|rival| yield_to(rival, object, scope.kinds)) {
+        if let Some(next) = self.rival.and_then(|rival| give_way(rival, object, scope.kinds)) {
             return next;
         }
         let is_anothers = is_another_programs(object, &finalizer, scope.kinds);
@@ -177,11 +177,11 @@ impl MachineSituation<'_> {
     /// `clusterctl move` pauses, and then waits for the annotation. So a step that is under way comes to its end first.
     fn next_while_paused(&self, scope: &Scope<'_>) -> Next {
         let Self { object, .. } = self;
-        let surroundings = (self.machine, self.cluster, self.infra_cluster, self.rival);
+        let cluster_api = (self.machine, self.cluster, self.infra_cluster, self.rival);
         if !object.holds_move()
             || object.is_deleting()
             || self.about_another_cluster(scope.kinds).is_some()
-            || !matches!(surroundings, (Some(_), Some(_), Some(_), None))
+            || !matches!(cluster_api, (Some(_), Some(_), Some(_), None))
         {
             return say_paused(object);
         }
@@ -290,7 +290,7 @@ impl MachineSituation<'_> {
     }
 }
 
-impl ClusterSituation<'_> {
+impl InfraClusterContext<'_> {
     fn about_another_cluster(&self, kinds: &Kinds) -> Option<String> {
         let owner = self.object.core_owner("Cluster").map(|owner| owner.name.as_str());
         about_another_cluster(self.object, owner, &finalizer(kinds, &kinds.cluster), kinds)
@@ -313,7 +313,7 @@ impl ClusterSituation<'_> {
             }
             return say_paused(object);
         }
-        if let Some(next) = self.rival.and_then(|rival| yield_to(rival, object, scope.kinds)) {
+        if let Some(next) = self.rival.and_then(|rival| give_way(rival, object, scope.kinds)) {
             return next;
         }
         // What another program made for a cluster is in the spec of the cluster.
@@ -443,7 +443,7 @@ fn about_machines(names: &[String]) -> String {
 
 /// Two objects with one identity would work on one machine, so only one of them may. One that is being deleted asks the cloud, where nothing is
 /// touched that carries another mark than its own.
-fn yield_to(rival: &Rival, object: &InfraObject, kinds: &Kinds) -> Option<Next> {
+fn give_way(rival: &Rival, object: &InfraObject, kinds: &Kinds) -> Option<Next> {
     if object.is_deleting() {
         // A step would delete what the other object goes on using.
         return rival.has_same_mark.then_some(Next::Release);
@@ -458,12 +458,12 @@ fn yield_to(rival: &Rival, object: &InfraObject, kinds: &Kinds) -> Option<Next> 
 }
 
 fn say_paused(object: &InfraObject) -> Next {
-    if is_told(object, &paused()) && !object.holds_move() { Next::Rest } else { Next::SayPaused }
+    if is_said(object, &paused()) && !object.holds_move() { Next::Rest } else { Next::SayPaused }
 }
 
 fn say(object: &InfraObject, reason: &'static str, message: impl Into<Cow<'static, str>>) -> Next {
     let ready = Condition::new(READY, ConditionStatus::False, reason).with_message(message);
-    if is_told(object, &ready) && is_told(object, &not_paused()) { Next::Rest } else { Next::Say(ready) }
+    if is_said(object, &ready) && is_said(object, &not_paused()) { Next::Rest } else { Next::Say(ready) }
 }
 
 /// Whether its status says that it is paused, also after that has ended.

@@ -8,10 +8,10 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::{
-    conditions::{entry, is_told, not_paused, of_provider, with_twin},
+    conditions::{entry, is_said, not_paused, of_provider, with_twin},
     names::{PAUSED, READY},
     object::InfraObject,
-    older::follow,
+    v1beta1_conditions::follow,
 };
 
 /// The fields of a status that are the controller's. All others are the provider's.
@@ -20,7 +20,7 @@ const OF_THE_CONTROLLER: [&str; 7] =
 
 /// What is to be seen in a status after a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct Observed {
     /// The condition `Ready`.
     pub ready: Condition,
     /// Whether nothing is left to do. The status never goes back from there.
@@ -33,7 +33,7 @@ pub struct Told {
     pub failure_domains: Option<Vec<FailureDomain>>,
 }
 
-impl Told {
+impl Observed {
     /// A status of which only the condition `Ready` is new.
     pub fn ready(ready: Condition) -> Self {
         Self { ready, is_done: false, addresses: None, failure_domain: None, failure_domains: None }
@@ -55,24 +55,24 @@ pub fn record_of(object: &InfraObject) -> Record<Value> {
 pub fn after_step(
     object: &InfraObject,
     (given, record): (&Record<Value>, &Record<Value>),
-    told: &Told,
+    observed: &Observed,
     kind: &Kind,
     now: Timestamp,
 ) -> Option<Map<String, Value>> {
     let mut status = of_the_controller(object);
     status.extend(fields_of(record));
 
-    if told.is_done || object.is_provisioned() {
+    if observed.is_done || object.is_provisioned() {
         status.insert("initialization".to_owned(), json!({"provisioned": true}));
         status.insert("ready".to_owned(), json!(true));
     }
-    if let Some(addresses) = &told.addresses {
+    if let Some(addresses) = &observed.addresses {
         set(&mut status, "addresses", addresses.iter().filter_map(address).collect());
     }
-    if let Some(name) = &told.failure_domain {
+    if let Some(name) = &observed.failure_domain {
         status.insert("failureDomain".to_owned(), json!(name));
     }
-    if let Some(domains) = &told.failure_domains {
+    if let Some(domains) = &observed.failure_domains {
         set(&mut status, "failureDomains", domains.iter().map(failure_domain).collect());
     }
 
@@ -83,10 +83,10 @@ pub fn after_step(
     // A step knows better words than `Ready` has, but not whether it is true.
     let twin = kind.ready_twin.filter(|name| {
         let own = of(record, name).filter(|_| is_of_the_step(name));
-        own.is_none_or(|own| own.status != told.ready.status)
+        own.is_none_or(|own| own.status != observed.ready.status)
     });
     let is_the_controllers = |name: &str| name == READY || name == PAUSED || twin == Some(name);
-    let own = with_twin(&[told.ready.clone(), not_paused()], twin);
+    let own = with_twin(&[observed.ready.clone(), not_paused()], twin);
     let mut conditions: Vec<Value> = own.iter().map(|one| entry(object, one, now)).collect();
     let found = object.status.get("conditions").and_then(Value::as_array).into_iter().flatten();
     conditions.extend(
@@ -115,7 +115,7 @@ pub fn with_conditions(
     table: &[OlderCondition],
     now: Timestamp,
 ) -> Option<Map<String, Value>> {
-    if wanted.iter().all(|one| is_told(object, one)) {
+    if wanted.iter().all(|one| is_said(object, one)) {
         return None;
     }
     let found = object.status.get("conditions").and_then(Value::as_array).into_iter().flatten();

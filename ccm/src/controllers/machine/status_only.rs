@@ -9,39 +9,39 @@ pub mod states;
 use std::collections::HashMap;
 
 pub use self::decision::{Next, next, users_of, write_of};
-use super::subject::Subject;
+use super::object_key::ObjectKey;
 
 /// The objects that there are, by their UIDs.
 #[derive(Debug, Default)]
 pub(super) struct StatusOnlyIndex {
-    uids: HashMap<Subject, String>,
-    by_uid: HashMap<String, Subject>,
+    uids: HashMap<ObjectKey, String>,
+    by_uid: HashMap<String, ObjectKey>,
 }
 
 impl StatusOnlyIndex {
     /// Takes note of the UID that an object has, or that there is no such object. Gives the UID that is gone.
-    pub(super) fn update(&mut self, subject: &Subject, uid: Option<String>) -> Option<String> {
+    pub(super) fn update(&mut self, object_key: &ObjectKey, uid: Option<String>) -> Option<String> {
         let before = match &uid {
-            Some(uid) => self.uids.insert(subject.clone(), uid.clone()),
-            None => self.uids.remove(subject),
+            Some(uid) => self.uids.insert(object_key.clone(), uid.clone()),
+            None => self.uids.remove(object_key),
         };
         let gone = before.filter(|before| Some(before) != uid.as_ref());
         if let Some(gone) = &gone {
             self.by_uid.remove(gone);
         }
         if let Some(uid) = uid {
-            self.by_uid.insert(uid, subject.clone());
+            self.by_uid.insert(uid, object_key.clone());
         }
         gone
     }
 
     /// The object with this UID.
-    pub(super) fn of_uid(&self, uid: &str) -> Option<&Subject> {
+    pub(super) fn of_uid(&self, uid: &str) -> Option<&ObjectKey> {
         self.by_uid.get(uid)
     }
 
     /// All of them.
-    pub(super) fn all(&self) -> impl Iterator<Item = &Subject> {
+    pub(super) fn all(&self) -> impl Iterator<Item = &ObjectKey> {
         self.uids.keys()
     }
 }
@@ -49,12 +49,12 @@ impl StatusOnlyIndex {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controllers::machine::subject::SubjectKind;
+    use crate::controllers::machine::object_key::ObjectKind;
 
     #[test]
     fn a_uid_is_gone_with_its_object() {
         let mut index = StatusOnlyIndex::default();
-        let zone = Subject::new(SubjectKind::StatusOnly(1), "z");
+        let zone = ObjectKey::new(ObjectKind::StatusOnly(1), "z");
         assert_eq!(index.update(&zone, Some("u-1".into())), None);
         assert_eq!(index.update(&zone, Some("u-1".into())), None, "it is still there");
         assert_eq!(index.of_uid("u-1"), Some(&zone));

@@ -10,18 +10,18 @@ use serde_json::{Map, Value, json};
 use tokio::time::timeout;
 
 use super::{
-    further::{self, Further},
+    auxiliary::{self, AuxiliaryStores},
+    cluster_api::{Cluster, Machine},
     object::InfraObject,
     packed::Packed,
-    surroundings::{Cluster, Machine},
 };
 use crate::{
     cache::{Cache, CachedObject, Watched},
     services::ControlPlanes,
 };
 
-/// How long objects of further kinds are waited for before the controller begins. Steps that need them wait longer.
-const FURTHER_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long objects of auxiliary kinds are waited for before the controller begins. Steps that need them wait longer.
+const AUXILIARY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The caches of the controller. Clones share them.
 #[derive(Clone, Debug, Default)]
@@ -36,14 +36,14 @@ pub struct Stores {
     pub core_machines: Cache<Core<Machine>>,
     /// Clusters of Cluster API.
     pub core_clusters: Cache<Core<Cluster>>,
-    /// Objects of the provider's further kinds.
-    pub further: Further,
+    /// Objects of the provider's auxiliary kinds.
+    pub auxiliary: AuxiliaryStores,
 }
 
 impl Stores {
     /// Empty caches for these kinds, in this namespace or in all.
     pub fn of(kinds: &Kinds, namespace: Option<&str>) -> Self {
-        Self { further: Further::new(kinds.further).in_namespace(namespace), ..Self::default() }
+        Self { auxiliary: AuxiliaryStores::new(kinds.further).in_namespace(namespace), ..Self::default() }
     }
 
     /// Where the Clusters have their API servers.
@@ -53,13 +53,13 @@ impl Stores {
         })
     }
 
-    /// Waits until they show everything. A further kind that cannot be read stops only the steps that need it.
+    /// Waits until they show everything. An auxiliary kind that cannot be read stops only the steps that need it.
     pub(super) async fn arrived(&self) {
         self.synced().await;
-        let _in_time = timeout(FURTHER_TIMEOUT, self.further.settled()).await;
+        let _in_time = timeout(AUXILIARY_TIMEOUT, self.auxiliary.settled()).await;
     }
 
-    /// Waits until all but the further ones have arrived.
+    /// Waits until all but the auxiliary ones have arrived.
     async fn synced(&self) {
         tokio::join!(
             self.machines.synced(),
@@ -73,7 +73,7 @@ impl Stores {
 
 /// The key of an object in a cache.
 pub(super) fn key_of(namespace: &str, name: &str) -> String {
-    further::key_of(Some(namespace), name)
+    auxiliary::key_of(Some(namespace), name)
 }
 
 /// A Machine or a Cluster of Cluster API's core, as far as it is read.

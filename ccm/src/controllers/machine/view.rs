@@ -6,22 +6,22 @@ use cloudprovider::machines::Kinds;
 use serde_json::Value;
 
 use super::{
-    dependents::CompanionKey,
-    further::{Further, Reads},
+    auxiliary::{AuxiliaryStores, Reads},
+    cluster_api::{Bootstrap, Cluster, Machine},
+    dependents::OwnedKey,
     index::{Index, Rival},
     names::finalizer,
     object::InfraObject,
-    plan::{ClusterSituation, Inputs, MachineSituation, Memory, Next, Scope},
+    object_key::{ObjectKey, ObjectKind},
+    plan::{InfraClusterContext, Inputs, MachineContext, Memory, Next, Scope},
     store::{Stores, key_of},
-    subject::{Subject, SubjectKind},
-    surroundings::{Bootstrap, Cluster, Machine},
 };
 
 /// A machine or a cluster with what surrounds it.
 #[derive(Clone, Debug)]
 pub struct View {
     /// Which object it is.
-    pub subject: Subject,
+    pub object_key: ObjectKey,
     /// The object.
     pub object: Arc<InfraObject>,
     /// What is remembered.
@@ -38,32 +38,32 @@ pub struct View {
     rival: Option<Rival>,
     /// What is there now in the places that the last step read.
     reads: Reads,
-    /// The objects of the further kinds.
-    pub(super) further: Further,
-    /// What may be a companion of the object.
-    pub(super) companions: BTreeSet<CompanionKey>,
+    /// The objects of the auxiliary kinds.
+    pub(super) auxiliary: AuxiliaryStores,
+    /// What the object may own.
+    pub(super) owned: BTreeSet<OwnedKey>,
     kinds: Kinds,
 }
 
 impl View {
     /// The view of this object. `None` if it does not exist, and for templates.
     pub fn of(
-        subject: &Subject,
+        object_key: &ObjectKey,
         stores: &Stores,
         index: &Index,
         memory: Option<&Memory>,
         kinds: &Kinds,
     ) -> Option<Self> {
-        let object = match subject.kind {
-            SubjectKind::Machine => stores.machines.get(&subject.key)?,
-            SubjectKind::Cluster => stores.clusters.get(&subject.key)?,
-            SubjectKind::Template | SubjectKind::StatusOnly(_) => return None,
+        let object = match object_key.kind {
+            ObjectKind::Machine => stores.machines.get(&object_key.key)?,
+            ObjectKind::Cluster => stores.clusters.get(&object_key.key)?,
+            ObjectKind::Template | ObjectKind::StatusOnly(_) => return None,
         };
         let object = Arc::new(object.unpacked());
         let cluster_key = object.marked_cluster(kinds).map(|name| key_of(object.namespace(), name));
         let cluster = cluster_key.as_ref().and_then(|key| stores.core_clusters.get(key));
         let mut view = Self {
-            subject: subject.clone(),
+            object_key: object_key.clone(),
             memory: memory.cloned(),
             machine: None,
             bootstrap_secret: None,
@@ -71,20 +71,22 @@ impl View {
             cluster_name: object.marked_cluster(kinds).map(str::to_owned),
             infra_cluster: None,
             machines_left: Vec::new(),
-            rival: index.rival(subject),
-            reads: memory.map(|memory| stores.further.look_again(memory.inputs.reads())).unwrap_or_default(),
-            further: stores.further.clone(),
-            companions: BTreeSet::new(),
+            rival: index.rival(object_key),
+            reads: memory
+                .map(|memory| stores.auxiliary.look_again(memory.inputs.reads()))
+                .unwrap_or_default(),
+            auxiliary: stores.auxiliary.clone(),
+            owned: BTreeSet::new(),
             kinds: *kinds,
             object: Arc::clone(&object),
         };
-        if subject.kind == SubjectKind::Cluster {
+        if object_key.kind == ObjectKind::Cluster {
             let owner = object.core_owner("Cluster");
             let is_owner = |uid: &str| owner.is_some_and(|owner| owner.uid == uid);
             view.cluster =
                 cluster.filter(|cluster| is_owner(&cluster.uid)).map(|cluster| cluster.content.clone());
             // Also while it is not being deleted: it may be by the time that it is read again.
-            view.machines_left = machines_left(subject, &object, stores, index, kinds);
+            view.machines_left = machines_left(object_key, &object, stores, index, kinds);
             return Some(view);
         }
         if let Some(owner) = object.core_owner("Machine") {
@@ -101,8 +103,9 @@ impl View {
         if let (None, Some(key)) = (&cluster, &cluster_key) {
             // Somebody removed the Cluster by force. A deletion goes on with what is left.
             let left = index.infrastructure_of(key);
-            view.infra_cluster =
-                left.and_then(|subject| stores.clusters.get(&subject.key)).map(|cluster| cluster.unpacked());
+            view.infra_cluster = left
+                .and_then(|object_key| stores.clusters.get(&object_key.key))
+                .map(|cluster| cluster.unpacked());
         }
         Some(view)
     }
@@ -112,10 +115,10 @@ impl View {
         self.rival.as_ref().map(|rival| rival.key.as_str())
     }
 
-    /// With what may be companions of the object.
+    /// With what the object may own.
     #[must_use]
-    pub(super) fn with_companions(mut self, companions: BTreeSet<CompanionKey>) -> Self {
-        self.companions = companions;
+    pub(super) fn with_owned(mut self, owned: BTreeSet<OwnedKey>) -> Self {
+        self.owned = owned;
         self
     }
 
@@ -153,26 +156,26 @@ impl View {
 
     /// What is to be done about it next.
     pub fn next(&self, object: &InfraObject, bootstrap: &Bootstrap, scope: &Scope<'_>) -> Next {
-        match self.subject.kind {
-            SubjectKind::Machine => self.machine_situation(object, bootstrap).next(scope),
-            _ => self.cluster_situation(object).next(scope),
+        match self.object_key.kind {
+            ObjectKind::Machine => self.machine_context(object, bootstrap).next(scope),
+            _ => self.cluster_context(object).next(scope),
         }
     }
 
     /// What the next step gets, for [`Memory`].
     pub(super) fn inputs(&self, object: &InfraObject, bootstrap: &Bootstrap, scope: &Scope<'_>) -> Inputs {
-        match self.subject.kind {
-            SubjectKind::Machine => self.machine_situation(object, bootstrap).inputs(scope),
-            _ => self.cluster_situation(object).inputs(scope),
+        match self.object_key.kind {
+            ObjectKind::Machine => self.machine_context(object, bootstrap).inputs(scope),
+            _ => self.cluster_context(object).inputs(scope),
         }
     }
 
-    pub(super) fn machine_situation<'a>(
+    pub(super) fn machine_context<'a>(
         &'a self,
         object: &'a InfraObject,
         bootstrap: &'a Bootstrap,
-    ) -> MachineSituation<'a> {
-        MachineSituation {
+    ) -> MachineContext<'a> {
+        MachineContext {
             object,
             machine: self.machine.as_ref(),
             cluster: self.cluster_of(object),
@@ -184,8 +187,8 @@ impl View {
         }
     }
 
-    pub(super) fn cluster_situation<'a>(&'a self, object: &'a InfraObject) -> ClusterSituation<'a> {
-        ClusterSituation {
+    pub(super) fn cluster_context<'a>(&'a self, object: &'a InfraObject) -> InfraClusterContext<'a> {
+        InfraClusterContext {
             object,
             cluster: self.cluster_of(object),
             machines: &self.machines_left,
@@ -199,14 +202,14 @@ impl View {
 /// The names of the machines that a cluster still has. One of which nothing says to which Cluster it belongs counts too, if something was made
 /// for it, and unless its Machine says that it belongs to another one.
 fn machines_left(
-    subject: &Subject,
+    object_key: &ObjectKey,
     cluster: &InfraObject,
     stores: &Stores,
     index: &Index,
     kinds: &Kinds,
 ) -> Vec<String> {
     let names = cluster.cluster_names(kinds);
-    let is_its_own = |stray: &Subject| {
+    let is_its_own = |stray: &ObjectKey| {
         let Some(object) = stores.machines.get(&stray.key) else { return false };
         let object = object.unpacked();
         let owner = object.core_owner("Machine").map(|owner| key_of(object.namespace(), &owner.name));
@@ -215,7 +218,7 @@ fn machines_left(
         object.has_finalizer(&finalizer(kinds, &kinds.machine))
             && name.is_none_or(|name| names.contains(name))
     };
-    let all = index.machines_of(subject).into_iter();
+    let all = index.machines_of(object_key).into_iter();
     let own = all.filter(|machine| !index.is_stray(machine) || is_its_own(machine));
     own.map(|machine| machine.key.rsplit('/').next().unwrap_or_default().to_owned()).collect()
 }

@@ -16,11 +16,11 @@ use tokio::{task::JoinSet, time::sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    discovery::{Served, discover, served_further},
-    further::{FurtherStore, WireFurther},
+    auxiliary::{AuxiliaryStore, WireAuxiliary},
+    discovery::{Served, discover, served_auxiliary},
     names::CORE_GROUP,
+    object_key::ObjectKind,
     store::{Stores, WireCluster, WireInfra, WireMachine},
-    subject::SubjectKind,
 };
 use crate::cache::{Cache, Watched, watch_objects};
 
@@ -30,8 +30,8 @@ const MISSING_INTERVAL: Duration = Duration::from_secs(5);
 /// How often otherwise: the version in which they are read may go.
 const SERVED_INTERVAL: Duration = Duration::from_secs(300);
 
-/// How often while further kinds are missing.
-const FURTHER_INTERVAL: Duration = Duration::from_secs(15);
+/// How often while auxiliary kinds are missing.
+const AUXILIARY_INTERVAL: Duration = Duration::from_secs(15);
 
 /// How many objects one page of a list has. An object has a few kB.
 const PAGE: u32 = 500;
@@ -78,9 +78,9 @@ impl Known {
     }
 }
 
-/// The watches of further kinds.
+/// The watches of auxiliary kinds.
 #[derive(Default)]
-struct FurtherWatches {
+struct AuxiliaryWatches {
     /// Those that are watched.
     kinds: BTreeSet<FurtherKind>,
     /// Each ends only with the controller, or after a panic.
@@ -91,7 +91,7 @@ impl Watches {
     /// Watches until `stop` is cancelled.
     pub(super) async fn run(self, stop: CancellationToken) {
         let mut watching: Option<(Served, JoinSet<()>)> = None;
-        let mut further = FurtherWatches::default();
+        let mut auxiliary = AuxiliaryWatches::default();
         while !stop.is_cancelled() {
             let found = discover(&self.client, &self.kinds).await;
             self.tell(&found, watching.is_some());
@@ -108,8 +108,8 @@ impl Watches {
             }
             let is_known = found.is_ok();
             self.known.set(Some(found));
-            if is_known && !self.watch_further(&mut further, &stop).await {
-                interval = interval.min(FURTHER_INTERVAL);
+            if is_known && !self.watch_auxiliary(&mut auxiliary, &stop).await {
+                interval = interval.min(AUXILIARY_INTERVAL);
             }
             let ended = async {
                 match &mut watching {
@@ -117,8 +117,8 @@ impl Watches {
                     None => std::future::pending().await,
                 }
             };
-            let further_ended = async {
-                match further.tasks.join_next().await {
+            let auxiliary_ended = async {
+                match auxiliary.tasks.join_next().await {
                     Some(_) => {}
                     None => std::future::pending().await,
                 }
@@ -128,19 +128,19 @@ impl Watches {
                 () = sleep(interval) => {}
                 // Only after a panic.
                 () = ended => break,
-                () = further_ended => break,
+                () = auxiliary_ended => break,
             }
         }
         self.known.set(None);
     }
 
-    /// Watches the further kinds that are served. Gives whether all of them are.
-    async fn watch_further(&self, watching: &mut FurtherWatches, stop: &CancellationToken) -> bool {
-        let stores = self.stores.further.all();
+    /// Watches the auxiliary kinds that are served. Gives whether all of them are.
+    async fn watch_auxiliary(&self, watching: &mut AuxiliaryWatches, stop: &CancellationToken) -> bool {
+        let stores = self.stores.auxiliary.all();
         if stores.is_empty() {
             return true;
         }
-        let served = match served_further(&self.client, self.kinds.further).await {
+        let served = match served_auxiliary(&self.client, self.kinds.further).await {
             Ok(served) => served,
             Err(why) => {
                 tracing::warn!("further kinds of machines: {why}");
@@ -148,7 +148,7 @@ impl Watches {
             }
         };
         for (store, is_served) in stores.iter().zip(&served) {
-            self.stores.further.set_served(store, *is_served);
+            self.stores.auxiliary.set_served(store, *is_served);
             // One that is not served any more is tried on by its watch.
             if *is_served && watching.kinds.insert(store.kind) {
                 watching.tasks.spawn(self.watch_one(store, stop));
@@ -157,10 +157,10 @@ impl Watches {
         served.iter().all(|is_served| *is_served)
     }
 
-    /// Watches a further kind, and says when its objects have arrived.
+    /// Watches an auxiliary kind, and says when its objects have arrived.
     fn watch_one(
         &self,
-        store: &FurtherStore,
+        store: &AuxiliaryStore,
         stop: &CancellationToken,
     ) -> impl Future<Output = ()> + Send + use<> {
         let FurtherKind { group, version, kind, plural, is_namespaced, .. } = store.kind;
@@ -168,15 +168,15 @@ impl Watches {
             ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural);
         let client = watching::client(self.client.clone());
         let api = match self.namespace.as_deref().filter(|_| is_namespaced) {
-            Some(namespace) => Api::<WireFurther>::namespaced_with(client, namespace, &resource),
+            Some(namespace) => Api::<WireAuxiliary>::namespaced_with(client, namespace, &resource),
             None => Api::all_with(client, &resource),
         };
-        let (cache, further) = (store.cache.clone(), self.stores.further.clone());
+        let (cache, auxiliary) = (store.cache.clone(), self.stores.auxiliary.clone());
         let watch = watch_objects(plural, api, PAGE, cache.clone(), stop.clone());
         async move {
             let arrival = async {
                 cache.synced().await;
-                further.has_arrived();
+                auxiliary.has_arrived();
             };
             tokio::join!(watch, arrival);
         }
@@ -199,7 +199,7 @@ impl Watches {
         let mut tasks = JoinSet::new();
         let Kinds { group, version, machine, cluster, .. } = self.kinds;
         let Stores { machines, clusters, templates, core_machines, core_clusters, .. } = self.stores.clone();
-        let own = |kind: SubjectKind| {
+        let own = |kind: ObjectKind| {
             let gvk = GroupVersionKind::gvk(group, version, &kind.kind(&self.kinds));
             ApiResource::from_gvk_with_plural(&gvk, &kind.plural(&self.kinds))
         };
@@ -207,11 +207,11 @@ impl Watches {
             let gvk = GroupVersionKind::gvk(CORE_GROUP, served.core_version, kind);
             ApiResource::from_gvk_with_plural(&gvk, plural)
         };
-        tasks.spawn(self.watch::<WireInfra>(machine.plural, &own(SubjectKind::Machine), machines, stop));
-        tasks.spawn(self.watch::<WireInfra>(cluster.plural, &own(SubjectKind::Cluster), clusters, stop));
+        tasks.spawn(self.watch::<WireInfra>(machine.plural, &own(ObjectKind::Machine), machines, stop));
+        tasks.spawn(self.watch::<WireInfra>(cluster.plural, &own(ObjectKind::Cluster), clusters, stop));
         tasks.spawn(self.watch::<WireInfra>(
             "machine templates",
-            &own(SubjectKind::Template),
+            &own(ObjectKind::Template),
             templates,
             stop,
         ));

@@ -1,7 +1,7 @@
 //! The work on one object: what its turn came for is decided once more, and done.
 
-mod companions;
 mod identity;
+mod owned;
 pub(super) mod status_only;
 mod step;
 mod template;
@@ -19,17 +19,17 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    cluster_api::Bootstrap,
+    concurrency::Permit,
     conditions::{is_news, not_paused, paused, with_twin},
     deferred::DeferredStatus,
     metrics::ControllerMachineMetrics,
     names::IDENTITY_IN_USE,
     object::InfraObject,
-    outcome::{Happening, adoption, release, unblock},
+    object_key::ObjectKey,
+    outcome::{Event, adoption, release, unblock},
     plan::{Due, Memory, Next, Scope},
-    room::Seat,
     status::{with_conditions, with_record},
-    subject::Subject,
-    surroundings::Bootstrap,
     view::View,
     writer::ObjectWriter,
 };
@@ -119,7 +119,7 @@ pub(super) struct Work<'a> {
     /// The newest version.
     pub(super) object: Arc<InfraObject>,
     pub(super) version: Option<WrittenVersion>,
-    seat: Seat,
+    permit: Permit,
 }
 
 impl Shared {
@@ -133,27 +133,27 @@ impl Shared {
     }
 
     /// Does what is due for a machine or a cluster.
-    pub(super) async fn act(&self, view: &View, provider: u64, seat: Seat) -> Ended {
+    pub(super) async fn act(&self, view: &View, provider: u64, permit: Permit) -> Ended {
         let work = Work {
             shared: self,
             view,
             scope: self.scope(provider),
             object: Arc::clone(&view.object),
             version: None,
-            seat,
+            permit,
         };
         work.act().await
     }
 
     /// Calls the cloud. `None`: the term has ended, or the controller stops.
-    pub(super) async fn call_cloud<T>(&self, seat: &Seat, call: impl Future<Output = T>) -> Option<T> {
+    pub(super) async fn call_cloud<T>(&self, permit: &Permit, call: impl Future<Output = T>) -> Option<T> {
         // Its state is large, and would be in that of everything around it.
-        let call = seat.call(Box::pin(self.fence.pass(call)));
+        let call = permit.call(Box::pin(self.fence.pass(call)));
         self.cut.run_until_cancelled(call).await.flatten()
     }
 
-    pub(super) fn record(&self, subject: &Subject, object: &InfraObject, happening: Happening) {
-        let kind = subject.kind.own_kind(&self.kinds).kind;
+    pub(super) fn record(&self, object_key: &ObjectKey, object: &InfraObject, event: Event) {
+        let kind = object_key.kind.own_kind(&self.kinds).kind;
         let about = EventObject {
             api_version: self.api_version.to_string().into(),
             kind,
@@ -162,14 +162,14 @@ impl Shared {
             uid: object.metadata.uid.clone().unwrap_or_default(),
         };
         // A step that fails has a line of its own.
-        if happening.event_type == EventType::Normal {
-            tracing::info!(object = %subject, reason = %happening.reason, "{}", happening.message);
+        if event.event_type == EventType::Normal {
+            tracing::info!(object = %object_key, reason = %event.reason, "{}", event.message);
         }
-        self.events.record(about, happening.event_type, happening.reason, happening.message);
+        self.events.record(about, event.event_type, event.reason, event.message);
     }
 
-    pub(super) fn count_write(&self, subject: &Subject, what: &str) {
-        self.metrics.writes(subject.kind.as_str(), what).inc();
+    pub(super) fn count_write(&self, object_key: &ObjectKey, what: &str) {
+        self.metrics.writes(object_key.kind.as_str(), what).inc();
     }
 }
 
@@ -178,8 +178,8 @@ impl Work<'_> {
         let mut bootstrap = self.view.unread();
         for _ in 0..=MAX_READS_AGAIN {
             let next = self.view.next(&self.object, &bootstrap, &self.scope);
-            if let Some(words) = self.rehearsal(&next) {
-                tracing::info!(object = %self.view.subject, "dry run: a daemon would {words}");
+            if let Some(words) = self.would_do(&next) {
+                tracing::info!(object = %self.view.object_key, "dry run: a daemon would {words}");
                 return self.end(None, Then::WhenChanged);
             }
             let written = match next {
@@ -193,13 +193,13 @@ impl Work<'_> {
                     }
                     Err(error) => Err(self.not_written("bootstrap data not read", error)),
                 },
-                Next::SayPaused => match self.stand_still().await {
+                Next::SayPaused => match self.say_paused().await {
                     Ok(()) => return self.end(None, Then::WhenChanged),
                     Err(error) => Err(error),
                 },
                 Next::Say(ready) => {
                     if let Some(rival) = self.view.rival().filter(|_| ready.reason == IDENTITY_IN_USE) {
-                        tracing::warn!(object = %self.view.subject, other = rival, "another object has its identity");
+                        tracing::warn!(object = %self.view.object_key, other = rival, "another object has its identity");
                     }
                     match self.say(&[ready, not_paused()]).await {
                         Ok(()) => return self.rest(&bootstrap),
@@ -238,7 +238,7 @@ impl Work<'_> {
     }
 
     /// In a dry run: what a daemon would do.
-    fn rehearsal(&self, next: &Next) -> Option<&'static str> {
+    fn would_do(&self, next: &Next) -> Option<&'static str> {
         if !self.shared.dry_run {
             return None;
         }
@@ -283,8 +283,7 @@ impl Work<'_> {
 
     /// A wait begins that is written once it has lasted.
     fn defer_wait(self, ready: &Condition, bootstrap: &Bootstrap) -> Ended {
-        let deferred =
-            DeferredStatus::of_wait(self.deferred(), ready.reason.clone(), None, Instant::now());
+        let deferred = DeferredStatus::of_wait(self.deferred(), ready.reason.clone(), None, Instant::now());
         let memory = Memory {
             inputs: self.view.inputs(&self.object, bootstrap, &self.scope),
             due: Due::At(deferred.due()),
@@ -321,7 +320,7 @@ impl Work<'_> {
     }
 
     /// Says that it is paused, with what steps have recorded that is not written yet. It may move from now on.
-    async fn stand_still(&mut self) -> Result<(), NotWritten> {
+    async fn say_paused(&mut self) -> Result<(), NotWritten> {
         let status = self.deferred_record().and_then(|record| with_record(&self.object, record));
         if let Some(status) = status {
             self.write_status(&status).await?;
@@ -334,7 +333,7 @@ impl Work<'_> {
 
     /// Its kind.
     fn own_kind(&self) -> Kind {
-        self.view.subject.kind.own_kind(&self.shared.kinds)
+        self.view.object_key.kind.own_kind(&self.shared.kinds)
     }
 
     /// Says these conditions in the status, and what `Ready` says also where the kind has another condition for that. An event tells of
@@ -348,26 +347,26 @@ impl Work<'_> {
         let before = Arc::clone(&self.object);
         self.write_status(&status).await?;
         for one in news {
-            let happening = Happening {
+            let event = Event {
                 event_type: EventType::Normal,
                 reason: one.reason.to_string(),
                 message: one.message.to_string(),
             };
-            self.shared.record(&self.view.subject, &before, happening);
+            self.shared.record(&self.view.object_key, &before, event);
         }
         Ok(())
     }
 
     /// Writes metadata or spec. The object is the written one afterwards.
     pub(super) async fn patch(&mut self, body: &Value) -> Result<(), NotWritten> {
-        let kind = self.view.subject.kind;
+        let kind = self.view.object_key.kind;
         let answer = self.shared.writer.patch(kind, &self.object, body).await;
         self.take(answer, "object")
     }
 
     /// Writes the status. The object is the written one afterwards.
     pub(super) async fn write_status(&mut self, status: &Map<String, Value>) -> Result<(), NotWritten> {
-        let kind = self.view.subject.kind;
+        let kind = self.view.object_key.kind;
         let answer = self.shared.writer.write_status(kind, &self.object, status).await;
         self.take(answer, "status")
     }
@@ -379,7 +378,7 @@ impl Work<'_> {
     ) -> Result<(), NotWritten> {
         match answer {
             Ok(written) => {
-                self.shared.count_write(&self.view.subject, what);
+                self.shared.count_write(&self.view.object_key, what);
                 self.version.clone_from(&written.metadata.resource_version);
                 self.object = Arc::new(written);
                 Ok(())
@@ -393,7 +392,7 @@ impl Work<'_> {
             WriteError::Stale(_) => NotWritten::Stale,
             WriteError::Gone => NotWritten::Early(Then::Gone),
             WriteError::Failed(why) => {
-                tracing::warn!(object = %self.view.subject, error = why, "{what}");
+                tracing::warn!(object = %self.view.object_key, error = why, "{what}");
                 NotWritten::Early(Then::TryAgain)
             }
         }
@@ -401,7 +400,7 @@ impl Work<'_> {
 
     /// Reads the object, which has changed meanwhile.
     pub(super) async fn read_again(&mut self) -> Result<(), NotWritten> {
-        match self.shared.writer.read(self.view.subject.kind, &self.object).await {
+        match self.shared.writer.read(self.view.object_key.kind, &self.object).await {
             Ok(found) => {
                 // What the cache shows until then is older.
                 self.version.clone_from(&found.metadata.resource_version);

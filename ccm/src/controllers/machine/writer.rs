@@ -12,12 +12,12 @@ use kube::Client;
 use serde_json::{Map, Value, json};
 
 use super::{
-    companions::Write,
-    further::{Kept, WireFurther},
+    auxiliary::{Auxiliary, WireAuxiliary},
+    cluster_api::Bootstrap,
     names::CLUSTER_NAME_LABEL,
     object::InfraObject,
-    subject::SubjectKind,
-    surroundings::Bootstrap,
+    object_key::ObjectKind,
+    owned::Write,
 };
 use crate::writes::{
     JSON_PATCH, MERGE_PATCH, WHOLE_OBJECT, WriteError, create_as, delete, patch_as, within_deadline,
@@ -56,7 +56,7 @@ impl ObjectWriter {
         self.turns.acquire(namespace.into()).await.ok()
     }
 
-    fn path(&self, kind: SubjectKind, object: &InfraObject) -> String {
+    fn path(&self, kind: ObjectKind, object: &InfraObject) -> String {
         let Kinds { group, version, .. } = self.kinds;
         let (namespace, plural, name) = (object.namespace(), kind.plural(&self.kinds), object.name());
         format!("/apis/{group}/{version}/namespaces/{namespace}/{plural}/{name}")
@@ -65,7 +65,7 @@ impl ObjectWriter {
     /// Sends a merge patch that carries UID and version, and gives the object as it is then.
     pub(super) async fn patch(
         &self,
-        kind: SubjectKind,
+        kind: ObjectKind,
         object: &InfraObject,
         body: &Value,
     ) -> Result<InfraObject, WriteError> {
@@ -78,7 +78,7 @@ impl ObjectWriter {
     /// Writes this whole status to this very version of the object, and gives the object as it is then.
     pub(super) async fn write_status(
         &self,
-        kind: SubjectKind,
+        kind: ObjectKind,
         object: &InfraObject,
         status: &Map<String, Value>,
     ) -> Result<InfraObject, WriteError> {
@@ -99,7 +99,7 @@ impl ObjectWriter {
     /// [`WriteError::Gone`] if it does not exist any more, or if another one has its name.
     pub(super) async fn read(
         &self,
-        kind: SubjectKind,
+        kind: ObjectKind,
         object: &InfraObject,
     ) -> Result<InfraObject, WriteError> {
         let _turn = self.turn(object.namespace()).await;
@@ -110,29 +110,29 @@ impl ObjectWriter {
         if found.metadata.uid == object.metadata.uid { Ok(found.lean()) } else { Err(WriteError::Gone) }
     }
 
-    /// Makes one write of a companion, and gives it as it is then. `None` after a deletion.
+    /// Makes one write of an owned object, and gives it as it is then. `None` after a deletion.
     ///
     /// # Errors
     /// [`WriteError::Stale`] also if one of this name exists already.
-    pub(super) async fn write_companion(
+    pub(super) async fn write_owned(
         &self,
         kind: &FurtherKind,
         namespace: &str,
         name: &str,
-        found: Option<&Kept>,
+        found: Option<&Auxiliary>,
         write: &Write,
-    ) -> Result<Option<Kept>, WriteError> {
+    ) -> Result<Option<Auxiliary>, WriteError> {
         let _turn = self.turn(namespace).await;
-        let all = companions(kind, namespace);
+        let all = collection(kind, namespace);
         let one = format!("{all}/{name}");
         let (uid, version) = match found {
             Some(found) => (&found.metadata.uid, &found.metadata.resource_version),
             None => (&None, &None),
         };
         let written = match write {
-            Write::Create(body) => create_as::<WireFurther>(&self.client, &all, body).await?,
+            Write::Create(body) => create_as::<WireAuxiliary>(&self.client, &all, body).await?,
             Write::Change(body) => {
-                patch_as::<WireFurther>(&self.client, &one, MERGE_PATCH, body, WHOLE_OBJECT).await?
+                patch_as::<WireAuxiliary>(&self.client, &one, MERGE_PATCH, body, WHOLE_OBJECT).await?
             }
             Write::Status(status) => {
                 let body = json!([
@@ -141,7 +141,7 @@ impl ObjectWriter {
                     {"op": "add", "path": "/status", "value": status},
                 ]);
                 let path = format!("{one}/status");
-                patch_as::<WireFurther>(&self.client, &path, JSON_PATCH, &body, WHOLE_OBJECT).await?
+                patch_as::<WireAuxiliary>(&self.client, &path, JSON_PATCH, &body, WHOLE_OBJECT).await?
             }
             Write::Delete => {
                 let body = json!({"preconditions": {"uid": uid, "resourceVersion": version}});
@@ -152,16 +152,16 @@ impl ObjectWriter {
     }
 
     /// Makes one write of an object that nobody owns, and gives it as it is then.
-    pub(super) async fn write_told(
+    pub(super) async fn write_status_only(
         &self,
         kind: &FurtherKind,
-        found: &Kept,
+        found: &Auxiliary,
         write: &Write,
-    ) -> Result<Kept, WriteError> {
+    ) -> Result<Auxiliary, WriteError> {
         let _turn = self.turn(found.object.namespace.as_deref().unwrap_or_default()).await;
         let FurtherKind { group, version, plural, .. } = kind;
         let all = match &found.object.namespace {
-            Some(namespace) => companions(kind, namespace),
+            Some(namespace) => collection(kind, namespace),
             None => format!("/apis/{group}/{version}/{plural}"),
         };
         let one = format!("{all}/{}", found.object.name);
@@ -173,10 +173,10 @@ impl ObjectWriter {
                     {"op": "add", "path": "/status", "value": status},
                 ]);
                 let path = format!("{one}/status");
-                patch_as::<WireFurther>(&self.client, &path, JSON_PATCH, &body, WHOLE_OBJECT).await?
+                patch_as::<WireAuxiliary>(&self.client, &path, JSON_PATCH, &body, WHOLE_OBJECT).await?
             }
             Write::Change(body) => {
-                patch_as::<WireFurther>(&self.client, &one, MERGE_PATCH, body, WHOLE_OBJECT).await?
+                patch_as::<WireAuxiliary>(&self.client, &one, MERGE_PATCH, body, WHOLE_OBJECT).await?
             }
             Write::Create(_) | Write::Delete => {
                 let words = format!("{one} is neither made nor deleted by the controller");
@@ -186,28 +186,28 @@ impl ObjectWriter {
         Ok(written.into())
     }
 
-    /// A companion as it is now.
+    /// An owned object as it is now.
     ///
     /// # Errors
     /// [`WriteError::Gone`] if there is none.
-    pub(super) async fn read_companion(
+    pub(super) async fn read_owned(
         &self,
         kind: &FurtherKind,
         namespace: &str,
         name: &str,
-    ) -> Result<Kept, WriteError> {
+    ) -> Result<Auxiliary, WriteError> {
         let _turn = self.turn(namespace).await;
-        let request = http::Request::get(format!("{}/{name}", companions(kind, namespace)))
+        let request = http::Request::get(format!("{}/{name}", collection(kind, namespace)))
             .body(Vec::new())
             .map_err(|error| WriteError::Failed(error.to_string()))?;
-        within_deadline(self.client.request::<WireFurther>(request)).await.map(Kept::from)
+        within_deadline(self.client.request::<WireAuxiliary>(request)).await.map(Auxiliary::from)
     }
 
     /// Whether an object of this kind names an owner with this UID, among those of a Cluster. The API server is asked.
     ///
     /// # Errors
     /// It does not give the list.
-    pub(super) async fn has_companions(
+    pub(super) async fn has_owned(
         &self,
         kind: &FurtherKind,
         namespace: &str,
@@ -216,7 +216,7 @@ impl ObjectWriter {
     ) -> Result<bool, WriteError> {
         let _turn = self.turn(namespace).await;
         let selector = cluster.map(|name| format!("?labelSelector={CLUSTER_NAME_LABEL}%3D{name}"));
-        let path = format!("{}{}", companions(kind, namespace), selector.unwrap_or_default());
+        let path = format!("{}{}", collection(kind, namespace), selector.unwrap_or_default());
         let request = http::Request::get(path)
             .header(http::header::ACCEPT, ONLY_METADATA)
             .body(Vec::new())
@@ -251,8 +251,8 @@ impl ObjectWriter {
     }
 }
 
-/// Where the objects of a further kind in a namespace are.
-fn companions(kind: &FurtherKind, namespace: &str) -> String {
+/// The path of the objects of an auxiliary kind in a namespace.
+fn collection(kind: &FurtherKind, namespace: &str) -> String {
     let FurtherKind { group, version, plural, .. } = kind;
     format!("/apis/{group}/{version}/namespaces/{namespace}/{plural}")
 }

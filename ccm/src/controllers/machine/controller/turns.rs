@@ -7,10 +7,10 @@ use tokio::time::Instant;
 use super::{Done, MachineController};
 use crate::{
     controllers::machine::{
+        concurrency::Permit,
+        object_key::{ObjectKey, ObjectKind},
         outcome::RETRIES,
         plan::{Due, Inputs, Memory, Next},
-        room::Seat,
-        subject::{Subject, SubjectKind},
         view::View,
         work::{Ended, Then, status_only::StatusOnlyWork},
     },
@@ -64,20 +64,20 @@ pub(super) fn has_place(at_work: usize) -> impl Fn(usize) -> bool {
 }
 
 impl MachineController {
-    fn turn_of(&self, subject: &Subject) -> Turn {
-        match subject.kind {
-            SubjectKind::Machine | SubjectKind::Cluster => self.turn_of_step(subject),
-            SubjectKind::Template => self.turn_of_template(subject),
-            SubjectKind::StatusOnly(number) => self.turn_of_status_only(subject, number),
+    fn turn_of(&self, object_key: &ObjectKey) -> Turn {
+        match object_key.kind {
+            ObjectKind::Machine | ObjectKind::Cluster => self.turn_of_step(object_key),
+            ObjectKind::Template => self.turn_of_template(object_key),
+            ObjectKind::StatusOnly(number) => self.turn_of_status_only(object_key, number),
         }
     }
 
-    fn turn_of_step(&self, subject: &Subject) -> Turn {
-        let memory = self.memories.get(subject);
-        let Some(view) = View::of(subject, &self.stores, &self.index, memory, &self.shared.kinds) else {
+    fn turn_of_step(&self, object_key: &ObjectKey) -> Turn {
+        let memory = self.memories.get(object_key);
+        let Some(view) = View::of(object_key, &self.stores, &self.index, memory, &self.shared.kinds) else {
             return Turn::Gone;
         };
-        if self.is_old(subject, |version| view.is_older_than(version)) {
+        if self.is_old(object_key, |version| view.is_older_than(version)) {
             return Turn::At(Instant::now() + OLD_INTERVAL);
         }
         match view.next(&view.object, &view.unread(), &self.shared.scope(self.provider)) {
@@ -87,168 +87,170 @@ impl MachineController {
         }
     }
 
-    fn turn_of_template(&self, subject: &Subject) -> Turn {
-        let Some(template) = self.stores.templates.get(&subject.key) else { return Turn::Gone };
+    fn turn_of_template(&self, object_key: &ObjectKey) -> Turn {
+        let Some(template) = self.stores.templates.get(&object_key.key) else { return Turn::Gone };
         let template = template.unpacked();
         if self.shared.ignores(&template) {
             return Turn::Rest;
         }
-        if self.is_old(subject, |version| template.is_older_than(version)) {
+        if self.is_old(object_key, |version| template.is_older_than(version)) {
             return Turn::At(Instant::now() + OLD_INTERVAL);
         }
         let inputs = Inputs::of_template(&template, self.provider);
-        let memory = self.memories.get(subject).filter(|memory| memory.inputs == inputs);
+        let memory = self.memories.get(object_key).filter(|memory| memory.inputs == inputs);
         Turn::of(memory.map(|memory| memory.due))
     }
 
-    fn turn_of_status_only(&self, subject: &Subject, number: u8) -> Turn {
-        let further = &self.stores.further;
-        let store = further.all().get(usize::from(number));
-        let Some(found) = store.and_then(|store| store.get(&subject.key)) else { return Turn::Gone };
-        let memory = self.memories.get(subject).filter(|memory| {
-            let reads = further.look_again(memory.inputs.reads());
+    fn turn_of_status_only(&self, object_key: &ObjectKey, number: u8) -> Turn {
+        let auxiliary = &self.stores.auxiliary;
+        let store = auxiliary.all().get(usize::from(number));
+        let Some(found) = store.and_then(|store| store.get(&object_key.key)) else { return Turn::Gone };
+        let memory = self.memories.get(object_key).filter(|memory| {
+            let reads = auxiliary.look_again(memory.inputs.reads());
             memory.inputs == Inputs::of_status_only(&found, self.provider).with_reads(reads)
         });
         Turn::of(memory.map(|memory| memory.due))
     }
 
     /// Whether the watch does not show our last write yet. What it shows is no ground for a decision then.
-    fn is_old(&self, subject: &Subject, is_older: impl FnOnce(&str) -> bool) -> bool {
-        let known = self.written.get(subject).filter(|(_, since)| since.elapsed() < OLD_TIMEOUT);
+    fn is_old(&self, object_key: &ObjectKey, is_older: impl FnOnce(&str) -> bool) -> bool {
+        let known = self.written.get(object_key).filter(|(_, since)| since.elapsed() < OLD_TIMEOUT);
         known.is_some_and(|(version, _)| is_older(version))
     }
 
     /// Puts an object into the queue if something is due for it, now or later. One at work is scheduled when its work ends.
-    pub(super) fn schedule(&mut self, subject: &Subject) {
-        let name = subject.to_string();
+    pub(super) fn schedule(&mut self, object_key: &ObjectKey) {
+        let name = object_key.to_string();
         if self.queue.is_at_work(&name) {
-            self.dirty.insert(subject.clone());
+            self.dirty.insert(object_key.clone());
             return;
         }
-        match self.turn_of(subject) {
+        match self.turn_of(object_key) {
             Turn::Now => self.queue.add(&name),
             Turn::At(at) => {
                 self.queue.remove(&name);
                 self.queue.add_after(&name, at.saturating_duration_since(Instant::now()));
             }
             Turn::Rest => {}
-            Turn::Gone => self.forget(subject),
+            Turn::Gone => self.forget(object_key),
         }
     }
 
-    pub(super) fn schedule_all(&mut self, subjects: impl IntoIterator<Item = Subject>) {
-        for subject in subjects {
-            self.schedule(&subject);
+    pub(super) fn schedule_all(&mut self, object_keys: impl IntoIterator<Item = ObjectKey>) {
+        for object_key in object_keys {
+            self.schedule(&object_key);
         }
     }
 
     /// Schedules all of which something is remembered.
     pub(super) fn schedule_known(&mut self) {
-        let subjects: Vec<_> = self.memories.keys().cloned().collect();
-        self.schedule_all(subjects);
+        let object_keys: Vec<_> = self.memories.keys().cloned().collect();
+        self.schedule_all(object_keys);
     }
 
-    fn forget(&mut self, subject: &Subject) {
-        self.queue.remove(&subject.to_string());
-        self.dependents.forget(subject);
-        if let Some(memory) = self.memories.remove(subject) {
-            self.failing.note(subject.namespace(), memory.failures > 0, false);
+    fn forget(&mut self, object_key: &ObjectKey) {
+        self.queue.remove(&object_key.to_string());
+        self.dependents.forget(object_key);
+        if let Some(memory) = self.memories.remove(object_key) {
+            self.failing.note(object_key.namespace(), memory.failures > 0, false);
         }
-        self.written.remove(subject);
-        self.tries.remove(subject);
+        self.written.remove(object_key);
+        self.tries.remove(object_key);
     }
 
     /// Starts the work that is ready.
     pub(super) fn start_tasks(&mut self) {
-        while let Some(seat) = self.room.take()
+        while let Some(permit) = self.concurrency.take()
             && let Some(name) = self.queue.take_next_of(has_place(self.tasks.len()))
         {
-            let subject = Subject::of_name(&name);
+            let object_key = ObjectKey::of_name(&name);
             // Things may have changed while it waited for its turn.
-            match subject.filter(|subject| matches!(self.turn_of(subject), Turn::Now)) {
-                Some(subject) => self.start(subject, seat),
+            match object_key.filter(|object_key| matches!(self.turn_of(object_key), Turn::Now)) {
+                Some(object_key) => self.start(object_key, permit),
                 None => {
                     self.queue.done(&name);
-                    if let Some(subject) = Subject::of_name(&name) {
-                        self.schedule(&subject);
+                    if let Some(object_key) = ObjectKey::of_name(&name) {
+                        self.schedule(&object_key);
                     }
                 }
             }
         }
     }
 
-    fn start(&mut self, subject: Subject, seat: Seat) {
-        self.woken.remove(&subject);
-        self.dirty.remove(&subject);
-        match subject.kind {
-            SubjectKind::Machine | SubjectKind::Cluster => self.start_step(subject, seat),
-            SubjectKind::Template => self.start_template(subject, seat),
-            SubjectKind::StatusOnly(number) => self.start_status_only(subject, number, seat),
+    fn start(&mut self, object_key: ObjectKey, permit: Permit) {
+        self.woken.remove(&object_key);
+        self.dirty.remove(&object_key);
+        match object_key.kind {
+            ObjectKind::Machine | ObjectKind::Cluster => self.start_step(object_key, permit),
+            ObjectKind::Template => self.start_template(object_key, permit),
+            ObjectKind::StatusOnly(number) => self.start_status_only(object_key, number, permit),
         }
     }
 
-    fn start_step(&mut self, subject: Subject, seat: Seat) {
+    fn start_step(&mut self, object_key: ObjectKey, permit: Permit) {
         let (shared, provider) = (Arc::clone(&self.shared), self.provider);
-        let memory = self.memories.get(&subject);
-        let companions = self.dependents.companions_of(&subject);
-        let view = View::of(&subject, &self.stores, &self.index, memory, &shared.kinds);
-        let view = view.map(|view| view.with_companions(companions));
+        let memory = self.memories.get(&object_key);
+        let owned = self.dependents.owned_of(&object_key);
+        let view = View::of(&object_key, &self.stores, &self.index, memory, &shared.kinds);
+        let view = view.map(|view| view.with_owned(owned));
         self.tasks.spawn(async move {
             let ended = match &view {
-                Some(view) => shared.act(view, provider, seat).await,
+                Some(view) => shared.act(view, provider, permit).await,
                 None => Ended::NOTHING,
             };
-            Done { subject, ended }
+            Done { object_key, ended }
         });
     }
 
-    fn start_template(&mut self, subject: Subject, seat: Seat) {
+    fn start_template(&mut self, object_key: ObjectKey, permit: Permit) {
         let (shared, provider) = (Arc::clone(&self.shared), self.provider);
-        let memory = self.memories.get(&subject).cloned();
-        let template = self.stores.templates.get(&subject.key);
+        let memory = self.memories.get(&object_key).cloned();
+        let template = self.stores.templates.get(&object_key.key);
         self.tasks.spawn(async move {
             let ended = match &template {
                 Some(template) => {
                     let template = template.unpacked();
-                    shared.describe_template(&subject, &template, memory.as_ref(), (provider, &seat)).await
+                    shared
+                        .describe_template(&object_key, &template, memory.as_ref(), (provider, &permit))
+                        .await
                 }
                 None => Ended::NOTHING,
             };
-            Done { subject, ended }
+            Done { object_key, ended }
         });
     }
 
-    fn start_status_only(&mut self, subject: Subject, number: u8, seat: Seat) {
+    fn start_status_only(&mut self, object_key: ObjectKey, number: u8, permit: Permit) {
         let stores = self.stores.clone();
         let work = StatusOnlyWork {
             shared: Arc::clone(&self.shared),
             stores: stores.clone(),
             is_in_namespace: self.options.namespace.is_some(),
             provider: self.provider,
-            failures: self.memories.get(&subject).map_or(0, |memory| memory.failures),
-            seat,
+            failures: self.memories.get(&object_key).map_or(0, |memory| memory.failures),
+            permit,
         };
         self.tasks.spawn(async move {
-            let ended = match stores.further.all().get(usize::from(number)) {
-                Some(store) => work.act(store, &subject.key).await,
+            let ended = match stores.auxiliary.all().get(usize::from(number)) {
+                Some(store) => work.act(store, &object_key.key).await,
                 None => Ended::NOTHING,
             };
-            Done { subject, ended }
+            Done { object_key, ended }
         });
     }
 
     /// Takes note of what came of the work on an object.
-    pub(super) fn finish(&mut self, subject: &Subject, ended: Ended) {
-        let name = subject.to_string();
+    pub(super) fn finish(&mut self, object_key: &ObjectKey, ended: Ended) {
+        let name = object_key.to_string();
         self.queue.done(&name);
-        for uid in self.gone_uids.remove(subject).unwrap_or_default() {
-            self.forget_uid(subject, uid);
+        for uid in self.gone_uids.remove(object_key).unwrap_or_default() {
+            self.forget_uid(object_key, uid);
         }
         let Ended { version, memory, then } = ended;
         if let Some(version) = version {
-            self.written.insert(subject.clone(), (version, Instant::now()));
+            self.written.insert(object_key.clone(), (version, Instant::now()));
         }
-        let is_woken = self.woken.remove(subject);
+        let is_woken = self.woken.remove(object_key);
         let mut has_read = false;
         if let Some(memory) = memory {
             let due = match memory.due {
@@ -257,8 +259,8 @@ impl MachineController {
                 Due::WhenChanged => Due::At(Instant::now() + self.resync_after()),
                 due => due,
             };
-            let (namespace, has_failed) = (subject.namespace(), memory.failures > 0);
-            let before = self.memories.get(subject).is_some_and(|memory| memory.failures > 0);
+            let (namespace, has_failed) = (object_key.namespace(), memory.failures > 0);
+            let before = self.memories.get(object_key).is_some_and(|memory| memory.failures > 0);
             self.failing.note(namespace, before, has_failed);
             let due = match due {
                 Due::At(at) if has_failed => {
@@ -266,14 +268,14 @@ impl MachineController {
                 }
                 due => due,
             };
-            self.dependents.read(subject, memory.inputs.reads());
+            self.dependents.read(object_key, memory.inputs.reads());
             has_read = memory.inputs.reads().places().next().is_some();
-            self.memories.insert(subject.clone(), Memory { due, ..memory });
+            self.memories.insert(object_key.clone(), Memory { due, ..memory });
         }
-        let is_dirty = self.dirty.remove(subject);
+        let is_dirty = self.dirty.remove(object_key);
         match then {
             Then::TryAgain => {
-                let tries = self.tries.entry(subject.clone()).or_default();
+                let tries = self.tries.entry(object_key.clone()).or_default();
                 *tries = tries.saturating_add(1);
                 self.queue.retry_after(&name, RETRIES.after(*tries));
                 return;
@@ -283,14 +285,14 @@ impl MachineController {
                 return;
             }
             Then::Gone => {
-                self.tries.remove(subject);
+                self.tries.remove(object_key);
                 self.queue.add_after(&name, GONE_FOR);
             }
-            Then::Look | Then::WhenChanged => drop(self.tries.remove(subject)),
+            Then::Look | Then::WhenChanged => drop(self.tries.remove(object_key)),
         }
         // What it read may have changed before it was known to be a reader.
         if is_dirty || is_woken || has_read || then == Then::Look {
-            self.schedule(subject);
+            self.schedule(object_key);
         }
     }
 

@@ -2,13 +2,13 @@ use cloudprovider::machines::Kind;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::controllers::machine::subject::SubjectKind;
+use crate::controllers::machine::object_key::ObjectKind;
 
 const KINDS: Kinds =
     Kinds::new("v1", Kind::new("MyMachine", "mymachines"), Kind::new("MyCluster", "myclusters"));
 
-fn machine(name: &str) -> Subject {
-    Subject::new(SubjectKind::Machine, format!("default/{name}"))
+fn machine(name: &str) -> ObjectKey {
+    ObjectKey::new(ObjectKind::Machine, format!("default/{name}"))
 }
 
 /// A machine with a UID of this name, made at this second.
@@ -89,11 +89,12 @@ fn of_several_with_one_identity_one_has_the_best_claim() {
 
 #[test]
 fn a_change_tells_those_for_which_it_makes_a_difference() {
-    let cluster = Subject::new(SubjectKind::Cluster, "default/prod");
+    let cluster = ObjectKey::new(ObjectKind::Cluster, "default/prod");
     let infrastructure = read(json!({"metadata": {
         "name": "prod", "namespace": "default", "uid": "c", "labels": {"cluster.x-k8s.io/cluster-name": "prod"},
     }}));
-    let set = |subjects: &[&Subject]| subjects.iter().map(|&one| one.clone()).collect::<BTreeSet<_>>();
+    let set =
+        |object_keys: &[&ObjectKey]| object_keys.iter().map(|&one| one.clone()).collect::<BTreeSet<_>>();
     let mut index = index(&[("a", 0, Some("a"))]);
     assert_eq!(index.update(&cluster, Some(&infrastructure), &KINDS), set(&[&machine("a")]));
     assert_eq!(index.update(&cluster, Some(&infrastructure), &KINDS), set(&[&machine("a")]), "its spec");
@@ -117,10 +118,15 @@ fn a_change_tells_those_for_which_it_makes_a_difference() {
 }
 
 /// An object of this namespace that was made at this second.
-fn of_namespace(namespace: &str, name: &str, second: u32, identity: Option<&str>) -> (Subject, InfraObject) {
+fn of_namespace(
+    namespace: &str,
+    name: &str,
+    second: u32,
+    identity: Option<&str>,
+) -> (ObjectKey, InfraObject) {
     let mut object = object(name, second, identity);
     object.metadata.namespace = Some(namespace.to_owned());
-    (Subject::new(SubjectKind::Machine, format!("{namespace}/{name}")), object)
+    (ObjectKey::new(ObjectKind::Machine, format!("{namespace}/{name}")), object)
 }
 
 #[test]
@@ -164,14 +170,14 @@ fn copies_of_a_cluster_have_the_same_mark() {
                 "infrastructure.cluster.x-k8s.io/cluster-name": made_for,
             },
         }}));
-        (Subject::new(SubjectKind::Cluster, format!("default/{name}")), object)
+        (ObjectKey::new(ObjectKind::Cluster, format!("default/{name}")), object)
     };
     let mut index = Index::default();
-    for (subject, object) in [of("a", "prod"), of("b", "prod"), of("c", "test")] {
-        index.update(&subject, Some(&object), &KINDS);
+    for (object_key, object) in [of("a", "prod"), of("b", "prod"), of("c", "test")] {
+        index.update(&object_key, Some(&object), &KINDS);
     }
     for (name, has_same_mark) in [("b", true), ("c", false)] {
-        let rival = index.rival(&Subject::new(SubjectKind::Cluster, format!("default/{name}")));
+        let rival = index.rival(&ObjectKey::new(ObjectKind::Cluster, format!("default/{name}")));
         assert_eq!(
             rival.map(|rival| (rival.key, rival.has_same_mark)),
             Some(("default/a".into(), has_same_mark))
@@ -186,24 +192,24 @@ fn the_infrastructure_of_a_cluster_is_the_only_one_with_its_name_in_the_mark() {
             "name": name, "namespace": "default", "uid": name, "labels": {"cluster.x-k8s.io/cluster-name": label},
             "annotations": {"infrastructure.cluster.x-k8s.io/cluster-name": made_for},
         }}));
-        (Subject::new(SubjectKind::Cluster, format!("default/{name}")), object)
+        (ObjectKey::new(ObjectKind::Cluster, format!("default/{name}")), object)
     };
     let mut index = Index::default();
     // The first by name is labelled with another Cluster than it was made for.
-    for (subject, object) in [of("a", "prod", "test"), of("b", "prod", "prod")] {
-        index.update(&subject, Some(&object), &KINDS);
+    for (object_key, object) in [of("a", "prod", "test"), of("b", "prod", "prod")] {
+        index.update(&object_key, Some(&object), &KINDS);
     }
     let key = |name: &str| format!("default/{name}");
     assert_eq!(index.infrastructure_of(&key("prod")).map(|found| &*found.key), Some("default/b"));
     assert_eq!(index.infrastructure_of(&key("test")).map(|found| &*found.key), Some("default/a"));
-    let (subject, object) = of("c", "prod", "prod");
-    index.update(&subject, Some(&object), &KINDS);
+    let (object_key, object) = of("c", "prod", "prod");
+    index.update(&object_key, Some(&object), &KINDS);
     assert_eq!(index.infrastructure_of(&key("prod")), None, "there are two");
 }
 
 #[test]
 fn a_machine_belongs_to_each_cluster_that_anything_about_it_names() {
-    let cluster = |name: &str| Subject::new(SubjectKind::Cluster, format!("default/{name}"));
+    let cluster = |name: &str| ObjectKey::new(ObjectKind::Cluster, format!("default/{name}"));
     let owner = |kind: &str| json!([{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": kind, "name": "prod", "uid": "c"}]);
     let label = |name: &str| json!({"cluster.x-k8s.io/cluster-name": name});
     let made_for = json!({"infrastructure.cluster.x-k8s.io/cluster-name": "prod"});

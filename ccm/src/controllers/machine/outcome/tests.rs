@@ -87,10 +87,10 @@ async fn what_a_step_of_a_machine_saw_is_said() {
         ("lost", existing(), Ok(MachineReport::lost("gone")), "MachineLost", false, false, Due::WhenChanged),
     ] {
         let outcome = after_machine(&object, answer, now);
-        assert_eq!(outcome.told.ready.reason, reason, "{what}");
-        assert_eq!(outcome.told.ready.status == ConditionStatus::True, is_done, "{what}");
+        assert_eq!(outcome.observed.ready.reason, reason, "{what}");
+        assert_eq!(outcome.observed.ready.status == ConditionStatus::True, is_done, "{what}");
         assert_eq!(
-            (outcome.told.is_done, outcome.blocks_move, outcome.due),
+            (outcome.observed.is_done, outcome.blocks_move, outcome.due),
             (is_done, Some(blocks), due),
             "{what}"
         );
@@ -118,8 +118,8 @@ async fn the_provider_id_is_written_once_and_never_changed() {
         (None, "ProviderError", "the provider reported a machine without a provider ID"),
     ] {
         let outcome = after_machine(&existing(), present(id), now);
-        assert_eq!((outcome.provider_id, outcome.has_failed, outcome.told.is_done), (None, true, false));
-        assert_eq!((&*outcome.told.ready.reason, &*outcome.told.ready.message), (reason, words));
+        assert_eq!((outcome.provider_id, outcome.has_failed, outcome.observed.is_done), (None, true, false));
+        assert_eq!((&*outcome.observed.ready.reason, &*outcome.observed.ready.message), (reason, words));
     }
 }
 
@@ -128,11 +128,11 @@ async fn addresses_are_kept_while_nothing_is_known() {
     let now = Instant::now();
     let present = |instance: Instance| Ok(MachineReport::from(PresentMachine::new(instance)));
     let known = after_machine(&existing(), present(instance()), now);
-    assert_eq!(known.told.addresses, Some(vec![NodeAddress::internal_ip("10.0.0.1")]));
+    assert_eq!(known.observed.addresses, Some(vec![NodeAddress::internal_ip("10.0.0.1")]));
     let unwell = instance().with_incomplete(Error::new(ErrorKind::Unavailable, "the agent does not answer"));
-    assert_eq!(after_machine(&existing(), present(unwell), now).told.addresses, None);
+    assert_eq!(after_machine(&existing(), present(unwell), now).observed.addresses, None);
     let lost = after_machine(&existing(), Ok(MachineReport::lost("gone")), now);
-    assert_eq!(lost.told.addresses, None);
+    assert_eq!(lost.observed.addresses, None);
 }
 
 #[tokio::test]
@@ -161,7 +161,10 @@ async fn each_kind_of_error_has_its_next_try() {
         let error = Error::new(*kind, "why").with_retry_after(Duration::from_secs(5));
         let outcome = after_machine(&new(), Err(error), now);
         assert_eq!(outcome.due, Due::At(now + Duration::from_secs(5)), "{kind:?}");
-        assert_eq!((&*outcome.told.ready.reason, &*outcome.told.ready.message), (reason_of(*kind), "why"));
+        assert_eq!(
+            (&*outcome.observed.ready.reason, &*outcome.observed.ready.message),
+            (reason_of(*kind), "why")
+        );
         assert_eq!((outcome.blocks_move, outcome.has_failed, outcome.is_gone), (None, true, false));
     }
     let error = || Err(Error::new(ErrorKind::Unavailable, "why"));
@@ -179,8 +182,8 @@ async fn a_deletion_ends_only_when_nothing_is_left() {
         (Err(Error::new(ErrorKind::Unavailable, "away")), "ProviderUnavailable", false),
     ] {
         let outcome = Outcome::of_deletion(&answer, 1, now);
-        assert_eq!((&*outcome.told.ready.reason, outcome.is_gone), (reason, is_gone), "{answer:?}");
-        let says_that_it_waits = outcome.told.ready.message.starts_with("not deleted yet: ");
+        assert_eq!((&*outcome.observed.ready.reason, outcome.is_gone), (reason, is_gone), "{answer:?}");
+        let says_that_it_waits = outcome.observed.ready.message.starts_with("not deleted yet: ");
         assert_eq!(says_that_it_waits, answer.is_err(), "{answer:?}");
         let with_finalizers = object(
             json!({
@@ -201,23 +204,23 @@ async fn a_cluster_has_its_endpoint_once() {
     let endpoint = |port| ControlPlaneEndpoint { host: "a".into(), port };
     let done = |port| Ok(ClusterReport::done().with_control_plane_endpoint(endpoint(port)));
     let first = Outcome::of_cluster(&new(), &done(6443), 1, now);
-    assert_eq!((first.endpoint, first.told.is_done), (Some(endpoint(6443)), true));
+    assert_eq!((first.endpoint, first.observed.is_done), (Some(endpoint(6443)), true));
     let has = object(json!({}), json!({"controlPlaneEndpoint": {"host": "a", "port": 6443}}));
     let again = Outcome::of_cluster(&has, &done(6443), 1, now);
-    assert_eq!((again.endpoint, again.told.is_done), (None, true));
+    assert_eq!((again.endpoint, again.observed.is_done), (None, true));
     let other = Outcome::of_cluster(&has, &done(7443), 1, now);
-    assert_eq!((other.endpoint, other.told.is_done), (None, false));
-    assert_eq!(other.told.ready.reason, "ControlPlaneEndpointMismatch");
+    assert_eq!((other.endpoint, other.observed.is_done), (None, false));
+    assert_eq!(other.observed.ready.reason, "ControlPlaneEndpointMismatch");
     assert_eq!(
-        other.told.ready.message,
+        other.observed.ready.message,
         "the control plane's endpoint is a:6443, and the provider made a:7443"
     );
     let report = ClusterReport::done()
         .with_failure_domains([FailureDomain::new("a")])
         .with_wait(Wait::task("network"));
     let waiting = Outcome::of_cluster(&new(), &Ok(report), 1, now);
-    assert_eq!((waiting.told.is_done, waiting.blocks_move), (false, Some(true)));
-    assert_eq!(waiting.told.failure_domains, Some(vec![FailureDomain::new("a")]));
+    assert_eq!((waiting.observed.is_done, waiting.blocks_move), (false, Some(true)));
+    assert_eq!(waiting.observed.failure_domains, Some(vec![FailureDomain::new("a")]));
 }
 
 #[tokio::test]
@@ -313,23 +316,23 @@ async fn people_hear_of_each_change_once() {
         object
     };
     let lost = || Ok(MachineReport::lost("domain 1 is gone"));
-    let event = after_machine(&said("True", "Ready"), lost(), now).happening(&said("True", "Ready"));
-    let expected = Happening {
+    let event = after_machine(&said("True", "Ready"), lost(), now).event(&said("True", "Ready"));
+    let expected = Event {
         event_type: EventType::Warning,
         reason: "MachineLost".into(),
         message: "domain 1 is gone".into(),
     };
     assert_eq!(event, Some(expected));
     let again = said("False", "MachineLost");
-    assert_eq!(after_machine(&again, lost(), now).happening(&again), None);
+    assert_eq!(after_machine(&again, lost(), now).event(&again), None);
     let done = Ok(MachineReport::from(PresentMachine::new(instance())));
-    let event = after_machine(&again, done, now).happening(&again).expect("it is back");
+    let event = after_machine(&again, done, now).event(&again).expect("it is back");
     assert_eq!(
         (event.event_type, &*event.reason, &*event.message),
         (EventType::Normal, "Ready", "provisioned")
     );
     let failed = Err(Error::new(ErrorKind::Conflict, "a foreign domain"));
-    let event = after_machine(&again, failed, now).happening(&again).expect("it is new");
+    let event = after_machine(&again, failed, now).event(&again).expect("it is new");
     assert_eq!((event.event_type, &*event.message), (EventType::Warning, "a foreign domain"));
 }
 
@@ -346,11 +349,11 @@ async fn a_wait_on_the_way_is_no_event() {
         ("no room", new(), creating(Wait::capacity("full")), Some("WaitingForCapacity")),
         ("complete once", complete, present(Wait::address("no lease")), Some("WaitingForAddress")),
     ] {
-        let event = after_machine(&object, answer, now).happening(&object);
+        let event = after_machine(&object, answer, now).event(&object);
         assert_eq!(event.map(|event| event.reason), expected.map(str::to_owned), "{what}");
     }
     let deletion = Ok(Deletion::Deleting(Wait::task("power-off")));
-    let event = Outcome::of_deletion(&deletion, 1, now).happening(&existing());
+    let event = Outcome::of_deletion(&deletion, 1, now).event(&existing());
     assert_eq!(event.map(|event| event.reason), Some("Deleting".to_owned()));
 }
 
@@ -375,7 +378,7 @@ fn trouble_with_companions_has_a_condition_of_its_own() {
         (ErrorKind::Conflict, "ForeignObject"),
         (ErrorKind::Unsupported, "Unsupported"),
     ] {
-        let condition = about_companions(&Error::new(kind, "Guest default/one: why"));
+        let condition = about_owned(&Error::new(kind, "Guest default/one: why"));
         assert_eq!(
             (&*condition.condition_type, condition.status),
             ("CompanionsUpToDate", ConditionStatus::False)
@@ -400,15 +403,15 @@ async fn whose_something_foreign_is_only_the_log_says() {
     let ensured = after_machine(&new(), Err(error()), Instant::now());
     let deleted = Outcome::of_deletion(&Err(error()), 1, Instant::now());
     for outcome in [ensured, deleted] {
-        let event = outcome.happening(&new()).expect("an event").message;
-        for told in [&*outcome.told.ready.message, &event] {
+        let event = outcome.event(&new()).expect("an event").message;
+        for told in [&*outcome.observed.ready.message, &event] {
             assert!(told.contains("belongs to another object"), "{told}");
             for foreign in ["u-2", "team-b", "secret-name"] {
                 assert!(!told.contains(foreign), "{told}");
             }
         }
     }
-    let companions = about_companions(&error()).message;
-    assert!(companions.contains("another object") && !companions.contains("team-b"), "{companions}");
+    let owned = about_owned(&error()).message;
+    assert!(owned.contains("another object") && !owned.contains("team-b"), "{owned}");
     assert!(error().log_report().contains("machine team-b/secret-name of cluster prod (uid u-2)"));
 }

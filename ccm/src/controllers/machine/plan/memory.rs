@@ -5,10 +5,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::controllers::machine::{
+    auxiliary::{Auxiliary, Reads},
+    cluster_api::{Cluster, Machine},
     deferred::DeferredStatus,
-    further::{Kept, Reads},
     object::InfraObject,
-    surroundings::{Cluster, Machine},
 };
 
 /// For how long nothing is done about an object whose finalizer is gone. The API server answers such a write with the version that the
@@ -100,7 +100,7 @@ pub struct Inputs {
     /// UID and generation of the infrastructure of its Cluster.
     pub(super) infra_cluster: Option<(Option<String>, i64)>,
     pub(super) has_bootstrap: bool,
-    /// What it read of further kinds, and what it saw there.
+    /// What it read of auxiliary kinds, and what it saw there.
     pub(super) reads: Reads,
     pub(super) provider: u64,
 }
@@ -113,11 +113,11 @@ impl Inputs {
     }
 
     /// What the status of a status-only object is made from, besides what the provider reads for it.
-    pub(in crate::controllers::machine) fn of_status_only(found: &Kept, provider: u64) -> Self {
+    pub(in crate::controllers::machine) fn of_status_only(found: &Auxiliary, provider: u64) -> Self {
         Self { uid: found.metadata.uid.clone(), provider, ..Self::default() }
     }
 
-    /// What the step read of further kinds.
+    /// What the step read of auxiliary kinds.
     pub(in crate::controllers::machine) fn reads(&self) -> &Reads {
         &self.reads
     }

@@ -119,8 +119,8 @@ impl World {
         self
     }
 
-    fn situation(&self) -> MachineSituation<'_> {
-        MachineSituation {
+    fn context(&self) -> MachineContext<'_> {
+        MachineContext {
             object: &self.object,
             machine: self.machine.as_ref(),
             cluster: self.cluster.as_ref(),
@@ -137,12 +137,12 @@ impl World {
     }
 
     fn next(&self) -> Next {
-        self.situation().next(&self.scope())
+        self.context().next(&self.scope())
     }
 
     /// After a step that got what the next one would get.
     fn remembering(mut self, due: Due) -> Self {
-        let inputs = self.situation().inputs(&self.scope());
+        let inputs = self.context().inputs(&self.scope());
         self.memory = Some(Memory { inputs, due, ..Memory::default() });
         self
     }
@@ -188,18 +188,12 @@ async fn the_order_of_the_contract() {
             world(json!({}))
                 .with(secret(Bootstrap::Missing))
                 .with(|world| world.machine = Some(Machine::default())),
-            defers(
-                "WaitingForBootstrapData",
-                "spec.bootstrap.dataSecretName of the Machine is not set yet",
-            ),
+            defers("WaitingForBootstrapData", "spec.bootstrap.dataSecretName of the Machine is not set yet"),
         ),
         (
             "the Secret is not there",
             world(json!({})).with(secret(Bootstrap::Missing)),
-            defers(
-                "WaitingForBootstrapData",
-                "the Secret \"one-data\" with the bootstrap data is not there",
-            ),
+            defers("WaitingForBootstrapData", "the Secret \"one-data\" with the bootstrap data is not there"),
         ),
         (
             "the Secret is something else",
@@ -349,7 +343,7 @@ async fn a_cluster_of_another_program_gets_a_mark() {
         merge(&mut object, change);
         let object = cluster_object(object);
         let kinds = KINDS.shared();
-        let situation = ClusterSituation {
+        let situation = InfraClusterContext {
             object: &object,
             cluster: Some(&Cluster::default()),
             machines: &[],
@@ -404,7 +398,7 @@ async fn a_copy_of_a_cluster_is_let_go() {
     for (has_same_mark, expected) in [(true, Next::Release), (false, Next::Delete)] {
         let rival = Rival { key: "default/b".into(), is_foreign: false, has_same_mark };
         let object = cluster_object(deleting());
-        let situation = ClusterSituation {
+        let situation = InfraClusterContext {
             object: &object,
             cluster: None,
             machines: &[],

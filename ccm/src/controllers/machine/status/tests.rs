@@ -34,20 +34,20 @@ fn entry_of(condition_type: &str, status: &str, reason: &str, since: &str) -> Va
 }
 
 /// The status after a step, as it was if nothing is written.
-fn after(status: Value, record: &Record<Value>, told: &Told) -> Value {
+fn after(status: Value, record: &Record<Value>, observed: &Observed) -> Value {
     let object = object(status);
     let given = record_of(&object);
-    Value::Object(after_step(&object, (&given, record), told, &KIND, now()).unwrap_or(object.status))
+    Value::Object(after_step(&object, (&given, record), observed, &KIND, now()).unwrap_or(object.status))
 }
 
 #[test]
 fn a_status_is_written_only_if_it_changed() {
-    let told = Told { is_done: true, ..Told::ready(ready(ConditionStatus::True, "Ready")) };
+    let observed = Observed { is_done: true, ..Observed::ready(ready(ConditionStatus::True, "Ready")) };
     let record = Record::new(json!({"taskRef": "task-1"}));
-    let first = after_step(&object(json!({})), (&Record::default(), &record), &told, &KIND, now())
+    let first = after_step(&object(json!({})), (&Record::default(), &record), &observed, &KIND, now())
         .expect("it is new");
     let later = "2026-07-01T00:00:00Z".parse().expect("a time");
-    assert_eq!(after_step(&object(first.clone().into()), (&record, &record), &told, &KIND, later), None);
+    assert_eq!(after_step(&object(first.clone().into()), (&record, &record), &observed, &KIND, later), None);
     let expected = json!({
         "taskRef": "task-1", "initialization": {"provisioned": true}, "ready": true,
         "conditions": [
@@ -60,12 +60,12 @@ fn a_status_is_written_only_if_it_changed() {
 
 #[test]
 fn a_condition_that_is_over_goes_and_all_else_stays() {
-    let told = |conditions: Value| json!({"taskRef": "task-1", "conditions": conditions});
+    let observed = |conditions: Value| json!({"taskRef": "task-1", "conditions": conditions});
     let ready = || entry_of("Ready", "True", "Ready", BEFORE);
     let trouble = entry_of("CompanionsUpToDate", "False", "NotWritten", BEFORE);
-    let left = without_condition(&object(told(json!([ready(), trouble]))), "CompanionsUpToDate");
-    assert_eq!(left.map(Value::Object), Some(told(json!([ready()]))));
-    assert_eq!(without_condition(&object(told(json!([ready()]))), "CompanionsUpToDate"), None);
+    let left = without_condition(&object(observed(json!([ready(), trouble]))), "CompanionsUpToDate");
+    assert_eq!(left.map(Value::Object), Some(observed(json!([ready()]))));
+    assert_eq!(without_condition(&object(observed(json!([ready()]))), "CompanionsUpToDate"), None);
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn what_was_recorded_is_written_without_a_step() {
 
 #[test]
 fn provisioned_never_goes_back() {
-    let lost = Told::ready(ready(ConditionStatus::False, "MachineLost"));
+    let lost = Observed::ready(ready(ConditionStatus::False, "MachineLost"));
     let provisioned = json!({"initialization": {"provisioned": true}});
     let status = after(provisioned, &Record::default(), &lost);
     assert_eq!((&status["initialization"]["provisioned"], &status["ready"]), (&json!(true), &json!(true)));
@@ -96,7 +96,7 @@ fn a_transition_is_one_of_the_status_alone() {
         (ConditionStatus::False, "WaitingForAddress", BEFORE),
         (ConditionStatus::True, "Ready", "2026-06-01T00:00:00Z"),
     ] {
-        let status = after(before.clone(), &Record::default(), &Told::ready(ready(status, reason)));
+        let status = after(before.clone(), &Record::default(), &Observed::ready(ready(status, reason)));
         let condition = &status["conditions"][0];
         assert_eq!((&condition["reason"], &condition["lastTransitionTime"]), (&json!(reason), &json!(since)));
         assert_eq!(status["conditions"][1]["lastTransitionTime"], BEFORE);
@@ -116,7 +116,7 @@ fn what_is_the_providers_is_replaced_and_what_is_the_controllers_is_kept() {
     record.status = json!({"other": 1, "empty": null, "ready": "the controller's"});
     record.remove("Cloned");
     record.set(Condition::new("Ready", ConditionStatus::Unknown, "NotOfTheProvider"));
-    let status = after(before, &record, &Told::ready(ready(ConditionStatus::False, "WaitingForTask")));
+    let status = after(before, &record, &Observed::ready(ready(ConditionStatus::False, "WaitingForTask")));
     let expected = json!({
         "other": 1, "failureDomain": "a", "addresses": [{"type": "Hostname", "address": "one"}],
         "conditions": [
@@ -136,16 +136,16 @@ fn addresses_and_failure_domains() {
     ];
     let mut domain = FailureDomain::new("a");
     domain.attributes.insert("room".into(), "1".into());
-    let told = Told {
+    let observed = Observed {
         addresses: Some(addresses),
         failure_domain: Some("a".into()),
         failure_domains: Some(vec![
             domain,
             FailureDomain { control_plane: false, ..FailureDomain::new("b") },
         ]),
-        ..Told::ready(ready(ConditionStatus::True, "Ready"))
+        ..Observed::ready(ready(ConditionStatus::True, "Ready"))
     };
-    let status = after(json!({}), &Record::default(), &told);
+    let status = after(json!({}), &Record::default(), &observed);
     assert_eq!(status["addresses"], json!([{"type": "InternalIP", "address": "10.0.0.1"}]));
     assert_eq!(status["failureDomain"], "a");
     let domains = json!([
@@ -153,7 +153,7 @@ fn addresses_and_failure_domains() {
     ]);
     assert_eq!(status["failureDomains"], domains);
     // The CRD has no empty list.
-    let none = Told { failure_domains: Some(Vec::new()), ..told };
+    let none = Observed { failure_domains: Some(Vec::new()), ..observed };
     assert!(after(status, &Record::default(), &none).get("failureDomains").is_none());
 }
 
@@ -188,8 +188,9 @@ fn a_step_writes_its_own_conditions_and_leaves_those_of_others() {
         old("Theirs", "False"),
         old("New", "True")
     ]));
-    let told = Told::ready(ready(ConditionStatus::True, "Ready"));
-    let status = after_step(&object(now_there), (&given, &record), &told, &KIND, now()).expect("it is new");
+    let observed = Observed::ready(ready(ConditionStatus::True, "Ready"));
+    let status =
+        after_step(&object(now_there), (&given, &record), &observed, &KIND, now()).expect("it is new");
     let expected = json!([
         entry_of("Kept", "True", "R", BEFORE),
         old("Theirs", "False"),
@@ -220,8 +221,8 @@ fn what_the_twin_of_ready_says() {
         if let Some(made) = made {
             record.set(made);
         }
-        let told = Told::ready(ready(status, reason));
-        let status = after_step(&object, (&given, &record), &told, &OF_OTHERS, now()).expect("it is new");
+        let observed = Observed::ready(ready(status, reason));
+        let status = after_step(&object, (&given, &record), &observed, &OF_OTHERS, now()).expect("it is new");
         let (twin, older) = read_by_others(&status);
         assert_eq!(older[1].0, "Made");
         assert_eq!(older[1].1, older[0].1, "{older:?}");

@@ -9,14 +9,14 @@ use serde_json::Value;
 use crate::{
     cache::CachedObject as _,
     controllers::machine::{
-        companions::{Write, status_with, with_finalizer, without_finalizers},
-        further::Kept,
+        auxiliary::Auxiliary,
+        cluster_api::Machine,
         names::READY,
         object::guarded,
+        owned::{Write, status_with, with_finalizer, without_finalizers},
         packed::Packed,
         status::with_conditions,
         store::Core,
-        surroundings::Machine,
     },
 };
 
@@ -38,7 +38,7 @@ pub enum Next {
 /// program's. `users`: who is in the failure domain that it is, if it is to be held for them.
 pub fn next(
     kind: &FurtherKind,
-    found: &Kept,
+    found: &Auxiliary,
     is_ignored: bool,
     users: Option<&BTreeSet<String>>,
     now: Timestamp,
@@ -61,7 +61,7 @@ pub fn next(
     missing.map_or(Next::Observe, |patch| change(found, patch))
 }
 
-fn change(found: &Kept, patch: Value) -> Next {
+fn change(found: &Auxiliary, patch: Value) -> Next {
     Next::Write(Write::Change(guarded(&found.metadata, patch)))
 }
 
@@ -88,7 +88,7 @@ pub fn users_of(
 }
 
 /// The write of what was told. `None`: the object says so already.
-pub fn write_of(kind: &FurtherKind, told: &Told, found: &Kept, now: Timestamp) -> Option<Write> {
+pub fn write_of(kind: &FurtherKind, told: &Told, found: &Auxiliary, now: Timestamp) -> Option<Write> {
     status_with(&told.status, &told.conditions, kind.older_conditions, found, now).map(Write::Status)
 }
 
@@ -99,7 +99,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::controllers::machine::{further::WireFurther, object::InfraObject};
+    use crate::controllers::machine::{auxiliary::WireAuxiliary, object::InfraObject};
 
     const ZONE: FurtherKind = FurtherKind::new("example.org", "v1", Kind::new("Zone", "zones"))
         .cluster_scoped()
@@ -111,7 +111,7 @@ mod tests {
         "2026-01-01T00:00:00Z".parse().expect("a time")
     }
 
-    fn zone(metadata: &Value, status: &Value) -> Kept {
+    fn zone(metadata: &Value, status: &Value) -> Auxiliary {
         let mut object = json!({
             "apiVersion": "example.org/v1", "kind": "Zone", "status": status,
             "metadata": {"name": "z", "uid": "u", "resourceVersion": "7"},
@@ -119,7 +119,7 @@ mod tests {
         for (field, value) in metadata.as_object().into_iter().flatten() {
             object["metadata"][field] = value.clone();
         }
-        serde_json::from_value::<WireFurther>(object).expect("an object").into()
+        serde_json::from_value::<WireAuxiliary>(object).expect("an object").into()
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What the statuses of told objects say, for people.
+//! What the statuses of status-only objects say, for people.
 
 use std::collections::BTreeSet;
 
@@ -12,14 +12,14 @@ use serde_json::Value;
 
 use crate::{
     controllers::machine::{
-        discovery::served_further,
-        further::{Kept, WireFurther},
+        auxiliary::{Auxiliary, WireAuxiliary},
+        discovery::served_auxiliary,
         names::READY,
     },
     writes::within_deadline,
 };
 
-/// A told object, as its status says.
+/// A status-only object, as its status says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
     /// Its kind.
@@ -48,7 +48,7 @@ pub struct Reference<'a> {
     name: &'a str,
 }
 
-/// The told objects that a machine uses: the failure domain that it is in, and those that its specs name with `kind` and `name`.
+/// The status-only objects that a machine uses: the failure domain that it is in, and those that its specs name with `kind` and `name`.
 pub fn references<'a>(
     kinds: &Kinds,
     failure_domain: Option<&'a str>,
@@ -99,7 +99,7 @@ pub async fn states_of(
     Ok(states)
 }
 
-/// The states of all told objects, in one namespace if there is one.
+/// The states of all status-only objects, in one namespace if there is one.
 ///
 /// # Errors
 /// The API server does not answer.
@@ -116,26 +116,30 @@ pub async fn all_states(
     Ok(states)
 }
 
-/// The told kinds that the API server serves.
+/// The status-only kinds that the API server serves.
 async fn served(client: &Client, kinds: &Kinds) -> Result<Vec<FurtherKind>, String> {
     let told: Vec<_> = kinds.further.iter().filter(|kind| kind.is_told).copied().collect();
-    let served = served_further(client, &told).await?;
+    let served = served_auxiliary(client, &told).await?;
     Ok(told.into_iter().zip(served).filter(|(_, is_served)| *is_served).map(|(kind, _)| kind).collect())
 }
 
-async fn list(client: &Client, kind: &FurtherKind, namespace: Option<&str>) -> Result<Vec<Kept>, String> {
+async fn list(
+    client: &Client,
+    kind: &FurtherKind,
+    namespace: Option<&str>,
+) -> Result<Vec<Auxiliary>, String> {
     let version = GroupVersionKind::gvk(kind.group, kind.version, kind.kind);
     let resource = ApiResource::from_gvk_with_plural(&version, kind.plural);
     let api = match namespace.filter(|_| kind.is_namespaced) {
-        Some(namespace) => Api::<WireFurther>::namespaced_with(client.clone(), namespace, &resource),
+        Some(namespace) => Api::<WireAuxiliary>::namespaced_with(client.clone(), namespace, &resource),
         None => Api::all_with(client.clone(), &resource),
     };
     let listed = within_deadline(api.list(&ListParams::default())).await;
     let listed = listed.map_err(|error| format!("{} cannot be listed: {error}", kind.plural))?;
-    Ok(listed.items.into_iter().map(Kept::from).collect())
+    Ok(listed.items.into_iter().map(Auxiliary::from).collect())
 }
 
-fn state_of(kind: &FurtherKind, kept: &Kept) -> State {
+fn state_of(kind: &FurtherKind, kept: &Auxiliary) -> State {
     let object = &kept.object;
     let name = match &object.namespace {
         Some(namespace) => format!("{namespace}/{}", object.name),
@@ -188,7 +192,7 @@ mod tests {
             let wire = json!({
                 "apiVersion": "example.org/v1", "kind": "Zone", "status": status, "metadata": {"name": "z"},
             });
-            let kept: Kept = serde_json::from_value::<WireFurther>(wire).expect("an object").into();
+            let kept: Auxiliary = serde_json::from_value::<WireAuxiliary>(wire).expect("an object").into();
             state_of(&ZONE, &kept).to_string()
         };
         let ready = |status: &str, message: &str| json!({"conditions": [{"type": "Ready", "status": status, "reason": "Told", "message": message}]});

@@ -26,13 +26,13 @@ fn object(name: &str, finalizer: &str, deleted: Option<&str>) -> InfraObject {
 async fn a_cluster_that_is_deleted_after_its_view_was_made_waits_for_its_machines() {
     let cluster = |deleted| object("prod", "mycluster.infrastructure.cluster.x-k8s.io", deleted);
     let machine = object("one", "mymachine.infrastructure.cluster.x-k8s.io", None);
-    let subject = Subject::new(SubjectKind::Cluster, "default/prod");
+    let object_key = ObjectKey::new(ObjectKind::Cluster, "default/prod");
     let (stores, mut index) = (Stores::default(), Index::default());
-    index.update(&subject, Some(&cluster(None)), &KINDS);
-    index.update(&Subject::new(SubjectKind::Machine, "default/one"), Some(&machine), &KINDS);
+    index.update(&object_key, Some(&cluster(None)), &KINDS);
+    index.update(&ObjectKey::new(ObjectKind::Machine, "default/one"), Some(&machine), &KINDS);
     stores.clusters.replace(vec![cluster(None).into()]);
     stores.machines.replace(vec![machine.into()]);
-    let view = View::of(&subject, &stores, &index, None, &KINDS).expect("a view");
+    let view = View::of(&object_key, &stores, &index, None, &KINDS).expect("a view");
     let scope = Scope { kinds: &KINDS, watch_filter: None, provider: 1, now: Instant::now() };
     let next = view.next(&cluster(Some("2026-01-01T00:00:00Z")), &Bootstrap::Missing, &scope);
     let Next::Say(told) = next else { panic!("{next:?}") };

@@ -10,23 +10,23 @@ use tokio::time::Instant;
 
 use super::{Identified, Then, Work};
 use crate::controllers::machine::{
+    auxiliary::Reader,
+    cluster_api::Bootstrap,
     conditions::not_paused,
-    further::Reader,
     names::{IDENTITY_MISSING, READY, finalizer, reason_of},
     outcome::{adoption_as, due_after_error},
     plan::{Due, Memory, about_identity},
-    surroundings::Bootstrap,
 };
 
 impl Work<'_> {
     /// Asks the provider which machine in the cloud is the object's own, and writes the answer down with the rest of the mark. What
     /// speaks against an answer is told, and nothing is done about the object meanwhile.
     pub(super) async fn identify(&mut self, bootstrap: &Bootstrap) -> Identified {
-        let reader = Arc::new(Reader::new(self.view.further.clone()));
-        let request = self.view.machine_situation(&self.object, bootstrap).request(&self.scope);
+        let reader = Arc::new(Reader::new(self.view.auxiliary.clone()));
+        let request = self.view.machine_context(&self.object, bootstrap).request(&self.scope);
         let request = request.with_objects(Objects::new(Arc::<Reader>::clone(&reader)));
         let ask = self.shared.cloud.identify_machine(&request);
-        let Some(answer) = self.shared.call_cloud(&self.seat, ask).await else {
+        let Some(answer) = self.shared.call_cloud(&self.permit, ask).await else {
             return Identified::Ended(Then::Stopped, None);
         };
         let kinds = self.shared.kinds;
@@ -51,7 +51,7 @@ impl Work<'_> {
     ) -> Identified {
         let (reason, words) = match error {
             Some(error) => {
-                tracing::warn!(object = %self.view.subject, error = %error.log_report(), "its machine is not identified");
+                tracing::warn!(object = %self.view.object_key, error = %error.log_report(), "its machine is not identified");
                 (reason_of(error.kind()), error.report())
             }
             None => (IDENTITY_MISSING, about_identity(&self.shared.kinds)),

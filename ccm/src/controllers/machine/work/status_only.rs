@@ -9,11 +9,11 @@ use tokio::time::Instant;
 use super::{Ended, Shared, Then};
 use crate::{
     controllers::machine::{
-        companions::Write,
-        further::{FurtherStore, Kept, Reader},
+        auxiliary::{Auxiliary, AuxiliaryStore, Reader},
+        concurrency::Permit,
         outcome::{RETRIES, due_after_error},
+        owned::Write,
         plan::{Due, Inputs, Memory},
-        room::Seat,
         status_only::{Next, next, users_of, write_of},
         store::Stores,
     },
@@ -46,12 +46,12 @@ pub(in crate::controllers::machine) struct StatusOnlyWork {
     pub(in crate::controllers::machine) provider: u64,
     /// How often in a row it failed so far.
     pub(in crate::controllers::machine) failures: u32,
-    pub(in crate::controllers::machine) seat: Seat,
+    pub(in crate::controllers::machine) permit: Permit,
 }
 
 impl StatusOnlyWork {
     /// Does what is due for the object with this key.
-    pub(in crate::controllers::machine) async fn act(self, store: &FurtherStore, key: &str) -> Ended {
+    pub(in crate::controllers::machine) async fn act(self, store: &AuxiliaryStore, key: &str) -> Ended {
         let Some(found) = store.get(key) else {
             store.vanished(key);
             return Ended::NOTHING;
@@ -75,7 +75,7 @@ impl StatusOnlyWork {
     }
 
     /// Who is in the failure domain that an object is. It matters when it is deleted.
-    fn users_of(&self, store: &FurtherStore, found: &Kept) -> Users {
+    fn users_of(&self, store: &AuxiliaryStore, found: &Auxiliary) -> Users {
         if store.kind.failure_domain.is_none() || self.is_in_namespace || self.shared.dry_run {
             return Users::NotSeen;
         }
@@ -90,12 +90,12 @@ impl StatusOnlyWork {
         Users::Known(users_of(&found.object.name, &core_machines.all(), &machines.all(), kind))
     }
 
-    async fn observe(&self, store: &FurtherStore, found: &Kept, mut memory: Memory) -> Ended {
+    async fn observe(&self, store: &AuxiliaryStore, found: &Auxiliary, mut memory: Memory) -> Ended {
         let shared = &self.shared;
-        let reader = Arc::new(Reader::new(self.stores.further.clone()));
+        let reader = Arc::new(Reader::new(self.stores.auxiliary.clone()));
         let objects = Objects::new(Arc::<Reader>::clone(&reader));
         let request = LookRequest::new(store.kind, Arc::clone(&found.object)).with_objects(objects);
-        let Some(answer) = shared.call_cloud(&self.seat, shared.cloud.look_at(&request)).await else {
+        let Some(answer) = shared.call_cloud(&self.permit, shared.cloud.look_at(&request)).await else {
             return Ended { version: None, memory: None, then: Then::Stopped };
         };
         memory.inputs = memory.inputs.with_reads(reader.reads());
@@ -120,7 +120,7 @@ impl StatusOnlyWork {
     }
 
     /// Makes one write. The watch tells of it, and then the object is observed again.
-    async fn write(&self, store: &FurtherStore, found: &Kept, write: &Write, memory: Memory) -> Ended {
+    async fn write(&self, store: &AuxiliaryStore, found: &Auxiliary, write: &Write, memory: Memory) -> Ended {
         let (kind, name) = (store.kind.kind, &found.object.name);
         if self.shared.dry_run {
             tracing::info!(kind, name, "dry run: a daemon would write what the provider says about it");
@@ -128,7 +128,7 @@ impl StatusOnlyWork {
         }
         let begun = Instant::now();
         let writer = &self.shared.writer;
-        match self.shared.fence.pass(Box::pin(writer.write_told(&store.kind, found, write))).await {
+        match self.shared.fence.pass(Box::pin(writer.write_status_only(&store.kind, found, write))).await {
             None => Ended { version: None, memory: None, then: Then::Stopped },
             // The watch tells of its end.
             Some(Err(WriteError::Gone)) => self.again(memory, self.failures, SOON),

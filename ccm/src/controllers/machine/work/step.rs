@@ -10,19 +10,19 @@ use jiff::Timestamp;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{Ended, MAX_READS_AGAIN, NotWritten, Then, Work, companions::Unwanted};
+use super::{Ended, MAX_READS_AGAIN, NotWritten, Then, Work, owned::Unwanted};
 use crate::{
     controllers::machine::{
+        auxiliary::Reader,
+        cluster_api::Bootstrap,
         conditions::is_news,
         deferred::{DeferredStatus, may_be_deferred},
-        further::Reader,
         names::{COMPANIONS_UP_TO_DATE, DELETING},
         object::InfraObject,
-        outcome::{Happening, Outcome, RETRIES, about_companions, due_after_error},
+        object_key::ObjectKind,
+        outcome::{Event, Outcome, RETRIES, about_owned, due_after_error},
         plan::{Due, Memory, says_paused},
         status::{after_step, record_of, with_conditions, without_condition},
-        subject::SubjectKind,
-        surroundings::Bootstrap,
     },
     writes::GONE_FOR,
 };
@@ -76,7 +76,7 @@ impl Answer {
         }
     }
 
-    /// Which companions go that the step did not want.
+    /// Which owned objects go that the step did not want.
     fn unwanted(&self) -> Unwanted {
         match self {
             Self::Machine(Ok(_)) | Self::Cluster(Ok(_)) => Unwanted::Go,
@@ -101,7 +101,7 @@ impl Answer {
 }
 
 impl Work<'_> {
-    /// Calls the step that is due and writes what came of it: metadata and spec first, then the status, and then the companions.
+    /// Calls the step that is due and writes what came of it: metadata and spec first, then the status, and then the owned objects.
     /// Trouble with those hides nothing of what the step saw. Only of what is gone, they go first.
     pub(super) async fn step(mut self, bootstrap: &Bootstrap) -> Ended {
         let given = record_of(&self.object);
@@ -109,7 +109,7 @@ impl Work<'_> {
             Some(earlier) => given.clone().with_deferred(earlier),
             None => given.clone(),
         };
-        let reader = Arc::new(Reader::new(self.view.further.clone()));
+        let reader = Arc::new(Reader::new(self.view.auxiliary.clone()));
         let Some(answer) = self.call(bootstrap, &reader, &mut record).await else {
             return self.end(None, Then::Stopped);
         };
@@ -117,12 +117,11 @@ impl Work<'_> {
         let was_called_without = known.is_some_and(|known| known.needs_no_bootstrap_of(&self.object));
         let wait = answer.wait_of_machine();
         if was_called_without && wait.is_some_and(|wait| wait.waits_for == WaitsFor::BootstrapData) {
-            tracing::debug!(object = %self.view.subject, "the step needs the bootstrap data: calling it again");
+            tracing::debug!(object = %self.view.object_key, "the step needs the bootstrap data: calling it again");
             self.count_step(&answer);
             let inputs = self.view.inputs(&self.object, bootstrap, &self.scope).with_reads(reader.reads());
             let reason = wait.map(|wait| wait.reason.clone()).unwrap_or_default();
-            let deferred =
-                DeferredStatus::of_wait(self.deferred(), reason, Some(record), Instant::now());
+            let deferred = DeferredStatus::of_wait(self.deferred(), reason, Some(record), Instant::now());
             let (due, deferred) = (Due::Now, Some(deferred));
             let memory = Memory { inputs, due, deferred, needs_no_bootstrap: false, ..self.remembered() };
             return self.end(Some(memory), Then::Look);
@@ -130,7 +129,7 @@ impl Work<'_> {
         let needs_no_bootstrap = wait.map_or(was_called_without, |wait| !wait.needs_bootstrap_data);
         let unwanted = answer.unwanted();
         let answer = match unwanted {
-            Unwanted::AllGo => match self.companions(&record, &reader, unwanted).await {
+            Unwanted::AllGo => match self.reconcile_owned(&record, &reader, unwanted).await {
                 Ok(()) => answer,
                 Err(error) => answer.with_error(error),
             },
@@ -138,7 +137,7 @@ impl Work<'_> {
         };
         let step = self.count_step(&answer);
         if let Some(error) = answer.error() {
-            tracing::warn!(object = %self.view.subject, step, error = %error.log_report(), "step failed");
+            tracing::warn!(object = %self.view.object_key, step, error = %error.log_report(), "step failed");
         }
         // What the step saw. What somebody else writes from now on is something new for the next step.
         let seen = Arc::clone(&self.object);
@@ -157,9 +156,9 @@ impl Work<'_> {
         let mut failures = if outcome.has_failed { before.saturating_add(1) } else { failures };
         let may_go_on = !matches!(written, Written::Not(_)) && !self.view.is_paused(&self.object);
         if unwanted != Unwanted::AllGo && may_go_on {
-            let trouble = self.companions(&record, &reader, unwanted).await.err();
+            let trouble = self.reconcile_owned(&record, &reader, unwanted).await.err();
             if let Some(error) = &trouble {
-                tracing::warn!(object = %self.view.subject, error = %error.log_report(), "companions not written");
+                tracing::warn!(object = %self.view.object_key, error = %error.log_report(), "companions not written");
                 failures = before.saturating_add(1);
                 outcome.due = outcome.due.or(due_after_error(error, failures, Instant::now()));
             }
@@ -207,7 +206,8 @@ impl Work<'_> {
         let outcome = answer.outcome(&self.object, 0, now);
         let kind = self.own_kind();
         let is_news = outcome.patch(&self.object, &self.shared.kinds, &kind).is_some()
-            || after_step(&self.object, (given, record), &outcome.told, &kind, Timestamp::now()).is_some();
+            || after_step(&self.object, (given, record), &outcome.observed, &kind, Timestamp::now())
+                .is_some();
         if outcome.has_failed || !is_news {
             return None;
         }
@@ -244,7 +244,7 @@ impl Work<'_> {
     /// Counts a step, and gives its name.
     fn count_step(&self, answer: &Answer) -> &'static str {
         let (step, result) = answer.labels();
-        self.shared.metrics.steps(self.view.subject.kind.as_str(), step, result).inc();
+        self.shared.metrics.steps(self.view.object_key.kind.as_str(), step, result).inc();
         step
     }
 
@@ -258,9 +258,9 @@ impl Work<'_> {
         let objects = Objects::new(Arc::<Reader>::clone(reader));
         let (cloud, object) = (&self.shared.cloud, &self.object);
         let call = async {
-            match (self.view.subject.kind, object.is_deleting()) {
-                (SubjectKind::Machine, is_deleting) => {
-                    let request = self.view.machine_situation(object, bootstrap).request(&self.scope);
+            match (self.view.object_key.kind, object.is_deleting()) {
+                (ObjectKind::Machine, is_deleting) => {
+                    let request = self.view.machine_context(object, bootstrap).request(&self.scope);
                     let request = request.with_objects(objects);
                     if is_deleting {
                         Answer::Deletion(cloud.delete_machine(&request, record).await)
@@ -269,7 +269,7 @@ impl Work<'_> {
                     }
                 }
                 (_, is_deleting) => {
-                    let request = self.view.cluster_situation(object).request(&self.scope);
+                    let request = self.view.cluster_context(object).request(&self.scope);
                     let request = request.with_objects(objects);
                     if is_deleting {
                         Answer::Deletion(cloud.delete_cluster(&request, record).await)
@@ -279,7 +279,7 @@ impl Work<'_> {
                 }
             }
         };
-        self.shared.call_cloud(&self.seat, Box::pin(call)).await
+        self.shared.call_cloud(&self.permit, Box::pin(call)).await
     }
 
     async fn write(
@@ -311,7 +311,7 @@ impl Work<'_> {
         }
     }
 
-    /// Says in a condition of its own what is wrong with the companions. It goes when nothing is. What may pass by itself is told
+    /// Says in a condition of its own what is wrong with the owned objects. It goes when nothing is. What may pass by itself is told
     /// when it comes a second time.
     async fn tell_trouble(
         &mut self,
@@ -325,7 +325,7 @@ impl Work<'_> {
         if failures_before == 0 && trouble.is_some_and(may_pass) {
             return written;
         }
-        let condition = trouble.map(about_companions);
+        let condition = trouble.map(about_owned);
         for _ in 0..=MAX_READS_AGAIN {
             let status = match &condition {
                 Some(condition) => {
@@ -339,7 +339,7 @@ impl Work<'_> {
             match self.write_status(&status).await {
                 Ok(()) => {
                     if let Some(condition) = condition.filter(|condition| is_news(&before, condition)) {
-                        self.shared.record(&self.view.subject, &before, Happening::warning(&condition));
+                        self.shared.record(&self.view.object_key, &before, Event::warning(&condition));
                     }
                     return written;
                 }
@@ -363,16 +363,16 @@ impl Work<'_> {
         if let Some(body) = outcome.patch(&self.object, &self.shared.kinds, kind) {
             self.patch(&body).await?;
         }
-        let happening = outcome.happening(&self.object);
+        let event = outcome.event(&self.object);
         if outcome.is_gone {
             return Ok(());
         }
         let before = Arc::clone(&self.object);
-        if let Some(status) = after_step(&self.object, records, &outcome.told, kind, Timestamp::now()) {
+        if let Some(status) = after_step(&self.object, records, &outcome.observed, kind, Timestamp::now()) {
             self.write_status(&status).await?;
         }
-        if let Some(happening) = happening {
-            self.shared.record(&self.view.subject, &before, happening);
+        if let Some(event) = event {
+            self.shared.record(&self.view.object_key, &before, event);
         }
         Ok(())
     }

@@ -6,11 +6,11 @@ use tokio::time::Instant;
 
 use super::{Ended, NotWritten, Shared, Then};
 use crate::controllers::machine::{
+    concurrency::Permit,
     object::InfraObject,
+    object_key::{ObjectKey, ObjectKind},
     outcome::due_after_error,
     plan::{Due, Inputs, Memory},
-    room::Seat,
-    subject::{Subject, SubjectKind},
 };
 use crate::writes::WriteError;
 
@@ -23,10 +23,10 @@ impl Shared {
     /// Asks for the capacity of a template, and writes it to the status.
     pub(in crate::controllers::machine) async fn describe_template(
         &self,
-        subject: &Subject,
+        object_key: &ObjectKey,
         template: &InfraObject,
         memory: Option<&Memory>,
-        (provider, seat): (u64, &Seat),
+        (provider, permit): (u64, &Permit),
     ) -> Ended {
         let inputs = Inputs::of_template(template, provider);
         let ended = |due: Due, failures: u32, version: Option<String>, then: Then| Ended {
@@ -35,16 +35,16 @@ impl Shared {
             then,
         };
         let spec = &template.spec["template"]["spec"];
-        let Some(answer) = self.call_cloud(seat, self.cloud.machine_capacity(spec)).await else {
+        let Some(answer) = self.call_cloud(permit, self.cloud.machine_capacity(spec)).await else {
             return Ended { version: None, memory: None, then: Then::Stopped };
         };
         let result = answer.as_ref().map_or_else(|error| error.kind().as_str(), |_| "ok");
-        self.metrics.steps(subject.kind.as_str(), "capacity", result).inc();
+        self.metrics.steps(object_key.kind.as_str(), "capacity", result).inc();
         let failures = memory.map_or(0, |memory| memory.failures).saturating_add(1);
         let capacity = match answer {
             Ok(capacity) => capacity,
             Err(error) => {
-                tracing::warn!(object = %subject, error = %error.log_report(), "capacity not known");
+                tracing::warn!(object = %object_key, error = %error.log_report(), "capacity not known");
                 return ended(due_after_error(&error, failures, Instant::now()), failures, None, Then::Look);
             }
         };
@@ -53,15 +53,15 @@ impl Shared {
             return ended(Due::WhenChanged, 0, None, Then::Look);
         }
         if self.dry_run {
-            tracing::info!(object = %subject, "dry run: a daemon would write the capacity to its status");
+            tracing::info!(object = %object_key, "dry run: a daemon would write the capacity to its status");
             return ended(Due::WhenChanged, 0, None, Then::WhenChanged);
         }
-        match self.writer.write_status(SubjectKind::Template, template, &status).await {
+        match self.writer.write_status(ObjectKind::Template, template, &status).await {
             Ok(written) => {
-                self.count_write(subject, "status");
+                self.count_write(object_key, "status");
                 ended(Due::WhenChanged, 0, written.metadata.resource_version, Then::Look)
             }
-            Err(error) => match not_written(subject, error) {
+            Err(error) => match not_written(object_key, error) {
                 NotWritten::Early(then) => Ended { version: None, memory: None, then },
                 // The watch shows what has changed.
                 NotWritten::Stale => Ended { version: None, memory: None, then: Then::TryAgain },
@@ -70,12 +70,12 @@ impl Shared {
     }
 }
 
-fn not_written(subject: &Subject, error: WriteError) -> NotWritten {
+fn not_written(object_key: &ObjectKey, error: WriteError) -> NotWritten {
     match error {
         WriteError::Stale(_) => NotWritten::Stale,
         WriteError::Gone => NotWritten::Early(Then::Gone),
         WriteError::Failed(why) => {
-            tracing::warn!(object = %subject, error = why, "capacity not written");
+            tracing::warn!(object = %object_key, error = why, "capacity not written");
             NotWritten::Early(Then::TryAgain)
         }
     }

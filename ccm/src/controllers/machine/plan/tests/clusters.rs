@@ -35,7 +35,7 @@ async fn clusters() {
     ] {
         let object = cluster_object(object);
         let machines: Vec<_> = (1..=machines).map(|number| format!("m-{number}")).collect();
-        let situation = ClusterSituation {
+        let situation = InfraClusterContext {
             object: &object,
             cluster,
             machines: &machines,
@@ -49,7 +49,7 @@ async fn clusters() {
     let object = cluster_object(json!({}));
     let endpoint = cloudprovider::ControlPlaneEndpoint { host: "a".into(), port: 6443 };
     let cluster = Cluster { endpoint: Some(endpoint.clone()), ..Cluster::default() };
-    let situation = ClusterSituation {
+    let situation = InfraClusterContext {
         object: &object,
         cluster: Some(&cluster),
         machines: &[],
@@ -77,7 +77,7 @@ async fn a_cluster_that_waits_for_machines_counts_them_again() {
     for (machines, expected) in
         [(&["one".to_owned()][..], Next::At(now + MACHINES_INTERVAL)), (&[], Next::Delete)]
     {
-        let situation = ClusterSituation {
+        let situation = InfraClusterContext {
             object: &object,
             cluster: None,
             machines,

@@ -28,7 +28,7 @@ async fn a_mark_stays_as_it_was_when_the_label_changes() {
             merge(&mut change, deletion.clone());
             let world = World::new(machine_object(change));
             let mark = Mark::machine("u-1", "default", expected, "one");
-            assert_eq!(world.situation().request(&world.scope()).mark, mark, "{what}");
+            assert_eq!(world.context().request(&world.scope()).mark, mark, "{what}");
             let next = match (annotation, world.object.is_deleting()) {
                 (_, true) => Next::Delete,
                 (None, false) => Next::Adopt,
@@ -93,7 +93,7 @@ async fn without_the_annotation_the_label_counts_only_if_the_owner_agrees() {
             ]}}),
         );
         let object = cluster_object(change);
-        let situation = ClusterSituation {
+        let situation = InfraClusterContext {
             object: &object,
             cluster: None,
             machines: &[],
@@ -132,7 +132,7 @@ async fn what_may_be_a_copy_for_another_cluster_does_nothing_to_what_it_was_copi
     }
     let object = cluster_object(named(Some("test"), Some("prod"), "c-0"));
     let cluster = Cluster::default();
-    let situation = ClusterSituation {
+    let situation = InfraClusterContext {
         object: &object,
         cluster: Some(&cluster),
         machines: &[],
@@ -159,6 +159,6 @@ async fn a_deletion_does_not_need_the_infrastructure_of_its_cluster() {
             world.cluster = None;
         });
         assert_eq!(world.next(), Next::Delete);
-        assert_eq!(world.situation().request(&world.scope()).cluster.spec, expected);
+        assert_eq!(world.context().request(&world.scope()).cluster.spec, expected);
     }
 }

@@ -60,7 +60,7 @@ async fn a_step_is_due_when_something_changed_or_its_time_has_come() {
     assert_eq!(at(now), Next::Ensure);
     let other_provider = world().remembering(Due::WhenChanged);
     let scope = Scope { provider: 2, ..other_provider.scope() };
-    assert_eq!(other_provider.situation().next(&scope), Next::Ensure);
+    assert_eq!(other_provider.context().next(&scope), Next::Ensure);
 }
 
 #[tokio::test]
@@ -85,7 +85,7 @@ async fn a_step_gets_what_it_needs() {
             cluster: Some("prod".into()),
         });
     });
-    let request = world.situation().request(&world.scope());
+    let request = world.context().request(&world.scope());
     assert_eq!(request.mark, cloudprovider::machines::Mark::machine("u-1", "default", "prod", "one"));
     assert_eq!(request.machine_name, "a-machine");
     assert_eq!(request.provider_id.as_deref(), Some("my:///1"));
@@ -100,7 +100,7 @@ async fn a_step_gets_what_it_needs() {
     assert!(request.bootstrap.is_some());
     for change in [deleting(), json!({"status": {"initialization": {"provisioned": true}}})] {
         let world = World::new(machine_object(change));
-        let request = world.situation().request(&world.scope());
+        let request = world.context().request(&world.scope());
         assert!(request.bootstrap.is_none());
         assert_eq!(request.machine_name, "one", "its own name, as long as it has no Machine");
     }
@@ -132,7 +132,7 @@ async fn a_step_is_told_that_nobody_takes_care_of_its_cluster() {
         ),
     ] {
         let world = filtered(change.clone());
-        let request = world.situation().request(&world.scope());
+        let request = world.context().request(&world.scope());
         assert_eq!(request.cluster.is_reconciled, expected, "{change}");
     }
 }

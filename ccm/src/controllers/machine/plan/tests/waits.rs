@@ -13,7 +13,7 @@ impl World {
     fn waiting_since(mut self, reason: &'static str, how_long: Duration) -> Self {
         let since = self.now.checked_sub(how_long).expect("a time");
         let deferred = Some(DeferredStatus::of_wait(None, reason.into(), None, since));
-        let inputs = self.situation().inputs(&self.scope());
+        let inputs = self.context().inputs(&self.scope());
         self.memory = Some(Memory { inputs, deferred, ..Memory::default() });
         self
     }

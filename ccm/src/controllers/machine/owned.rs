@@ -8,14 +8,14 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::{
+    auxiliary::Auxiliary,
     conditions::entry,
-    further::Kept,
     names::CLUSTER_NAME_LABEL,
     object::guarded,
-    older::{self, follow},
+    v1beta1_conditions::{self, follow},
 };
 
-/// The object that owns the companions.
+/// The object that owns the owned objects.
 #[derive(Clone, Copy, Debug)]
 pub struct Owner<'a> {
     /// Its version in the API, with the group.
@@ -32,17 +32,17 @@ pub struct Owner<'a> {
     pub cluster: Option<&'a str>,
     /// Whether it is being deleted. Nothing is made for it then.
     pub is_deleting: bool,
-    /// The UIDs of its companions. What belongs to one of them belongs to it too.
-    pub companions: &'a [String],
+    /// The UIDs of its owned objects. What belongs to one of them belongs to it too.
+    pub owned: &'a [String],
 }
 
 impl Owner<'_> {
-    fn has(&self, found: &Kept) -> bool {
+    fn has(&self, found: &Auxiliary) -> bool {
         found.is_owned_by(self.uid)
     }
 
-    fn has_by_companion(&self, found: &Kept) -> bool {
-        self.companions.iter().any(|uid| found.is_owned_by(uid))
+    fn has_by_owned(&self, found: &Auxiliary) -> bool {
+        self.owned.iter().any(|uid| found.is_owned_by(uid))
     }
 
     fn reference(&self) -> Value {
@@ -51,7 +51,7 @@ impl Owner<'_> {
     }
 }
 
-/// A write of a companion.
+/// A write of an owned object.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Write {
     /// Make it: the whole object.
@@ -83,7 +83,7 @@ impl Write {
 pub fn next_write(
     owner: &Owner<'_>,
     wanted: &Wanted,
-    found: Option<&Kept>,
+    found: Option<&Auxiliary>,
     now: Timestamp,
 ) -> Result<Option<Write>, Error> {
     let mut labels: Map<String, Value> =
@@ -95,7 +95,7 @@ pub fn next_write(
         return Ok((!owner.is_deleting).then(|| Write::Create(body(owner, wanted, &labels))));
     };
     let is_ours = owner.has(found);
-    if !is_ours && (owner.is_deleting || !owner.has_by_companion(found)) {
+    if !is_ours && (owner.is_deleting || !owner.has_by_owned(found)) {
         return if owner.is_deleting { Ok(None) } else { Err(foreign(owner, &wanted.kind, &wanted.name)) };
     }
     if found.object.is_deleting {
@@ -133,7 +133,7 @@ pub enum Reason {
 
 /// What is to be written so that an object goes that its owner with this UID has. `None`: it is going, or it stays. From one that
 /// has other owners too, only our owner reference goes, and the finalizers that hold it.
-pub fn removal(uid: &str, kind: &FurtherKind, found: &Kept, reason: Reason) -> Option<Write> {
+pub fn removal(uid: &str, kind: &FurtherKind, found: &Auxiliary, reason: Reason) -> Option<Write> {
     if reason == Reason::Unwanted && (kind.held_by.is_some() || !found.is_controlled_by(uid)) {
         return None;
     }
@@ -185,7 +185,7 @@ fn body(owner: &Owner<'_>, wanted: &Wanted, labels: &Map<String, Value>) -> Valu
 }
 
 /// The owner references, and ours. An object has one controller at most.
-fn with_owner(owner: &Owner<'_>, found: &Kept) -> Value {
+fn with_owner(owner: &Owner<'_>, found: &Auxiliary) -> Value {
     let owners = found.metadata.owner_references.iter().flatten();
     let mut reference = owner.reference();
     if owners.clone().any(|one| one.controller == Some(true)) {
@@ -195,12 +195,12 @@ fn with_owner(owner: &Owner<'_>, found: &Kept) -> Value {
 }
 
 /// The patch that sets the finalizer which holds an object, if that is missing.
-fn with_hold(kind: &FurtherKind, found: &Kept) -> Option<Value> {
+fn with_hold(kind: &FurtherKind, found: &Auxiliary) -> Option<Value> {
     with_finalizer(kind.held_by?, found)
 }
 
 /// The change that adds a finalizer, unless it is there.
-pub(super) fn with_finalizer(finalizer: &str, found: &Kept) -> Option<Value> {
+pub(super) fn with_finalizer(finalizer: &str, found: &Auxiliary) -> Option<Value> {
     let finalizers = found.metadata.finalizers.iter().flatten();
     let is_there = finalizers.clone().any(|one| one == finalizer);
     (!is_there).then(|| {
@@ -215,7 +215,7 @@ fn is_left(kind: &FurtherKind, finalizer: &str) -> bool {
 }
 
 /// The status, if it is another one than there is.
-fn status_of(wanted: &Wanted, found: &Kept, now: Timestamp) -> Option<Map<String, Value>> {
+fn status_of(wanted: &Wanted, found: &Auxiliary, now: Timestamp) -> Option<Map<String, Value>> {
     status_with(wanted.status.as_ref()?, &wanted.conditions, wanted.kind.older_conditions, found, now)
 }
 
@@ -224,7 +224,7 @@ pub(super) fn status_with(
     status: &Value,
     conditions: &[Condition],
     table: &[OlderCondition],
-    found: &Kept,
+    found: &Auxiliary,
     now: Timestamp,
 ) -> Option<Map<String, Value>> {
     let Value::Object(mut status) = without_nulls(status) else { return None };
@@ -234,20 +234,20 @@ pub(super) fn status_with(
         status.insert("conditions".to_owned(), conditions.collect());
     }
     if !table.is_empty() {
-        older::keep(&object.status, &mut status);
+        v1beta1_conditions::keep(&object.status, &mut status);
         follow(&mut status, table);
     }
     (status != object.status).then_some(status)
 }
 
 /// The patch that removes the finalizers of another program, if there are some.
-fn without_left_finalizers(kind: &FurtherKind, found: &Kept) -> Option<Value> {
+fn without_left_finalizers(kind: &FurtherKind, found: &Auxiliary) -> Option<Value> {
     without_finalizers(found, |finalizer| is_left(kind, finalizer))
         .map(|patch| guarded(&found.metadata, patch))
 }
 
 /// The patch that removes these finalizers, if there are some.
-pub(super) fn without_finalizers(found: &Kept, goes: impl Fn(&str) -> bool) -> Option<Value> {
+pub(super) fn without_finalizers(found: &Auxiliary, goes: impl Fn(&str) -> bool) -> Option<Value> {
     let finalizers = found.metadata.finalizers.as_ref()?;
     let others: Vec<_> = finalizers.iter().filter(|one| !goes(one)).collect();
     (others.len() < finalizers.len()).then(|| json!({"metadata": {"finalizers": others}}))

@@ -20,16 +20,16 @@ pub fn key_of(namespace: Option<&str>, name: &str) -> String {
     }
 }
 
-/// An object of a further kind.
+/// An object of an auxiliary kind.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Kept {
+pub struct Auxiliary {
     /// Its metadata.
     pub metadata: ObjectMeta,
     /// What a step reads of it.
     pub object: Arc<FurtherObject>,
 }
 
-impl Kept {
+impl Auxiliary {
     /// Whether this object is one of its owners.
     pub fn is_owned_by(&self, uid: &str) -> bool {
         self.metadata.owner_references.iter().flatten().any(|owner| owner.uid == uid)
@@ -56,9 +56,9 @@ impl Kept {
     }
 }
 
-/// An object of a further kind, as its cache keeps it.
+/// An object of an auxiliary kind, as its cache keeps it.
 #[derive(Clone, Debug)]
-pub struct PackedFurther {
+pub struct PackedAuxiliary {
     key: Box<str>,
     version: Box<str>,
     /// The UIDs of its owners.
@@ -68,12 +68,12 @@ pub struct PackedFurther {
     object: Arc<Text<FurtherObject>>,
 }
 
-impl PackedFurther {
+impl PackedAuxiliary {
     /// The object.
-    pub fn unpacked(&self) -> Kept {
+    pub fn unpacked(&self) -> Auxiliary {
         let mut metadata = self.metadata.read();
         metadata.resource_version = Some(self.version.to_string()).filter(|version| !version.is_empty());
-        Kept { metadata, object: Arc::new(self.object.read()) }
+        Auxiliary { metadata, object: Arc::new(self.object.read()) }
     }
 
     /// What a step reads of it.
@@ -88,9 +88,9 @@ impl PackedFurther {
     }
 }
 
-impl From<Kept> for PackedFurther {
-    fn from(kept: Kept) -> Self {
-        let Kept { mut metadata, object } = kept;
+impl From<Auxiliary> for PackedAuxiliary {
+    fn from(kept: Auxiliary) -> Self {
+        let Auxiliary { mut metadata, object } = kept;
         let version = metadata.resource_version.take().unwrap_or_default();
         Self {
             key: key_of(object.namespace.as_deref(), &object.name).into(),
@@ -102,7 +102,7 @@ impl From<Kept> for PackedFurther {
     }
 }
 
-impl CachedObject for PackedFurther {
+impl CachedObject for PackedAuxiliary {
     fn key(&self) -> Cow<'_, str> {
         Cow::Borrowed(&self.key)
     }
@@ -120,12 +120,12 @@ impl CachedObject for PackedFurther {
     }
 }
 
-/// An object of a further kind, as it comes from the API server.
-pub type WireFurther = Object<Option<Value>, Value>;
+/// An object of an auxiliary kind, as it comes from the API server.
+pub type WireAuxiliary = Object<Option<Value>, Value>;
 
-impl From<WireFurther> for Kept {
-    fn from(wire: WireFurther) -> Self {
-        let WireFurther { metadata, spec, status, .. } = wire;
+impl From<WireAuxiliary> for Auxiliary {
+    fn from(wire: WireAuxiliary) -> Self {
+        let WireAuxiliary { metadata, spec, status, .. } = wire;
         let InfraObject { mut metadata, .. } =
             InfraObject { metadata, spec: Value::Null, status: Map::new() }.without_history();
         let mut object = FurtherObject::new(metadata.name.clone().unwrap_or_default())
@@ -142,12 +142,12 @@ impl From<WireFurther> for Kept {
     }
 }
 
-impl From<WireFurther> for PackedFurther {
-    fn from(wire: WireFurther) -> Self {
-        Kept::from(wire).into()
+impl From<WireAuxiliary> for PackedAuxiliary {
+    fn from(wire: WireAuxiliary) -> Self {
+        Auxiliary::from(wire).into()
     }
 }
 
-impl Watched for WireFurther {
-    type Kept = PackedFurther;
+impl Watched for WireAuxiliary {
+    type Kept = PackedAuxiliary;
 }

@@ -10,20 +10,20 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::{
     reads::{Place, Reads, Seen},
-    stores::{Further, not_listed},
+    stores::{AuxiliaryStores, not_listed},
 };
 
 /// Reads for one step, and takes note of it.
 #[derive(Debug)]
 pub struct Reader {
-    further: Further,
+    auxiliary: AuxiliaryStores,
     reads: Mutex<BTreeMap<Place, Seen>>,
 }
 
 impl Reader {
     /// Nothing is read yet.
-    pub fn new(further: Further) -> Self {
-        Self { further, reads: Mutex::default() }
+    pub fn new(auxiliary: AuxiliaryStores) -> Self {
+        Self { auxiliary, reads: Mutex::default() }
     }
 
     /// What was read.
@@ -66,7 +66,7 @@ impl Reader {
     /// # Errors
     /// A place in which nothing can be.
     fn look(&self, place: &Place) -> Result<Seen> {
-        if self.further.of(&place.kind).is_none() {
+        if self.auxiliary.of(&place.kind).is_none() {
             let words = format!("the kind {} is not among those that the provider reads", place.kind.kind);
             return Err(Error::new(ErrorKind::Internal, words));
         }
@@ -81,11 +81,11 @@ impl Reader {
             let words = format!("{place} cannot be read: the kind {} {is}", kind.kind);
             return Err(Error::new(ErrorKind::Internal, words));
         }
-        if place.namespace.as_deref().is_some_and(|namespace| self.further.is_elsewhere(namespace)) {
+        if place.namespace.as_deref().is_some_and(|namespace| self.auxiliary.is_elsewhere(namespace)) {
             let words = format!("{place} cannot be read: with --namespace only that one is looked at");
             return Err(Error::new(ErrorKind::Unsupported, words));
         }
-        Ok(self.further.look(place))
+        Ok(self.auxiliary.look(place))
     }
 }
 
@@ -127,7 +127,7 @@ impl ObjectSource for Reader {
         if let Some(found) = owned(name)? {
             return Ok(vec![found]);
         }
-        let names = self.further.of(kind).map(|store| store.names_owned_by(namespace, uid));
+        let names = self.auxiliary.of(kind).map(|store| store.names_owned_by(namespace, uid));
         let all = names.into_iter().flatten().filter(|one| one != name);
         all.filter_map(|name| owned(&name).transpose()).collect()
     }

@@ -6,21 +6,21 @@ use cloudprovider::machines::{Kind, Kinds};
 
 /// Which of the provider's kinds an object has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum SubjectKind {
+pub enum ObjectKind {
     /// A machine.
     Machine,
     /// A cluster.
     Cluster,
     /// A template of machines.
     Template,
-    /// An object of the [auxiliary kind](Kinds::further) with this number, of which the controller writes the status alone.
+    /// An object of the [auxiliary kind](Kinds::auxiliary) with this number, of which the controller writes the status alone.
     StatusOnly(u8),
 }
 
 /// How the names of the last ones begin in the queue.
 const STATUS_ONLY: &str = "status-only-";
 
-impl SubjectKind {
+impl ObjectKind {
     /// Those whose objects the controller makes steps for, or describes.
     pub const ALL: [Self; 3] = [Self::Machine, Self::Cluster, Self::Template];
 
@@ -69,16 +69,16 @@ impl SubjectKind {
 
 /// One object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Subject {
+pub struct ObjectKey {
     /// Its kind.
-    pub kind: SubjectKind,
+    pub kind: ObjectKind,
     /// Its namespace and name: `default/node-1`.
     pub key: String,
 }
 
-impl Subject {
+impl ObjectKey {
     /// The object of this kind with this key.
-    pub fn new(kind: SubjectKind, key: impl Into<String>) -> Self {
+    pub fn new(kind: ObjectKind, key: impl Into<String>) -> Self {
         Self { kind, key: key.into() }
     }
 
@@ -97,18 +97,18 @@ impl Subject {
     pub(super) fn of_name(name: &str) -> Option<Self> {
         let (word, key) = name.split_once(' ')?;
         let kind = match word.strip_prefix(STATUS_ONLY) {
-            Some(number) => SubjectKind::StatusOnly(number.parse().ok()?),
-            None => SubjectKind::ALL.into_iter().find(|kind| kind.as_str() == word)?,
+            Some(number) => ObjectKind::StatusOnly(number.parse().ok()?),
+            None => ObjectKind::ALL.into_iter().find(|kind| kind.as_str() == word)?,
         };
         Some(Self::new(kind, key))
     }
 }
 
-impl fmt::Display for Subject {
+impl fmt::Display for ObjectKey {
     /// Its name in the queue: `machine default/node-1`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind {
-            SubjectKind::StatusOnly(number) => write!(f, "{STATUS_ONLY}{number} {}", self.key),
+            ObjectKind::StatusOnly(number) => write!(f, "{STATUS_ONLY}{number} {}", self.key),
             kind => write!(f, "{} {}", kind.as_str(), self.key),
         }
     }
@@ -120,16 +120,16 @@ mod tests {
 
     #[test]
     fn names_in_the_queue_are_read_as_they_are_written() {
-        for kind in SubjectKind::ALL.into_iter().chain([SubjectKind::StatusOnly(7)]) {
-            let subject = Subject::new(kind, "default/one");
+        for kind in ObjectKind::ALL.into_iter().chain([ObjectKind::StatusOnly(7)]) {
+            let object_key = ObjectKey::new(kind, "default/one");
             assert_eq!(
-                (subject.namespace(), Subject::namespace_in(&subject.to_string())),
+                (object_key.namespace(), ObjectKey::namespace_in(&object_key.to_string())),
                 ("default", "default")
             );
-            assert_eq!(Subject::of_name(&subject.to_string()), Some(subject));
+            assert_eq!(ObjectKey::of_name(&object_key.to_string()), Some(object_key));
         }
-        let zone = Subject::new(SubjectKind::StatusOnly(0), "west");
-        assert_eq!((zone.namespace(), Subject::of_name(&zone.to_string())), ("", Some(zone.clone())));
-        assert_eq!(Subject::of_name("node default/one"), None);
+        let zone = ObjectKey::new(ObjectKind::StatusOnly(0), "west");
+        assert_eq!((zone.namespace(), ObjectKey::of_name(&zone.to_string())), ("", Some(zone.clone())));
+        assert_eq!(ObjectKey::of_name("node default/one"), None);
     }
 }

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::{sync::watch, time::Instant};
 
 use super::{
-    kept::{Kept, PackedFurther, key_of},
+    object::{Auxiliary, PackedAuxiliary, key_of},
     reads::{Place, Reads, Seen},
 };
 use crate::cache::{Cache, CachedObject as _};
@@ -23,10 +23,10 @@ use crate::cache::{Cache, CachedObject as _};
 /// How long the watch may be behind one of our own writes.
 const BEHIND_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The objects of all further kinds. Clones share them.
+/// The objects of all auxiliary kinds. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct Further {
-    stores: Arc<Vec<FurtherStore>>,
+pub struct AuxiliaryStores {
+    stores: Arc<Vec<AuxiliaryStore>>,
     /// `--namespace`: nothing is known of other ones.
     namespace: Option<Arc<str>>,
     /// Something is known of a kind that was not before.
@@ -35,23 +35,23 @@ pub struct Further {
 
 /// The objects of one kind.
 #[derive(Debug)]
-pub struct FurtherStore {
+pub struct AuxiliaryStore {
     /// The kind.
     pub kind: FurtherKind,
     /// What the watch shows.
-    pub cache: Cache<PackedFurther>,
+    pub cache: Cache<PackedAuxiliary>,
     /// Whether the API server serves the kind. `None` until it has said so.
     is_served: watch::Sender<Option<bool>>,
     /// What our own writes gave, by the key, until the watch shows it.
-    written: Mutex<HashMap<String, (Arc<PackedFurther>, Instant)>>,
+    written: Mutex<HashMap<String, (Arc<PackedAuxiliary>, Instant)>>,
     /// When the watch has shown the end of an object, by the key, for as long as the answer of an earlier write may come.
     ends: Mutex<HashMap<String, Instant>>,
 }
 
-impl Further {
+impl AuxiliaryStores {
     /// Of these kinds, about which nothing is known yet.
     pub fn new(kinds: &[FurtherKind]) -> Self {
-        let stores = kinds.iter().map(|kind| FurtherStore {
+        let stores = kinds.iter().map(|kind| AuxiliaryStore {
             kind: *kind,
             cache: Cache::new(),
             is_served: watch::Sender::new(None),
@@ -73,12 +73,12 @@ impl Further {
     }
 
     /// All kinds.
-    pub fn all(&self) -> &[FurtherStore] {
+    pub fn all(&self) -> &[AuxiliaryStore] {
         &self.stores
     }
 
     /// The objects of a kind.
-    pub fn of(&self, kind: &FurtherKind) -> Option<&FurtherStore> {
+    pub fn of(&self, kind: &FurtherKind) -> Option<&AuxiliaryStore> {
         self.stores.iter().find(|store| store.kind == *kind)
     }
 
@@ -88,7 +88,7 @@ impl Further {
     }
 
     /// The API server said whether it serves a kind.
-    pub(in crate::controllers::machine) fn set_served(&self, store: &FurtherStore, is_served: bool) {
+    pub(in crate::controllers::machine) fn set_served(&self, store: &AuxiliaryStore, is_served: bool) {
         if store.is_served.send_replace(Some(is_served)) != Some(is_served) {
             if !is_served {
                 let FurtherKind { plural, group, .. } = store.kind;
@@ -135,7 +135,7 @@ impl Further {
 
     /// For `/debug/state`.
     pub(in crate::controllers::machine) fn to_json(&self) -> Value {
-        let one = |store: &FurtherStore| {
+        let one = |store: &AuxiliaryStore| {
             let name = format!("{}.{}", store.kind.plural, store.kind.group);
             (name, json!({"served": *store.is_served.borrow(), "objects": store.cache.len()}))
         };
@@ -143,13 +143,13 @@ impl Further {
     }
 }
 
-impl FurtherStore {
+impl AuxiliaryStore {
     /// The object with this key: what the watch shows, or what our last write gave if that is newer.
-    pub fn get(&self, key: &str) -> Option<Kept> {
+    pub fn get(&self, key: &str) -> Option<Auxiliary> {
         self.packed(key).map(|packed| packed.unpacked())
     }
 
-    fn packed(&self, key: &str) -> Option<Arc<PackedFurther>> {
+    fn packed(&self, key: &str) -> Option<Arc<PackedAuxiliary>> {
         let shown = self.cache.get(key);
         let mut written = self.written();
         let Some((ours, since)) = written.get(key) else { return shown };
@@ -183,15 +183,15 @@ impl FurtherStore {
 
     /// The names of the objects in a namespace that name this one as an owner, sorted.
     pub(super) fn names_owned_by(&self, namespace: &str, uid: &str) -> BTreeSet<String> {
-        let name = |one: &Arc<PackedFurther>| one.name_if_owned_by(namespace, uid).map(str::to_owned);
+        let name = |one: &Arc<PackedAuxiliary>| one.name_if_owned_by(namespace, uid).map(str::to_owned);
         let mut names: BTreeSet<_> = self.cache.read().values().filter_map(name).collect();
         names.extend(self.written().values().filter_map(|(one, _)| name(one)));
         names
     }
 
     /// A request that was begun at this time gave this. It does not count if the watch has shown the end of the object since.
-    pub(in crate::controllers::machine) fn wrote(&self, kept: Kept, begun: Instant) {
-        let kept = Arc::new(PackedFurther::from(kept));
+    pub(in crate::controllers::machine) fn wrote(&self, kept: Auxiliary, begun: Instant) {
+        let kept = Arc::new(PackedAuxiliary::from(kept));
         let key = kept.key().into_owned();
         let has_ended = self.ends.lock().get(&key).is_some_and(|end| *end >= begun);
         if !has_ended || self.cache.get(&key).is_some() {
@@ -229,7 +229,7 @@ impl FurtherStore {
         *self.is_served.borrow() == Some(false)
     }
 
-    fn written(&self) -> MutexGuard<'_, HashMap<String, (Arc<PackedFurther>, Instant)>> {
+    fn written(&self) -> MutexGuard<'_, HashMap<String, (Arc<PackedAuxiliary>, Instant)>> {
         self.written.lock()
     }
 }

@@ -1,7 +1,7 @@
 use cloudprovider::machines::{Condition, ConditionStatus, Kind, Severity};
 
 use super::*;
-use crate::controllers::machine::further::WireFurther;
+use crate::controllers::machine::auxiliary::WireAuxiliary;
 
 const GUEST: FurtherKind = FurtherKind::new("example.org", "v1", Kind::new("Guest", "guests"))
     .made()
@@ -15,7 +15,7 @@ const OWNER: Owner<'static> = Owner {
     uid: "u-1",
     cluster: Some("prod"),
     is_deleting: false,
-    companions: &[],
+    owned: &[],
 };
 
 fn wanted() -> Wanted {
@@ -27,7 +27,7 @@ fn now() -> Timestamp {
     "2026-01-02T00:00:00Z".parse().expect("a time")
 }
 
-fn kept(change: impl FnOnce(&mut Value)) -> Kept {
+fn kept(change: impl FnOnce(&mut Value)) -> Auxiliary {
     let mut object = json!({
         "apiVersion": "example.org/v1", "kind": "Guest",
         "metadata": {
@@ -39,10 +39,10 @@ fn kept(change: impl FnOnce(&mut Value)) -> Kept {
         "spec": {"cpus": 2, "disk": {"size": 1}, "nics": [{"name": "a", "mtu": 1500}], "notes": "mine"},
     });
     change(&mut object);
-    serde_json::from_value::<WireFurther>(object).expect("an object").into()
+    serde_json::from_value::<WireAuxiliary>(object).expect("an object").into()
 }
 
-fn next(owner: &Owner<'_>, wanted: &Wanted, found: Option<&Kept>) -> Option<Write> {
+fn next(owner: &Owner<'_>, wanted: &Wanted, found: Option<&Auxiliary>) -> Option<Write> {
     next_write(owner, wanted, found, now()).expect("no conflict")
 }
 
@@ -148,13 +148,13 @@ fn one_that_is_somebody_elses_is_named_and_left_alone() {
     }
 }
 
-fn gone(found: &Kept) -> Option<Write> {
+fn gone(found: &Auxiliary) -> Option<Write> {
     removal("u-1", &GUEST, found, Reason::OwnerGone)
 }
 
 #[test]
 fn what_another_program_made_stays_until_its_owner_is_gone() {
-    let unwanted = |found: &Kept| removal("u-1", &GUEST, found, Reason::Unwanted);
+    let unwanted = |found: &Auxiliary| removal("u-1", &GUEST, found, Reason::Unwanted);
     let others = kept(|_| {});
     assert_eq!((unwanted(&others), gone(&others)), (None, Some(Write::Delete)));
     let ours = kept(|one| one["metadata"]["ownerReferences"][0]["controller"] = json!(true));
@@ -230,22 +230,22 @@ fn one_that_is_held_stays_as_long_as_it_is_wanted() {
     }
 }
 
-/// As one that another program made for a companion that is kept.
+/// As one that another program made for an owned object that is kept.
 #[test]
 fn what_belongs_to_a_companion_belongs_to_its_owner() {
     let found = kept(|one| {
         one["metadata"]["ownerReferences"][0]["uid"] = json!("vm-1");
         one["metadata"]["ownerReferences"][0]["controller"] = json!(true);
     });
-    let companions = ["vm-1".to_owned()];
-    let owner = Owner { companions: &companions, ..OWNER };
+    let owned = ["vm-1".to_owned()];
+    let owner = Owner { owned: &owned, ..OWNER };
     let Some(Write::Change(patch)) = next(&owner, &wanted(), Some(&found)) else { panic!("it is taken") };
     let owners = &patch["metadata"]["ownerReferences"];
     assert_eq!((&owners[0]["uid"], &owners[1]["uid"]), (&json!("vm-1"), &json!("u-1")));
     assert_eq!(owners[1]["controller"], false, "it has one already");
     assert_eq!(next(&Owner { is_deleting: true, ..owner }, &wanted(), Some(&found)), None);
 
-    // it goes with the companion, once nothing holds it
+    // it goes with the owned object, once nothing holds it
     assert_eq!(gone(&found), None);
     let held = kept(|one| {
         one["metadata"]["ownerReferences"][0]["uid"] = json!("vm-1");
