@@ -3,7 +3,7 @@
 
 use cloudprovider::{
     MachineTypes, SecretName, ServiceAccessNeeds,
-    machines::{FurtherKind, Kinds},
+    machines::{AuxiliaryKind, Kinds},
 };
 
 pub use crate::rbac::Permission;
@@ -104,7 +104,7 @@ pub fn needed_for_machines(flags: &Flags, kinds: &Kinds) -> Vec<Permission> {
         needed.push(of_kind("status", "patch"));
     }
     let mut needed: Vec<_> = needed.into_iter().map(|one| of_namespace(flags, one)).collect();
-    needed.extend(kinds.further.iter().flat_map(|kind| needed_for_auxiliary(flags, kind)));
+    needed.extend(kinds.auxiliary.iter().flat_map(|kind| needed_for_auxiliary(flags, kind)));
     if account.is_some() {
         needed.extend(events());
     }
@@ -132,7 +132,7 @@ fn secrets_of_machines(flags: &Flags, kinds: &Kinds) -> Vec<Permission> {
 }
 
 /// What is needed for an auxiliary kind, which may not be installed.
-fn needed_for_auxiliary(flags: &Flags, kind: &FurtherKind) -> Vec<Permission> {
+fn needed_for_auxiliary(flags: &Flags, kind: &AuxiliaryKind) -> Vec<Permission> {
     let of_kind = |subresource: &'static str, verb| {
         let needed = Permission {
             subresource: subresource.into(),
@@ -144,7 +144,7 @@ fn needed_for_auxiliary(flags: &Flags, kind: &FurtherKind) -> Vec<Permission> {
     if kind.is_made {
         needed.extend(["get", "create", "patch", "delete"].map(|verb| of_kind("", verb)));
         needed.push(of_kind("status", "patch"));
-    } else if kind.is_told {
+    } else if kind.is_status_only {
         needed.push(of_kind("status", "patch"));
         if !kind.left_finalizers.is_empty() || kind.failure_domain.is_some() {
             needed.push(of_kind("", "patch"));
@@ -202,7 +202,7 @@ pub(crate) fn definitions_of(types: &MachineTypes) -> Vec<String> {
     let of_machines = [machine, cluster]
         .into_iter()
         .flat_map(|kind| [kind.plural.to_owned(), format!("{}templates", kind.kind.to_ascii_lowercase())]);
-    let further = (types.further)().into_iter().map(|kind| kind.kind.plural.to_owned());
+    let further = (types.auxiliary)().into_iter().map(|kind| kind.kind.plural.to_owned());
     of_machines.chain(further).map(|plural| format!("{plural}.{group}")).collect()
 }
 

@@ -121,7 +121,7 @@
 //! | `status.addresses` | [`InstanceMetadata::addresses`](crate::InstanceMetadata::addresses) |
 //! | `status.failureDomain` obeys the Machine's | [`MachineRequest::failure_domain`], [`PresentMachine::failure_domain`] |
 //! | `status.conditions` | [`Wait::reason`], the errors, [`Record::conditions`] for conditions of the provider's own |
-//! | readers of the contract v1beta1 find conditions by the names that it has for them | [`Kind::older_conditions`], from which the controller derives them |
+//! | readers of the contract v1beta1 find conditions by the names that it has for them | [`Kind::v1beta1_conditions`], from which the controller derives them |
 //! | no terminal failures; health checks look at conditions | [`MachineReport::Lost`]: told, and not made again |
 //! | bootstrap Secret with `value` and `format` | [`MachineRequest::bootstrap`], [`BootstrapData`]; [`MachineRequest::has_node`] says that they have served |
 //! | finalizer, then outside calls; deletion confirmed | [`Deletion::Gone`] |
@@ -147,10 +147,10 @@
 //! | wait for an address | DHCP lease or guest agent | `guest.net` |
 //! | stream | domain events | the property collector that already follows the inventory, tasks included |
 //!
-//! # Further objects
+//! # Auxiliary objects
 //!
 //! A spec may name other objects of the API: a place, an identity, a pool of addresses. And a provider may have objects
-//! beside the machine that people and programs look at. The provider names their kinds in [`Kinds::further`].
+//! beside the machine that people and programs look at. The provider names their kinds in [`Kinds::auxiliary`].
 //!
 //! - A step reads them with [`MachineRequest::objects`], from what the controller's watches show. The controller makes the
 //!   next step when something changes that the last one read, also when something appears that it did not find. A kind that
@@ -161,14 +161,14 @@
 //!   after [`Deletion::Gone`], before the finalizer goes. While the step's object is being deleted, nothing is made anew.
 //! - An object of the same name that the step's object does not own is an error that names it. It is left alone. One that belongs
 //!   to another companion of the step's object counts as its own.
-//! - Of a kind that is [held](FurtherKind::held_by), one that was made stays until [`Deletion::Gone`], whatever the steps want and
+//! - Of a kind that is [held](AuxiliaryKind::held_by), one that was made stays until [`Deletion::Gone`], whatever the steps want and
 //!   whoever deletes it.
-//! - Of kinds that are [told](FurtherKind::told), users make the objects and the provider says what their status is:
-//!   [`Machines::look_at`]. The controller asks when the object changes, when something changes that the last look has read,
+//! - Of kinds that are [status-only](AuxiliaryKind::status_only), users make the objects and the provider says what their status is:
+//!   [`Machines::observe`]. The controller asks when the object changes, when something changes that the last look has read,
 //!   when the stream of changes names the object's UID in [`InstanceRef::machine`](crate::InstanceRef::machine) or says that
 //!   anything may have changed, at the time that the last look named, and once a resync period. It writes the status where it
 //!   differs. Such an object has no finalizer, and no owner. One that is paused or being deleted is left alone.
-//! - Secrets are no further objects: nothing secret is in the controller's caches.
+//! - Secrets are no auxiliary objects: nothing secret is in the controller's caches.
 //!
 //! Requests and answers are `#[non_exhaustive]`.
 
@@ -178,19 +178,19 @@ mod bounded;
 mod capacity;
 mod cluster;
 mod condition;
+mod desired;
 mod kinds;
 mod mark;
 mod objects;
-mod older;
 mod provider;
 mod record;
 mod report;
 mod request;
-mod told;
+mod status_only;
 mod types;
+mod v1beta1_conditions;
 mod versions;
 mod wait;
-mod wanted;
 
 pub use self::{
     adapter::{schema_of, schemas_of},
@@ -199,17 +199,17 @@ pub use self::{
     capacity::{Capacity, NodeInfo},
     cluster::{ClusterReport, ClusterRequest, FailureDomain},
     condition::{Condition, ConditionStatus},
-    kinds::{FurtherKind, GROUP, Kind, Kinds, Schemas},
+    desired::DesiredObject,
+    kinds::{AuxiliaryKind, GROUP, Kind, Kinds, Schemas},
     mark::Mark,
-    objects::{FurtherObject, ObjectSource, Objects, not_served},
-    older::{OlderCondition, OlderReason, Severity},
+    objects::{AuxiliaryObject, ObjectSource, Objects, not_served},
     provider::{DynMachines, Machines, Spec, Status},
     record::Record,
     report::{Deletion, MachineReport, PresentMachine},
     request::{ClusterContext, MachineDeletionRequest, MachineRequest},
-    told::{LookRequest, Told},
+    status_only::{ObserveRequest, StatusReport},
     types::{Convert, MachineColumns, MachineTypes, OlderVersion},
+    v1beta1_conditions::{Severity, V1Beta1Condition, V1Beta1Reason},
     versions::{AdmissionRule, AdmissionTime, Column, ForeignVersion, KindDefinition},
     wait::{Wait, WaitsFor},
-    wanted::Wanted,
 };

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use cloudprovider::{
     DynMachines, Error, Result,
     machines::{
-        Capacity, ClusterReport, ClusterRequest, Deletion, Kinds, LookRequest, MachineReport, MachineRequest,
-        Record, Told,
+        Capacity, ClusterReport, ClusterRequest, Deletion, Kinds, MachineReport, MachineRequest,
+        ObserveRequest, Record, StatusReport,
     },
 };
 use serde_json::Value;
@@ -85,9 +85,9 @@ impl Cloud {
         self.guarded("machine_capacity", CALL_TIMEOUT, call).await
     }
 
-    /// What the status of an object of a further kind is to say.
-    pub async fn look_at(&self, request: &LookRequest) -> Result<Told> {
-        let call = async |current: Arc<Started>| machines_of(&current)?.look_at(request).await;
+    /// What the status of an object of an auxiliary kind is to say.
+    pub async fn observe(&self, request: &ObserveRequest) -> Result<StatusReport> {
+        let call = async |current: Arc<Started>| machines_of(&current)?.observe(request).await;
         self.guarded("look_at", CALL_TIMEOUT, call).await
     }
 

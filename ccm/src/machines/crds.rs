@@ -79,8 +79,8 @@ pub struct Definitions {
     pub template_policy: ValidatingAdmissionPolicy,
     /// Puts the policy into force.
     pub template_policy_binding: ValidatingAdmissionPolicyBinding,
-    /// Of the provider's further kinds.
-    pub further: Vec<CustomResourceDefinition>,
+    /// Of the provider's auxiliary kinds.
+    pub auxiliary: Vec<CustomResourceDefinition>,
     /// The rules of single kinds, each with what puts it into force.
     pub rules: Vec<(ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding)>,
 }
@@ -113,7 +113,7 @@ impl Definitions {
     /// All CRDs.
     pub fn crds(&self) -> Vec<&CustomResourceDefinition> {
         let of_machines = [&self.machine, &self.machine_template, &self.cluster, &self.cluster_template];
-        of_machines.into_iter().chain(&self.further).collect()
+        of_machines.into_iter().chain(&self.auxiliary).collect()
     }
 
     /// All policies, each with what puts it into force.
@@ -207,7 +207,7 @@ impl Maker<'_> {
             cluster_template,
             template_policy,
             template_policy_binding,
-            further: Vec::new(),
+            auxiliary: Vec::new(),
             rules: Vec::new(),
         }
     }

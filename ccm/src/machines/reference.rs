@@ -37,7 +37,7 @@ pub fn reference(provider: &str, definitions: &Definitions) -> String {
         page += &kind(made, None);
         page += &kind(template, Some(made));
     }
-    for crd in &definitions.further {
+    for crd in &definitions.auxiliary {
         page += &kind(crd, None);
     }
     page

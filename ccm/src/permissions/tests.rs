@@ -200,15 +200,15 @@ fn secrets_that_clusters_name_are_followed() {
 
 #[test]
 fn what_further_kinds_of_machines_need() {
-    const FURTHER: &[FurtherKind] = &[
-        FurtherKind::new("example.org", "v1", Kind::new("Pool", "pools")).cluster_scoped(),
-        FurtherKind::new("example.org", "v1", Kind::new("Guest", "guests")).made(),
-        FurtherKind::new("example.org", "v1", Kind::new("Zone", "zones"))
+    const FURTHER: &[AuxiliaryKind] = &[
+        AuxiliaryKind::new("example.org", "v1", Kind::new("Pool", "pools")).cluster_scoped(),
+        AuxiliaryKind::new("example.org", "v1", Kind::new("Guest", "guests")).made(),
+        AuxiliaryKind::new("example.org", "v1", Kind::new("Zone", "zones"))
             .cluster_scoped()
-            .told()
+            .status_only()
             .with_left_finalizers(&["other.example.org"]),
     ];
-    let kinds = Kinds::new("v1", Kind::new("A", "as"), Kind::new("B", "bs")).with_further(FURTHER);
+    let kinds = Kinds::new("v1", Kind::new("A", "as"), Kind::new("B", "bs")).with_auxiliary(FURTHER);
     let texts = |args: &[&str]| -> Vec<String> {
         let flags = ["ccm", "--controllers=machine-controller", "--namespace=team-a"];
         let flags = crate::flags::parse(flags.iter().chain(args)).expect("good flags");

@@ -6,8 +6,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::{
-    Capacity, ClusterContext, ClusterReport, ClusterRequest, Deletion, DynMachines, Kinds, LookRequest,
-    MachineReport, MachineRequest, Machines, Record, Schemas, Status, Told,
+    Capacity, ClusterContext, ClusterReport, ClusterRequest, Deletion, DynMachines, Kinds, MachineReport,
+    MachineRequest, Machines, ObserveRequest, Record, Schemas, Status, StatusReport,
 };
 use crate::{Error, ErrorKind, InstanceStream, Result};
 
@@ -92,8 +92,8 @@ impl<M: Machines> DynMachines for M {
         Machines::capacity(self, &read("spec", spec, OF_THE_MACHINE)?).await
     }
 
-    async fn look_at(&self, request: &LookRequest) -> Result<Told> {
-        Machines::look_at(self, request).await
+    async fn observe(&self, request: &ObserveRequest) -> Result<StatusReport> {
+        Machines::observe(self, request).await
     }
 
     fn forget(&self, uid: &str) {
@@ -172,12 +172,12 @@ fn read<T: DeserializeOwned>(what: &'static str, spec: &Value, of_the_controller
 fn typed<S: Status>(record: &Record<Value>) -> Record<S> {
     let mut typed = Record::new(serde_json::from_value(record.status.clone()).unwrap_or_default());
     typed.conditions.clone_from(&record.conditions);
-    typed.told.clone_from(&record.told);
+    typed.changed.clone_from(&record.changed);
     typed
 }
 
 fn untyped<S: Status>(typed: Record<S>, record: &mut Record<Value>) -> Result<()> {
-    record.told.clone_from(&typed.told);
+    record.changed.clone_from(&typed.changed);
     record.wanted.clone_from(&typed.wanted);
     record.conditions = typed.conditions;
     record.status = serde_json::to_value(&typed.status).map_err(|error| {

@@ -20,7 +20,7 @@ pub struct ClusterRequest<C> {
     pub spec: C,
     /// `spec.controlPlaneEndpoint`: the user's, or what an earlier step reported.
     pub control_plane_endpoint: Option<ControlPlaneEndpoint>,
-    /// Reads objects of the [further kinds](super::Kinds::further).
+    /// Reads objects of the [auxiliary kinds](super::Kinds::auxiliary).
     pub objects: Objects,
 }
 
@@ -50,7 +50,7 @@ impl<C> ClusterRequest<C> {
         self
     }
 
-    /// Sets what reads further objects.
+    /// Sets what reads auxiliary objects.
     #[must_use]
     pub fn with_objects(mut self, objects: Objects) -> Self {
         self.objects = objects;

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::OlderCondition;
+use super::V1Beta1Condition;
 
 /// The group of every kind, unless a [`Kinds`] has another.
 pub const GROUP: &str = "infrastructure.cluster.x-k8s.io";
@@ -22,7 +22,7 @@ pub struct Kinds {
     /// The cluster.
     pub cluster: Kind,
     /// The kinds of other objects that steps read or want to have, or whose status the provider says.
-    pub further: &'static [FurtherKind],
+    pub auxiliary: &'static [AuxiliaryKind],
     /// Whether another program makes machines of these kinds too, from which this one can
     /// [take them over](super::Machines::identify_machine).
     pub is_shared: bool,
@@ -42,7 +42,7 @@ pub struct Kind {
     /// Short names for `kubectl`.
     pub short_names: &'static [&'static str],
     /// Conditions of its objects that readers of the contract v1beta1 look for.
-    pub older_conditions: &'static [OlderCondition],
+    pub v1beta1_conditions: &'static [V1Beta1Condition],
     /// A condition that says what `Ready` says, for programs that look there. The controller sets it with each `Ready` of its own, such as
     /// a wait for bootstrap data. A step sets it by itself.
     pub ready_twin: Option<&'static str>,
@@ -51,7 +51,7 @@ pub struct Kind {
 impl Kinds {
     /// Kinds in the group [`GROUP`].
     pub const fn new(version: &'static str, machine: Kind, cluster: Kind) -> Self {
-        Self { group: GROUP, version, machine, cluster, further: &[], is_shared: false, has_secrets: false }
+        Self { group: GROUP, version, machine, cluster, auxiliary: &[], is_shared: false, has_secrets: false }
     }
 
     /// Sets the group.
@@ -70,8 +70,8 @@ impl Kinds {
 
     /// Sets the kinds of other objects that steps read or want to have, or whose status the provider says.
     #[must_use]
-    pub const fn with_further(mut self, kinds: &'static [FurtherKind]) -> Self {
-        self.further = kinds;
+    pub const fn with_auxiliary(mut self, kinds: &'static [AuxiliaryKind]) -> Self {
+        self.auxiliary = kinds;
         self
     }
 
@@ -86,7 +86,7 @@ impl Kinds {
 impl Kind {
     /// A kind without short names.
     pub const fn new(kind: &'static str, plural: &'static str) -> Self {
-        Self { kind, plural, short_names: &[], older_conditions: &[], ready_twin: None }
+        Self { kind, plural, short_names: &[], v1beta1_conditions: &[], ready_twin: None }
     }
 
     /// Sets the short names.
@@ -98,8 +98,8 @@ impl Kind {
 
     /// Sets the conditions that readers of the contract v1beta1 look for.
     #[must_use]
-    pub const fn with_older_conditions(mut self, conditions: &'static [OlderCondition]) -> Self {
-        self.older_conditions = conditions;
+    pub const fn with_v1beta1_conditions(mut self, conditions: &'static [V1Beta1Condition]) -> Self {
+        self.v1beta1_conditions = conditions;
         self
     }
 
@@ -112,10 +112,10 @@ impl Kind {
 }
 
 /// A kind of objects beside machines and clusters, which steps read or want to have, or whose status the provider says. A provider names them in
-/// [`Kinds::further`].
+/// [`Kinds::auxiliary`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
-pub struct FurtherKind {
+pub struct AuxiliaryKind {
     /// The API group.
     pub group: &'static str,
     /// The version in which the objects are read and written.
@@ -128,21 +128,21 @@ pub struct FurtherKind {
     pub is_namespaced: bool,
     /// Whether steps [want](super::Record::want) objects of it. Otherwise they only read it.
     pub is_made: bool,
-    /// Whether the provider [says](super::Machines::look_at) what the status of its objects is.
-    pub is_told: bool,
+    /// Whether the provider [says](super::Machines::observe) what the status of its objects is.
+    pub is_status_only: bool,
     /// Finalizers that another program may have left on objects that are made or told. They are removed when such an object
     /// goes.
     pub left_finalizers: &'static [&'static str],
     /// A finalizer of the objects that steps want. They stay until nothing is left of the step's object, whoever deletes them.
     pub held_by: Option<&'static str>,
-    /// Told objects are failure domains with their names, and have this finalizer. One that is deleted stays while Machines are in it.
+    /// Status-only objects are failure domains with their names, and have this finalizer. One that is deleted stays while Machines are in it.
     /// Another program may have the same finalizer for the same.
     pub failure_domain: Option<&'static str>,
     /// Conditions of its objects that readers of the contract v1beta1 look for. They are derived for objects that are made or told.
-    pub older_conditions: &'static [OlderCondition],
+    pub v1beta1_conditions: &'static [V1Beta1Condition],
 }
 
-impl FurtherKind {
+impl AuxiliaryKind {
     /// A kind in namespaces that steps read.
     pub const fn new(group: &'static str, version: &'static str, kind: Kind) -> Self {
         Self {
@@ -152,11 +152,11 @@ impl FurtherKind {
             plural: kind.plural,
             is_namespaced: true,
             is_made: false,
-            is_told: false,
+            is_status_only: false,
             left_finalizers: &[],
             held_by: None,
             failure_domain: None,
-            older_conditions: kind.older_conditions,
+            v1beta1_conditions: kind.v1beta1_conditions,
         }
     }
 
@@ -176,8 +176,8 @@ impl FurtherKind {
 
     /// The provider says what the status of its objects is. Users make the objects.
     #[must_use]
-    pub const fn told(mut self) -> Self {
-        self.is_told = true;
+    pub const fn status_only(mut self) -> Self {
+        self.is_status_only = true;
         self
     }
 
@@ -195,7 +195,7 @@ impl FurtherKind {
         self
     }
 
-    /// The objects, which are [told](Self::told), are failure domains with their names, and this finalizer keeps them while Machines are in
+    /// The objects, which are [status-only](Self::status_only), are failure domains with their names, and this finalizer keeps them while Machines are in
     /// them.
     #[must_use]
     pub const fn failure_domains(mut self, finalizer: &'static str) -> Self {

@@ -4,11 +4,11 @@ mod object;
 
 use std::{fmt, sync::Arc};
 
-pub use self::object::FurtherObject;
-use super::FurtherKind;
+pub use self::object::AuxiliaryObject;
+use super::AuxiliaryKind;
 use crate::{Error, Result};
 
-/// What a step reads of [further kinds](FurtherKind). It is a cheap handle, and reads ask nobody: the controller watches the
+/// What a step reads of [auxiliary kinds](AuxiliaryKind). It is a cheap handle, and reads ask nobody: the controller watches the
 /// kinds, and answers from what it has seen.
 ///
 /// The controller takes note of what a step read, and of what it did not find. It makes the next step of the object when that
@@ -21,27 +21,27 @@ pub trait ObjectSource: fmt::Debug + Send + Sync {
     /// See [`Objects::get`].
     fn get(
         &self,
-        kind: &FurtherKind,
+        kind: &AuxiliaryKind,
         namespace: Option<&str>,
         name: &str,
-    ) -> Result<Option<Arc<FurtherObject>>>;
+    ) -> Result<Option<Arc<AuxiliaryObject>>>;
 
     /// See [`Objects::list`].
-    fn list(&self, kind: &FurtherKind, namespace: Option<&str>) -> Result<Vec<Arc<FurtherObject>>>;
+    fn list(&self, kind: &AuxiliaryKind, namespace: Option<&str>) -> Result<Vec<Arc<AuxiliaryObject>>>;
 
     /// See [`Objects::any`]. A source that takes notes, or has many objects, does not go by [`list`](Self::list) as this does.
-    fn any(&self, kind: &FurtherKind, is_it: &mut dyn FnMut(&FurtherObject) -> bool) -> Result<bool> {
+    fn any(&self, kind: &AuxiliaryKind, is_it: &mut dyn FnMut(&AuxiliaryObject) -> bool) -> Result<bool> {
         Ok(self.list(kind, None)?.iter().any(|object| is_it(object)))
     }
 
     /// See [`Objects::owned_by`].
     fn owned_by(
         &self,
-        kind: &FurtherKind,
+        kind: &AuxiliaryKind,
         namespace: &str,
         name: &str,
         uid: &str,
-    ) -> Result<Vec<Arc<FurtherObject>>> {
+    ) -> Result<Vec<Arc<AuxiliaryObject>>> {
         if let Some(found) = self.get(kind, Some(namespace), name)?.filter(|found| found.is_owned_by(uid)) {
             return Ok(vec![found]);
         }
@@ -58,7 +58,7 @@ impl Objects {
     }
 
     /// These and no others, for tests.
-    pub fn of(all: impl IntoIterator<Item = (FurtherKind, FurtherObject)>) -> Self {
+    pub fn of(all: impl IntoIterator<Item = (AuxiliaryKind, AuxiliaryObject)>) -> Self {
         let all = all.into_iter().map(|(kind, object)| (kind, Arc::new(object))).collect();
         Self::new(Arc::new(Fixed(all)))
     }
@@ -68,13 +68,13 @@ impl Objects {
     /// # Errors
     /// [`Unsupported`](crate::ErrorKind::Unsupported) if the API server does not serve the kind: the message names the CRD.
     /// [`Unavailable`](crate::ErrorKind::Unavailable) if the objects have not arrived yet.
-    /// [`Internal`](crate::ErrorKind::Internal) for a kind that is not among [`Kinds::further`](super::Kinds::further).
+    /// [`Internal`](crate::ErrorKind::Internal) for a kind that is not among [`Kinds::auxiliary`](super::Kinds::auxiliary).
     pub fn get(
         &self,
-        kind: &FurtherKind,
+        kind: &AuxiliaryKind,
         namespace: Option<&str>,
         name: &str,
-    ) -> Result<Option<Arc<FurtherObject>>> {
+    ) -> Result<Option<Arc<AuxiliaryObject>>> {
         self.0.as_ref().map_or(Ok(None), |source| source.get(kind, namespace, name))
     }
 
@@ -82,7 +82,7 @@ impl Objects {
     ///
     /// # Errors
     /// As for [`get`](Self::get).
-    pub fn list(&self, kind: &FurtherKind, namespace: Option<&str>) -> Result<Vec<Arc<FurtherObject>>> {
+    pub fn list(&self, kind: &AuxiliaryKind, namespace: Option<&str>) -> Result<Vec<Arc<AuxiliaryObject>>> {
         self.0.as_ref().map_or(Ok(Vec::new()), |source| source.list(kind, namespace))
     }
 
@@ -91,7 +91,7 @@ impl Objects {
     ///
     /// # Errors
     /// As for [`get`](Self::get).
-    pub fn any(&self, kind: &FurtherKind, mut is_it: impl FnMut(&FurtherObject) -> bool) -> Result<bool> {
+    pub fn any(&self, kind: &AuxiliaryKind, mut is_it: impl FnMut(&AuxiliaryObject) -> bool) -> Result<bool> {
         self.0.as_ref().map_or(Ok(false), |source| source.any(kind, &mut is_it))
     }
 
@@ -102,11 +102,11 @@ impl Objects {
     /// As for [`get`](Self::get).
     pub fn owned_by(
         &self,
-        kind: &FurtherKind,
+        kind: &AuxiliaryKind,
         namespace: &str,
         name: &str,
         uid: &str,
-    ) -> Result<Vec<Arc<FurtherObject>>> {
+    ) -> Result<Vec<Arc<AuxiliaryObject>>> {
         self.0.as_ref().map_or(Ok(Vec::new()), |source| source.owned_by(kind, namespace, name, uid))
     }
 }
@@ -118,8 +118,8 @@ impl fmt::Debug for Objects {
 }
 
 /// The error about a kind that the API server does not serve.
-pub fn not_served(kind: &FurtherKind) -> Error {
-    let FurtherKind { plural, group, version, .. } = kind;
+pub fn not_served(kind: &AuxiliaryKind) -> Error {
+    let AuxiliaryKind { plural, group, version, .. } = kind;
     Error::unsupported(format!(
         "the API server does not serve {plural}.{group} in the version {version}: install its CustomResourceDefinition"
     ))
@@ -127,22 +127,23 @@ pub fn not_served(kind: &FurtherKind) -> Error {
 
 /// A list that does not change.
 #[derive(Debug)]
-struct Fixed(Vec<(FurtherKind, Arc<FurtherObject>)>);
+struct Fixed(Vec<(AuxiliaryKind, Arc<AuxiliaryObject>)>);
 
 impl ObjectSource for Fixed {
     fn get(
         &self,
-        kind: &FurtherKind,
+        kind: &AuxiliaryKind,
         namespace: Option<&str>,
         name: &str,
-    ) -> Result<Option<Arc<FurtherObject>>> {
-        let is_it = |object: &FurtherObject| object.namespace.as_deref() == namespace && object.name == name;
+    ) -> Result<Option<Arc<AuxiliaryObject>>> {
+        let is_it =
+            |object: &AuxiliaryObject| object.namespace.as_deref() == namespace && object.name == name;
         Ok(self.0.iter().find(|(of, object)| of == kind && is_it(object)).map(|(_, object)| object.clone()))
     }
 
-    fn list(&self, kind: &FurtherKind, namespace: Option<&str>) -> Result<Vec<Arc<FurtherObject>>> {
+    fn list(&self, kind: &AuxiliaryKind, namespace: Option<&str>) -> Result<Vec<Arc<AuxiliaryObject>>> {
         let is_there =
-            |object: &FurtherObject| namespace.is_none_or(|one| object.namespace.as_deref() == Some(one));
+            |object: &AuxiliaryObject| namespace.is_none_or(|one| object.namespace.as_deref() == Some(one));
         let all = self.0.iter().filter(|(of, object)| of == kind && is_there(object));
         let mut all: Vec<_> = all.map(|(_, object)| object.clone()).collect();
         all.sort_by(|one, other| (&one.namespace, &one.name).cmp(&(&other.namespace, &other.name)));
@@ -155,19 +156,19 @@ mod tests {
     use super::*;
     use crate::machines::Kind;
 
-    const ZONE: FurtherKind = FurtherKind::new("example.org", "v1", Kind::new("Zone", "zones"));
-    const POOL: FurtherKind =
-        FurtherKind::new("example.org", "v1", Kind::new("Pool", "pools")).cluster_scoped();
+    const ZONE: AuxiliaryKind = AuxiliaryKind::new("example.org", "v1", Kind::new("Zone", "zones"));
+    const POOL: AuxiliaryKind =
+        AuxiliaryKind::new("example.org", "v1", Kind::new("Pool", "pools")).cluster_scoped();
 
     #[test]
     fn objects_are_found_by_kind_namespace_and_name() {
         let objects = Objects::of([
-            (ZONE, FurtherObject::new("b").in_namespace("one")),
-            (ZONE, FurtherObject::new("a").in_namespace("one")),
-            (ZONE, FurtherObject::new("a").in_namespace("two")),
-            (POOL, FurtherObject::new("a")),
+            (ZONE, AuxiliaryObject::new("b").in_namespace("one")),
+            (ZONE, AuxiliaryObject::new("a").in_namespace("one")),
+            (ZONE, AuxiliaryObject::new("a").in_namespace("two")),
+            (POOL, AuxiliaryObject::new("a")),
         ]);
-        let get = |kind: &FurtherKind, namespace: Option<&str>, name: &str| {
+        let get = |kind: &AuxiliaryKind, namespace: Option<&str>, name: &str| {
             objects.get(kind, namespace, name).expect("an answer").is_some()
         };
         assert!(get(&ZONE, Some("one"), "b") && get(&POOL, None, "a"));
@@ -190,7 +191,7 @@ mod tests {
     #[test]
     fn objects_are_found_by_their_owner() {
         let of = |name: &str, owner: &str| {
-            (ZONE, FurtherObject::new(name).in_namespace("one").with_owners([owner.to_owned()]))
+            (ZONE, AuxiliaryObject::new(name).in_namespace("one").with_owners([owner.to_owned()]))
         };
         let objects = Objects::of([of("a", "u-1"), of("b", "u-1"), of("c", "u-2")]);
         let names = |namespace: &str, name: &str, uid: &str| -> Vec<String> {

@@ -8,8 +8,8 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::{
-    Capacity, ClusterReport, ClusterRequest, Deletion, Kinds, LookRequest, MachineDeletionRequest,
-    MachineReport, MachineRequest, Record, Schemas, Told,
+    Capacity, ClusterReport, ClusterRequest, Deletion, Kinds, MachineDeletionRequest, MachineReport,
+    MachineRequest, ObserveRequest, Record, Schemas, StatusReport,
 };
 use crate::{Error, ErrorKind, InstanceStream, Result};
 
@@ -99,16 +99,16 @@ pub trait Machines: fmt::Debug + Send + Sync {
     /// What a machine with this spec will have. It may ask the cloud, for example for the size of an image.
     async fn capacity(&self, spec: &Self::MachineSpec) -> Result<Capacity>;
 
-    /// What the status of an object is to say whose kind is [told](super::FurtherKind::told). It changes nothing in the cloud.
+    /// What the status of an object is to say whose kind is [status-only](super::AuxiliaryKind::status_only). It changes nothing in the cloud.
     /// What is wrong with the object is said in its conditions. An error is for what cannot be said now: nothing is written
     /// then, and the next look comes as after a step that failed.
-    async fn look_at(&self, request: &LookRequest) -> Result<Told> {
+    async fn observe(&self, request: &ObserveRequest) -> Result<StatusReport> {
         let words = format!("nothing is said about objects of the kind {}", request.kind.kind);
         Err(Error::new(ErrorKind::Internal, words))
     }
 
     /// There is no object any more with this identity: the [`Mark::uid`](super::Mark::uid) of a machine or a cluster, or the UID
-    /// of an object whose kind is [told](super::FurtherKind::told). Somebody may have removed its finalizer by force, so there need
+    /// of an object whose kind is [status-only](super::AuxiliaryKind::status_only). Somebody may have removed its finalizer by force, so there need
     /// not have been a step towards gone. It is also called after the last one, and for objects that the provider does not know.
     ///
     /// What this process keeps for the object ends, such as a session that is opened with its credentials. Nothing is changed
@@ -171,8 +171,8 @@ pub trait DynMachines: fmt::Debug + Send + Sync {
     /// See [`Machines::capacity`].
     async fn capacity(&self, spec: &Value) -> Result<Capacity>;
 
-    /// See [`Machines::look_at`].
-    async fn look_at(&self, request: &LookRequest) -> Result<Told>;
+    /// See [`Machines::observe`].
+    async fn observe(&self, request: &ObserveRequest) -> Result<StatusReport>;
 
     /// See [`Machines::forget`].
     fn forget(&self, uid: &str);

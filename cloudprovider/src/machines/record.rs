@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Condition, Wanted};
+use super::{Condition, DesiredObject};
 
 /// What a step reads and leaves in the status of its object. The controller writes it after each step, also
 /// after one that failed, if it changed. That may take some seconds after a wait, unless it is one for
@@ -17,9 +17,9 @@ pub struct Record<S> {
     /// others, keeps the times of their transitions, and adds those of Cluster API.
     pub conditions: Vec<Condition>,
     /// The types of the conditions that were set or removed.
-    pub(super) told: BTreeSet<String>,
+    pub(super) changed: BTreeSet<String>,
     /// The objects that the step wants to have beside its own.
-    pub(super) wanted: Vec<Wanted>,
+    pub(super) wanted: Vec<DesiredObject>,
 }
 
 /// What is left in the status counts. Which conditions were set does not.
@@ -34,12 +34,12 @@ impl<S: Eq> Eq for Record<S> {}
 impl<S> Record<S> {
     /// A record with this status and without conditions.
     pub fn new(status: S) -> Self {
-        Self { status, conditions: Vec::new(), told: BTreeSet::new(), wanted: Vec::new() }
+        Self { status, conditions: Vec::new(), changed: BTreeSet::new(), wanted: Vec::new() }
     }
 
     /// Sets a condition, in the place of the one of the same type.
     pub fn set(&mut self, condition: Condition) {
-        self.told.insert(condition.condition_type.clone().into_owned());
+        self.changed.insert(condition.condition_type.clone().into_owned());
         match self.conditions.iter_mut().find(|one| one.condition_type == condition.condition_type) {
             Some(one) => *one = condition,
             None => self.conditions.push(condition),
@@ -48,13 +48,13 @@ impl<S> Record<S> {
 
     /// Removes the condition of this type.
     pub fn remove(&mut self, condition_type: &str) {
-        self.told.insert(condition_type.to_owned());
+        self.changed.insert(condition_type.to_owned());
         self.conditions.retain(|one| one.condition_type != condition_type);
     }
 
     /// Wants to have an object beside that of the step, in the place of one of the same kind and name. A step wants it again
     /// each time: see [the module](super).
-    pub fn want(&mut self, wanted: Wanted) {
+    pub fn want(&mut self, wanted: DesiredObject) {
         self.wanted.retain(|one| one.kind != wanted.kind || one.name != wanted.name);
         self.wanted.push(wanted);
     }
@@ -66,7 +66,7 @@ impl<S> Record<S> {
         S: Clone,
     {
         self.status = earlier.status.clone();
-        for name in &earlier.told {
+        for name in &earlier.changed {
             match earlier.conditions.iter().find(|one| one.condition_type == *name) {
                 Some(condition) => self.set(condition.clone()),
                 None => self.remove(name),
@@ -76,28 +76,29 @@ impl<S> Record<S> {
     }
 
     /// The objects that the step wants to have.
-    pub fn wanted(&self) -> &[Wanted] {
+    pub fn wanted(&self) -> &[DesiredObject] {
         &self.wanted
     }
 
     /// Whether the step has [set](Self::set) or [removed](Self::remove) this condition. Others that it was given may be
     /// somebody else's.
-    pub fn has_told(&self, condition_type: &str) -> bool {
-        self.told.contains(condition_type)
+    pub fn has_changed(&self, condition_type: &str) -> bool {
+        self.changed.contains(condition_type)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machines::{ConditionStatus, FurtherKind, Kind};
+    use crate::machines::{AuxiliaryKind, ConditionStatus, Kind};
 
     #[test]
     fn of_two_wanted_objects_of_one_name_the_later_one_counts() {
-        const GUEST: FurtherKind = FurtherKind::new("example.org", "v1", Kind::new("Guest", "guests")).made();
+        const GUEST: AuxiliaryKind =
+            AuxiliaryKind::new("example.org", "v1", Kind::new("Guest", "guests")).made();
         let mut record = Record::new(());
         for (name, cpus) in [("a", 1), ("b", 1), ("a", 2)] {
-            record.want(Wanted::new(GUEST, name, serde_json::json!({"cpus": cpus})));
+            record.want(DesiredObject::new(GUEST, name, serde_json::json!({"cpus": cpus})));
         }
         let seen: Vec<_> =
             record.wanted().iter().map(|one| (&*one.name, one.spec["cpus"].as_u64())).collect();
@@ -119,8 +120,8 @@ mod tests {
         let next = written.with_deferred(&earlier);
         assert_eq!(next.status, 2);
         assert_eq!(next.conditions, [condition("Others", "New"), condition("Own", "New")]);
-        let told = ["Own", "Passes", "Others"].map(|name| next.has_told(name));
-        assert_eq!(told, [true, true, false]);
+        let changed = ["Own", "Passes", "Others"].map(|name| next.has_changed(name));
+        assert_eq!(changed, [true, true, false]);
     }
 
     #[test]
@@ -134,8 +135,8 @@ mod tests {
         assert_eq!(seen, [("VCenterAvailable", "Available"), ("DisksGrown", "Grown")]);
         record.remove("VCenterAvailable");
         assert_eq!(record.conditions.len(), 1);
-        let told = ["VCenterAvailable", "DisksGrown", "NeverSet"].map(|one| record.has_told(one));
-        assert_eq!(told, [true, true, false]);
+        let changed = ["VCenterAvailable", "DisksGrown", "NeverSet"].map(|one| record.has_changed(one));
+        assert_eq!(changed, [true, true, false]);
         assert_eq!(down.status.as_str(), "False");
     }
 }

@@ -40,7 +40,7 @@ pub struct MachineRequest<S, C> {
     /// provisioned, and in a step towards gone. A machine must be neither made nor
     /// started without them.
     pub bootstrap: Option<BootstrapData>,
-    /// Reads objects of the [further kinds](super::Kinds::further).
+    /// Reads objects of the [auxiliary kinds](super::Kinds::auxiliary).
     pub objects: Objects,
 }
 
@@ -160,7 +160,7 @@ impl<S, C> MachineRequest<S, C> {
         self
     }
 
-    /// Sets what reads further objects.
+    /// Sets what reads auxiliary objects.
     #[must_use]
     pub fn with_objects(mut self, objects: Objects) -> Self {
         self.objects = objects;

@@ -14,7 +14,7 @@ pub struct MachineTypes {
     /// Makes the schemas of the types.
     pub schemas: fn() -> Schemas,
     /// Makes the definitions of the provider's other kinds, in the same version.
-    pub further: fn() -> Vec<KindDefinition>,
+    pub auxiliary: fn() -> Vec<KindDefinition>,
     /// What `kubectl get` prints of them, in place of the controller's own columns.
     pub columns: Option<MachineColumns>,
     /// What the API server checks of machines beside the schema.
@@ -65,7 +65,7 @@ impl MachineTypes {
         Self {
             kinds,
             schemas,
-            further: Vec::new,
+            auxiliary: Vec::new,
             columns: None,
             machine_rules: &[],
             machine_template_rules: &[],
@@ -78,10 +78,10 @@ impl MachineTypes {
         Self::new(M::KINDS, schemas_of::<M>)
     }
 
-    /// Sets what makes the definitions of further kinds.
+    /// Sets what makes the definitions of auxiliary kinds.
     #[must_use]
-    pub const fn with_further(mut self, further: fn() -> Vec<KindDefinition>) -> Self {
-        self.further = further;
+    pub const fn with_auxiliary(mut self, auxiliary: fn() -> Vec<KindDefinition>) -> Self {
+        self.auxiliary = auxiliary;
         self
     }
 
@@ -92,7 +92,7 @@ impl MachineTypes {
         self
     }
 
-    /// Sets the rules of machines and those of their templates. Further kinds have theirs in their definitions.
+    /// Sets the rules of machines and those of their templates. Auxiliary kinds have theirs in their definitions.
     #[must_use]
     pub const fn with_rules(
         mut self,

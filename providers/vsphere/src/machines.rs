@@ -60,7 +60,7 @@ pub(crate) use self::{
 /// 1.15 and older have.
 pub fn machine_types() -> MachineTypes {
     MachineTypes::of::<Fleet>()
-        .with_further(v1beta2::further_kinds)
+        .with_auxiliary(v1beta2::further_kinds)
         .with_columns(v1beta2::COLUMNS)
         .with_rules(&rules::v1beta2::OF_MACHINES, &rules::v1beta2::OF_MACHINE_TEMPLATES)
         .with_older(v1beta1, convert)

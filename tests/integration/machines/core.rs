@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Context;
 use ccm::machines::crds::Definitions;
 use cloudprovider::{
-    machines::FurtherKind,
+    machines::AuxiliaryKind,
     testing::{FAKE_FLAVOR, FAKE_GUEST, FAKE_REGION, FakeCloud},
 };
 use k8s_openapi::{
@@ -132,8 +132,8 @@ pub(super) async fn install_all(api: &Api, definitions: &Definitions) -> anyhow:
     Ok(())
 }
 
-/// The definition of a further kind.
-pub(super) fn further_definition(kind: &FurtherKind) -> anyhow::Result<CustomResourceDefinition> {
+/// The definition of an auxiliary kind.
+pub(super) fn further_definition(kind: &AuxiliaryKind) -> anyhow::Result<CustomResourceDefinition> {
     let scope = if kind.is_namespaced { "Namespaced" } else { "Cluster" };
     definition_of((kind.group, kind.kind, kind.plural, scope), &[kind.version])
 }
@@ -143,9 +143,9 @@ pub(super) fn flavors(client: &Client) -> kube::Api<DynamicObject> {
     further_objects(client, &FAKE_FLAVOR)
 }
 
-/// The objects of a further kind that is in no namespace.
-pub(super) fn further_objects(client: &Client, kind: &FurtherKind) -> kube::Api<DynamicObject> {
-    let FurtherKind { group, version, kind, plural, .. } = *kind;
+/// The objects of an auxiliary kind that is in no namespace.
+pub(super) fn further_objects(client: &Client, kind: &AuxiliaryKind) -> kube::Api<DynamicObject> {
+    let AuxiliaryKind { group, version, kind, plural, .. } = *kind;
     let gvk = GroupVersionKind::gvk(group, version, kind);
     kube::Api::all_with(client.clone(), &ApiResource::from_gvk_with_plural(&gvk, plural))
 }

@@ -175,7 +175,7 @@ async fn dry_run(api: &Api) -> anyhow::Result<()> {
     add(&world, json!({})).await?;
     let daemon = world.start(&["--dry-run"])?;
     world.pause().await;
-    ensure!(world.cloud.count(Operation::LookAt) > 0, "nobody looks");
+    ensure!(world.cloud.count(Operation::Observe) > 0, "nobody looks");
     ensure!(world.tape.steps().is_empty(), "{:?}", world.tape.steps());
     daemon.stop().await
 }
@@ -202,7 +202,7 @@ async fn refused(api: &Api) -> anyhow::Result<()> {
         let world = World::new(api).await?;
         let writes = Matcher::any().verb("patch").resource("fakeregions");
         faults(api)?.inject(Fault::new(writes, action.clone()).times(3));
-        world.cloud.fail_next(Operation::LookAt, Error::new(ErrorKind::Unavailable, "away"));
+        world.cloud.fail_next(Operation::Observe, Error::new(ErrorKind::Unavailable, "away"));
         let daemon = world.start(&[])?;
         add(&world, json!({})).await?;
         let told = becomes(&world, "it is told", |one| !condition(one, "Ready").is_null()).await;
@@ -216,12 +216,12 @@ async fn refused(api: &Api) -> anyhow::Result<()> {
 /// While a look at one object hangs, others are looked at, and this one not a second time.
 async fn hangs(api: &Api) -> anyhow::Result<()> {
     let world = World::new(api).await?;
-    world.cloud.fail_next(Operation::LookAt, testing::Fault::Hang);
+    world.cloud.fail_next(Operation::Observe, testing::Fault::Hang);
     let daemon = world.start(&[])?;
     add(&world, json!({})).await?;
     let asked = |times: usize| {
         let cloud = &world.cloud;
-        move || async move { Ok((cloud.count(Operation::LookAt) == times).then_some(())) }
+        move || async move { Ok((cloud.count(Operation::Observe) == times).then_some(())) }
     };
     eventually(SOON, "it is looked at", asked(1)).await?;
     let east = json!({
@@ -237,7 +237,7 @@ async fn hangs(api: &Api) -> anyhow::Result<()> {
     change(&world, json!({"spec": {"flavors": ["small"]}})).await?;
     tokio::time::sleep(Duration::from_secs(10)).await;
     // The second one of the other object found its own write.
-    ensure!(world.cloud.count(Operation::LookAt) == 3, "{}", world.cloud.count(Operation::LookAt));
+    ensure!(world.cloud.count(Operation::Observe) == 3, "{}", world.cloud.count(Operation::Observe));
     let message = |one: &Value| condition(one, "Ready")["message"].as_str().unwrap_or_default().to_owned();
     let late = || async { Ok(Some(region(&world).await?).filter(|one| message(one).contains("small"))) };
     eventually(LIFE, "it is told what it says now", late).await?;

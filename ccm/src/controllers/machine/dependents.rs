@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use cloudprovider::machines::{FurtherKind, Kinds};
+use cloudprovider::machines::{AuxiliaryKind, Kinds};
 
 use super::{
     auxiliary::{Auxiliary, Place, Reads, key_of},
@@ -10,7 +10,7 @@ use super::{
 };
 
 /// An owned object: its kind and its key.
-pub type OwnedKey = (FurtherKind, String);
+pub type OwnedKey = (AuxiliaryKind, String);
 
 /// Who depends on what of the auxiliary kinds.
 #[derive(Debug, Default)]
@@ -70,7 +70,7 @@ impl Dependents {
     }
 
     /// Those that have read the object with this key, or a list that it belongs to.
-    pub fn readers_of(&self, kind: &FurtherKind, key: &str) -> BTreeSet<ObjectKey> {
+    pub fn readers_of(&self, kind: &AuxiliaryKind, key: &str) -> BTreeSet<ObjectKey> {
         let places = Place::with_key(kind, key);
         places.iter().filter_map(|place| self.readers.get(place)).flatten().cloned().collect()
     }
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
     use crate::controllers::machine::auxiliary::{AuxiliaryStores, Reader, WireAuxiliary};
 
-    const GUEST: FurtherKind = FurtherKind::new("example.org", "v1", Kind::new("Guest", "guests")).made();
+    const GUEST: AuxiliaryKind = AuxiliaryKind::new("example.org", "v1", Kind::new("Guest", "guests")).made();
     const KINDS: Kinds =
         Kinds::new("v1", Kind::new("MyMachine", "mymachines"), Kind::new("MyCluster", "myclusters"));
 

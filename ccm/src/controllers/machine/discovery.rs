@@ -1,6 +1,6 @@
 //! Which of the kinds that the controller needs the API server serves.
 
-use cloudprovider::machines::{FurtherKind, Kinds};
+use cloudprovider::machines::{AuxiliaryKind, Kinds};
 use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject, GroupVersionKind, ListParams},
@@ -70,14 +70,14 @@ pub(super) async fn discover(client: &Client, kinds: &Kinds) -> Result<Served, S
 ///
 /// # Errors
 /// The API server does not answer.
-pub(super) async fn served_auxiliary(client: &Client, kinds: &[FurtherKind]) -> Result<Vec<bool>, String> {
+pub(super) async fn served_auxiliary(client: &Client, kinds: &[AuxiliaryKind]) -> Result<Vec<bool>, String> {
     let mut lists = Vec::<(&str, &str, Vec<String>)>::new();
-    for FurtherKind { group, version, .. } in kinds {
+    for AuxiliaryKind { group, version, .. } in kinds {
         if !lists.iter().any(|(of, in_version, _)| of == group && in_version == version) {
             lists.push((*group, *version, resources(client, group, version).await?));
         }
     }
-    let is_served = |kind: &FurtherKind| {
+    let is_served = |kind: &AuxiliaryKind| {
         let list = lists.iter().find(|(group, version, _)| *group == kind.group && *version == kind.version);
         list.is_some_and(|(.., found)| found.iter().any(|plural| plural == kind.plural))
     };

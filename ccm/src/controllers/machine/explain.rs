@@ -114,12 +114,13 @@ pub async fn explain(
 
 /// The objects of the provider's auxiliary kinds that name a machine as their owner, or why they are not known.
 async fn companions(client: &Client, kinds: &Kinds, object: &InfraObject) -> Vec<String> {
-    let served = match served_auxiliary(client, kinds.further).await {
+    let served = match served_auxiliary(client, kinds.auxiliary).await {
         Ok(served) => served,
         Err(why) => return vec![why],
     };
     let mut found = Vec::new();
-    for (kind, _) in kinds.further.iter().zip(served).filter(|(kind, is_served)| kind.is_made && *is_served) {
+    for (kind, _) in kinds.auxiliary.iter().zip(served).filter(|(kind, is_served)| kind.is_made && *is_served)
+    {
         let gvk = GroupVersionKind::gvk(kind.group, kind.version, kind.kind);
         let (cache, resource) = (Cache::new(), ApiResource::from_gvk_with_plural(&gvk, kind.plural));
         if let Err(why) = fill::<WireAuxiliary>(client, object.namespace(), &resource, &cache).await {

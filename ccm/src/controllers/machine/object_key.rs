@@ -41,7 +41,7 @@ impl ObjectKind {
             Self::Cluster => kinds.cluster.kind.to_owned(),
             Self::Template => format!("{}Template", kinds.machine.kind),
             Self::StatusOnly(number) => {
-                kinds.further.get(usize::from(number)).map_or_else(String::new, |kind| kind.kind.to_owned())
+                kinds.auxiliary.get(usize::from(number)).map_or_else(String::new, |kind| kind.kind.to_owned())
             }
         }
     }
@@ -52,9 +52,10 @@ impl ObjectKind {
             Self::Machine => kinds.machine.plural.to_owned(),
             Self::Cluster => kinds.cluster.plural.to_owned(),
             Self::Template => format!("{}templates", kinds.machine.kind.to_ascii_lowercase()),
-            Self::StatusOnly(number) => {
-                kinds.further.get(usize::from(number)).map_or_else(String::new, |kind| kind.plural.to_owned())
-            }
+            Self::StatusOnly(number) => kinds
+                .auxiliary
+                .get(usize::from(number))
+                .map_or_else(String::new, |kind| kind.plural.to_owned()),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use cloudprovider::{
     Error, ErrorKind,
-    machines::{Condition, FurtherKind, OlderCondition, Wanted},
+    machines::{AuxiliaryKind, Condition, DesiredObject, V1Beta1Condition},
 };
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -82,7 +82,7 @@ impl Write {
 /// [`ErrorKind::Conflict`] if it is somebody else's.
 pub fn next_write(
     owner: &Owner<'_>,
-    wanted: &Wanted,
+    wanted: &DesiredObject,
     found: Option<&Auxiliary>,
     now: Timestamp,
 ) -> Result<Option<Write>, Error> {
@@ -133,7 +133,7 @@ pub enum Reason {
 
 /// What is to be written so that an object goes that its owner with this UID has. `None`: it is going, or it stays. From one that
 /// has other owners too, only our owner reference goes, and the finalizers that hold it.
-pub fn removal(uid: &str, kind: &FurtherKind, found: &Auxiliary, reason: Reason) -> Option<Write> {
+pub fn removal(uid: &str, kind: &AuxiliaryKind, found: &Auxiliary, reason: Reason) -> Option<Write> {
     if reason == Reason::Unwanted && (kind.held_by.is_some() || !found.is_controlled_by(uid)) {
         return None;
     }
@@ -156,7 +156,7 @@ pub fn removal(uid: &str, kind: &FurtherKind, found: &Auxiliary, reason: Reason)
 }
 
 /// The error about an object of the same name that is somebody else's.
-fn foreign(owner: &Owner<'_>, kind: &FurtherKind, name: &str) -> Error {
+fn foreign(owner: &Owner<'_>, kind: &AuxiliaryKind, name: &str) -> Error {
     let Owner { namespace, kind: owner_kind, name: owner_name, .. } = owner;
     let words = format!(
         "{} {namespace}/{name} exists, and {owner_kind} {owner_name:?} is none of its owners; it is left alone and is in the way",
@@ -165,8 +165,8 @@ fn foreign(owner: &Owner<'_>, kind: &FurtherKind, name: &str) -> Error {
     Error::new(ErrorKind::Conflict, words)
 }
 
-fn body(owner: &Owner<'_>, wanted: &Wanted, labels: &Map<String, Value>) -> Value {
-    let FurtherKind { group, version, kind, .. } = wanted.kind;
+fn body(owner: &Owner<'_>, wanted: &DesiredObject, labels: &Map<String, Value>) -> Value {
+    let AuxiliaryKind { group, version, kind, .. } = wanted.kind;
     let mut body = json!({
         "apiVersion": format!("{group}/{version}"),
         "kind": kind,
@@ -195,7 +195,7 @@ fn with_owner(owner: &Owner<'_>, found: &Auxiliary) -> Value {
 }
 
 /// The patch that sets the finalizer which holds an object, if that is missing.
-fn with_hold(kind: &FurtherKind, found: &Auxiliary) -> Option<Value> {
+fn with_hold(kind: &AuxiliaryKind, found: &Auxiliary) -> Option<Value> {
     with_finalizer(kind.held_by?, found)
 }
 
@@ -210,20 +210,20 @@ pub(super) fn with_finalizer(finalizer: &str, found: &Auxiliary) -> Option<Value
 }
 
 /// Whether another program may have left this finalizer.
-fn is_left(kind: &FurtherKind, finalizer: &str) -> bool {
+fn is_left(kind: &AuxiliaryKind, finalizer: &str) -> bool {
     kind.left_finalizers.contains(&finalizer)
 }
 
 /// The status, if it is another one than there is.
-fn status_of(wanted: &Wanted, found: &Auxiliary, now: Timestamp) -> Option<Map<String, Value>> {
-    status_with(wanted.status.as_ref()?, &wanted.conditions, wanted.kind.older_conditions, found, now)
+fn status_of(wanted: &DesiredObject, found: &Auxiliary, now: Timestamp) -> Option<Map<String, Value>> {
+    status_with(wanted.status.as_ref()?, &wanted.conditions, wanted.kind.v1beta1_conditions, found, now)
 }
 
 /// This status with these conditions, if it is another one than there is. `table` has the older conditions of the kind.
 pub(super) fn status_with(
     status: &Value,
     conditions: &[Condition],
-    table: &[OlderCondition],
+    table: &[V1Beta1Condition],
     found: &Auxiliary,
     now: Timestamp,
 ) -> Option<Map<String, Value>> {
@@ -241,7 +241,7 @@ pub(super) fn status_with(
 }
 
 /// The patch that removes the finalizers of another program, if there are some.
-fn without_left_finalizers(kind: &FurtherKind, found: &Auxiliary) -> Option<Value> {
+fn without_left_finalizers(kind: &AuxiliaryKind, found: &Auxiliary) -> Option<Value> {
     without_finalizers(found, |finalizer| is_left(kind, finalizer))
         .map(|patch| guarded(&found.metadata, patch))
 }

@@ -2,7 +2,7 @@
 
 use cloudprovider::{
     NodeAddress, NodeAddressType,
-    machines::{Condition, FailureDomain, Kind, OlderCondition, Record},
+    machines::{Condition, FailureDomain, Kind, Record, V1Beta1Condition},
 };
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -79,7 +79,7 @@ pub fn after_step(
     let of = |record: &Record<Value>, condition_type: &str| {
         record.conditions.iter().find(|one| one.condition_type == condition_type).cloned()
     };
-    let is_of_the_step = |name: &str| record.has_told(name) || of(given, name) != of(record, name);
+    let is_of_the_step = |name: &str| record.has_changed(name) || of(given, name) != of(record, name);
     // A step knows better words than `Ready` has, but not whether it is true.
     let twin = kind.ready_twin.filter(|name| {
         let own = of(record, name).filter(|_| is_of_the_step(name));
@@ -103,7 +103,7 @@ pub fn after_step(
         .filter(|one| !is_the_controllers(&one.condition_type) && is_of_the_step(&one.condition_type));
     conditions.extend(own.map(|one| entry(object, one, now)));
     set_conditions(object, &mut status, conditions);
-    follow(&mut status, kind.older_conditions);
+    follow(&mut status, kind.v1beta1_conditions);
     (status != object.status).then_some(status)
 }
 
@@ -112,7 +112,7 @@ pub fn after_step(
 pub fn with_conditions(
     object: &InfraObject,
     wanted: &[Condition],
-    table: &[OlderCondition],
+    table: &[V1Beta1Condition],
     now: Timestamp,
 ) -> Option<Map<String, Value>> {
     if wanted.iter().all(|one| is_said(object, one)) {

@@ -43,7 +43,7 @@ pub struct Stores {
 impl Stores {
     /// Empty caches for these kinds, in this namespace or in all.
     pub fn of(kinds: &Kinds, namespace: Option<&str>) -> Self {
-        Self { auxiliary: AuxiliaryStores::new(kinds.further).in_namespace(namespace), ..Self::default() }
+        Self { auxiliary: AuxiliaryStores::new(kinds.auxiliary).in_namespace(namespace), ..Self::default() }
     }
 
     /// Where the Clusters have their API servers.

@@ -1,6 +1,6 @@
 //! Conditions in the form of the contract v1beta1, for programs that still read it. Each follows one in the present form.
 
-use cloudprovider::machines::OlderCondition;
+use cloudprovider::machines::V1Beta1Condition;
 use component::api_text::truncated;
 use serde_json::{Map, Value, json};
 
@@ -20,12 +20,12 @@ pub fn keep(before: &Map<String, Value>, status: &mut Map<String, Value>) {
 }
 
 /// Lets the older conditions of a status follow its present ones. Those that are not in the table are others', and stay.
-pub fn follow(status: &mut Map<String, Value>, table: &[OlderCondition]) {
+pub fn follow(status: &mut Map<String, Value>, table: &[V1Beta1Condition]) {
     if table.is_empty() {
         return;
     }
     let present = status.get("conditions").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-    let followed = |row: &OlderCondition| {
+    let followed = |row: &V1Beta1Condition| {
         let found = present.iter().find(|one| one["type"] == row.follows)?;
         Some(older(row, found))
     };
@@ -40,7 +40,7 @@ pub fn follow(status: &mut Map<String, Value>, table: &[OlderCondition]) {
             None => all.push(one.clone()),
         }
     }
-    let is_new = |row: &&OlderCondition| before.iter().all(|one| one["type"] != row.name);
+    let is_new = |row: &&V1Beta1Condition| before.iter().all(|one| one["type"] != row.name);
     all.extend(table.iter().filter(is_new).filter_map(followed));
 
     let mut v1beta1 = v1beta1.as_object().cloned().unwrap_or_default();
@@ -50,7 +50,7 @@ pub fn follow(status: &mut Map<String, Value>, table: &[OlderCondition]) {
 }
 
 /// A condition in the older form. One that holds says no more than that.
-fn older(row: &OlderCondition, found: &Value) -> Value {
+fn older(row: &V1Beta1Condition, found: &Value) -> Value {
     let mut older = json!({
         "type": row.name, "status": found["status"], "lastTransitionTime": found["lastTransitionTime"],
     });
@@ -73,15 +73,15 @@ fn older(row: &OlderCondition, found: &Value) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use cloudprovider::machines::{OlderReason, Severity};
+    use cloudprovider::machines::{Severity, V1Beta1Reason};
 
     use super::*;
 
-    const TABLE: [OlderCondition; 3] = [
-        OlderCondition::new("Ready", "Ready", Severity::Warning),
-        OlderCondition::new("VMProvisioned", "VirtualMachineProvisioned", Severity::Warning)
-            .with_reasons(&[OlderReason::new("WaitingForClone", Severity::Info).called("Cloning")]),
-        OlderCondition::new("VCenterAvailable", "VCenterAvailable", Severity::Error),
+    const TABLE: [V1Beta1Condition; 3] = [
+        V1Beta1Condition::new("Ready", "Ready", Severity::Warning),
+        V1Beta1Condition::new("VMProvisioned", "VirtualMachineProvisioned", Severity::Warning)
+            .with_reasons(&[V1Beta1Reason::new("WaitingForClone", Severity::Info).called("Cloning")]),
+        V1Beta1Condition::new("VCenterAvailable", "VCenterAvailable", Severity::Error),
     ];
 
     fn present(name: &str, status: &str, reason: &str, message: &str) -> Value {

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use cloudprovider::machines::{FurtherKind, Kinds};
+use cloudprovider::machines::{AuxiliaryKind, Kinds};
 use component::{
     health::{Concerns, HealthChecks},
     watching,
@@ -82,7 +82,7 @@ impl Known {
 #[derive(Default)]
 struct AuxiliaryWatches {
     /// Those that are watched.
-    kinds: BTreeSet<FurtherKind>,
+    kinds: BTreeSet<AuxiliaryKind>,
     /// Each ends only with the controller, or after a panic.
     tasks: JoinSet<()>,
 }
@@ -140,7 +140,7 @@ impl Watches {
         if stores.is_empty() {
             return true;
         }
-        let served = match served_auxiliary(&self.client, self.kinds.further).await {
+        let served = match served_auxiliary(&self.client, self.kinds.auxiliary).await {
             Ok(served) => served,
             Err(why) => {
                 tracing::warn!("further kinds of machines: {why}");
@@ -163,7 +163,7 @@ impl Watches {
         store: &AuxiliaryStore,
         stop: &CancellationToken,
     ) -> impl Future<Output = ()> + Send + use<> {
-        let FurtherKind { group, version, kind, plural, is_namespaced, .. } = store.kind;
+        let AuxiliaryKind { group, version, kind, plural, is_namespaced, .. } = store.kind;
         let resource =
             ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural);
         let client = watching::client(self.client.clone());

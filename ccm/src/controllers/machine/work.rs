@@ -341,7 +341,7 @@ impl Work<'_> {
     async fn say(&mut self, wanted: &[Condition]) -> Result<(), NotWritten> {
         let kind = self.own_kind();
         let all = with_twin(wanted, kind.ready_twin);
-        let status = with_conditions(&self.object, &all, kind.older_conditions, Timestamp::now());
+        let status = with_conditions(&self.object, &all, kind.v1beta1_conditions, Timestamp::now());
         let Some(status) = status else { return Ok(()) };
         let news: Vec<_> = wanted.iter().filter(|one| is_worth_an_event(&self.object, one)).collect();
         let before = Arc::clone(&self.object);

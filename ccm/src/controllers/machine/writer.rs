@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cloudprovider::{
     FairPermit, FairPermits,
-    machines::{FurtherKind, Kinds},
+    machines::{AuxiliaryKind, Kinds},
 };
 use component::api_client::describe;
 use k8s_openapi::api::core::v1::Secret;
@@ -116,7 +116,7 @@ impl ObjectWriter {
     /// [`WriteError::Stale`] also if one of this name exists already.
     pub(super) async fn write_owned(
         &self,
-        kind: &FurtherKind,
+        kind: &AuxiliaryKind,
         namespace: &str,
         name: &str,
         found: Option<&Auxiliary>,
@@ -154,12 +154,12 @@ impl ObjectWriter {
     /// Makes one write of an object that nobody owns, and gives it as it is then.
     pub(super) async fn write_status_only(
         &self,
-        kind: &FurtherKind,
+        kind: &AuxiliaryKind,
         found: &Auxiliary,
         write: &Write,
     ) -> Result<Auxiliary, WriteError> {
         let _turn = self.turn(found.object.namespace.as_deref().unwrap_or_default()).await;
-        let FurtherKind { group, version, plural, .. } = kind;
+        let AuxiliaryKind { group, version, plural, .. } = kind;
         let all = match &found.object.namespace {
             Some(namespace) => collection(kind, namespace),
             None => format!("/apis/{group}/{version}/{plural}"),
@@ -192,7 +192,7 @@ impl ObjectWriter {
     /// [`WriteError::Gone`] if there is none.
     pub(super) async fn read_owned(
         &self,
-        kind: &FurtherKind,
+        kind: &AuxiliaryKind,
         namespace: &str,
         name: &str,
     ) -> Result<Auxiliary, WriteError> {
@@ -209,7 +209,7 @@ impl ObjectWriter {
     /// It does not give the list.
     pub(super) async fn has_owned(
         &self,
-        kind: &FurtherKind,
+        kind: &AuxiliaryKind,
         namespace: &str,
         cluster: Option<&str>,
         uid: &str,
@@ -252,8 +252,8 @@ impl ObjectWriter {
 }
 
 /// The path of the objects of an auxiliary kind in a namespace.
-fn collection(kind: &FurtherKind, namespace: &str) -> String {
-    let FurtherKind { group, version, plural, .. } = kind;
+fn collection(kind: &AuxiliaryKind, namespace: &str) -> String {
+    let AuxiliaryKind { group, version, plural, .. } = kind;
     format!("/apis/{group}/{version}/namespaces/{namespace}/{plural}")
 }
 

@@ -27,11 +27,11 @@ impl Definitions {
     pub fn of(provider: &str, types: &MachineTypes) -> Result<Self, DefinitionsError> {
         let mut made = Self::new(provider, &types.kinds, &(types.schemas)())?;
         let (_, contract) = V1BETA2.split_once('/').unwrap_or_default();
-        let further = ForeignVersion::new(types.kinds.version, contract, (types.further)());
-        let further = foreign_definitions(provider, types.kinds.group, &further)?;
-        made.further = further.crds;
+        let auxiliary = ForeignVersion::new(types.kinds.version, contract, (types.auxiliary)());
+        let auxiliary = foreign_definitions(provider, types.kinds.group, &auxiliary)?;
+        made.auxiliary = auxiliary.crds;
         made.add_rules(provider, types);
-        made.rules.extend(further.policies);
+        made.rules.extend(auxiliary.policies);
         if let Some(columns) = types.columns {
             made.show(columns);
         }
@@ -132,8 +132,8 @@ impl Definitions {
     }
 
     fn all(&mut self) -> Vec<&mut CustomResourceDefinition> {
-        let Self { machine, machine_template, cluster, cluster_template, further, .. } = self;
-        [machine, machine_template, cluster, cluster_template].into_iter().chain(further).collect()
+        let Self { machine, machine_template, cluster, cluster_template, auxiliary, .. } = self;
+        [machine, machine_template, cluster, cluster_template].into_iter().chain(auxiliary).collect()
     }
 }
 
@@ -183,8 +183,8 @@ mod tests {
         Ok(object)
     }
 
-    fn types(further: fn() -> Vec<KindDefinition>) -> MachineTypes {
-        MachineTypes::new(kinds(), schemas).with_further(further).with_older(older, same)
+    fn types(auxiliary: fn() -> Vec<KindDefinition>) -> MachineTypes {
+        MachineTypes::new(kinds(), schemas).with_auxiliary(auxiliary).with_older(older, same)
     }
 
     #[test]
@@ -238,7 +238,7 @@ mod tests {
             version
         }
         let zones = || vec![one("FakeZone", "fakezones").cluster_scoped().with_rules(&RULES)];
-        let types = MachineTypes::new(kinds(), schemas).with_further(zones).with_rules(&RULES, &RULES);
+        let types = MachineTypes::new(kinds(), schemas).with_auxiliary(zones).with_rules(&RULES, &RULES);
         let types = types.with_older(older_with_rules, same);
         let made = Definitions::of("fake", &types).expect("good types");
         let mut seen: Vec<_> = Vec::new();

@@ -1,15 +1,15 @@
-//! An object of a further kind.
+//! An object of an auxiliary kind.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// An object of a [further kind](crate::machines::FurtherKind), as a step reads it. Two are equal if they say the same, whatever their
+/// An object of an [auxiliary kind](crate::machines::AuxiliaryKind), as a step reads it. Two are equal if they say the same, whatever their
 /// versions are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct FurtherObject {
+pub struct AuxiliaryObject {
     /// Its namespace, if its kind is in namespaces.
     pub namespace: Option<String>,
     /// Its name.
@@ -30,7 +30,7 @@ pub struct FurtherObject {
     pub status: Value,
 }
 
-impl FurtherObject {
+impl AuxiliaryObject {
     /// An object in no namespace that says nothing.
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), ..Self::default() }

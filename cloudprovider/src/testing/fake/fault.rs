@@ -42,8 +42,8 @@ pub enum Operation {
     EnsureCluster,
     /// [`Machines::delete_cluster`](crate::Machines::delete_cluster)
     DeleteCluster,
-    /// [`Machines::look_at`](crate::Machines::look_at)
-    LookAt,
+    /// [`Machines::observe`](crate::Machines::observe)
+    Observe,
     /// In a step of a machine: its disk is created.
     CreateDisk,
     /// In a step of a machine: the task that creates its instance begins.

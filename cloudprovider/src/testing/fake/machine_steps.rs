@@ -19,9 +19,9 @@ use crate::{
     ControlPlaneEndpoint, Error, ErrorKind, InstanceMetadata, InstanceStream, Instances, PowerState, Result,
     async_trait,
     machines::{
-        Capacity, ClusterReport, ClusterRequest, Condition, ConditionStatus, Deletion, FailureDomain, Kinds,
-        LookRequest, MachineDeletionRequest, MachineReport, MachineRequest, Machines, Mark, NodeInfo,
-        PresentMachine, Record, Told, Wait, Wanted,
+        Capacity, ClusterReport, ClusterRequest, Condition, ConditionStatus, Deletion, DesiredObject,
+        FailureDomain, Kinds, MachineDeletionRequest, MachineReport, MachineRequest, Machines, Mark,
+        NodeInfo, ObserveRequest, PresentMachine, Record, StatusReport, Wait,
     },
 };
 
@@ -82,7 +82,7 @@ fn want_guest<C>(
     if let Some(instance) = instance {
         spec["instance"] = json!(instance);
     }
-    let guest = Wanted::new(FAKE_GUEST, mark.name(), spec).with_label("fake", "guest");
+    let guest = DesiredObject::new(FAKE_GUEST, mark.name(), spec).with_label("fake", "guest");
     record.want(guest.with_status(json!({"phase": phase, "addresses": addresses}), [ready]));
 }
 
@@ -385,9 +385,9 @@ impl Machines for FakeProvider {
             .with_node_info(node_info))
     }
 
-    async fn look_at(&self, request: &LookRequest) -> Result<Told> {
+    async fn observe(&self, request: &ObserveRequest) -> Result<StatusReport> {
         let object = &request.object;
-        self.act(Operation::LookAt, &[], &object.name, |_| Ok(())).await?;
+        self.act(Operation::Observe, &[], &object.name, |_| Ok(())).await?;
         if request.kind != FAKE_REGION {
             return Err(Error::new(ErrorKind::Internal, "no region"));
         }
@@ -405,7 +405,7 @@ impl Machines for FakeProvider {
             Condition::new("Ready", ConditionStatus::False, "FlavorMissing").with_message(words)
         };
         let machines = self.cloud.lock().instances.len();
-        Ok(Told::new(json!({"ready": missing.is_empty(), "machines": machines}), [ready]))
+        Ok(StatusReport::new(json!({"ready": missing.is_empty(), "machines": machines}), [ready]))
     }
 
     fn forget(&self, uid: &str) {

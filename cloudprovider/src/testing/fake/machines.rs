@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{FakeCloud, FakeInstance};
 use crate::{
     Error,
-    machines::{BootstrapData, FurtherKind, GROUP, Kind, Kinds, Mark},
+    machines::{AuxiliaryKind, BootstrapData, GROUP, Kind, Kinds, Mark},
 };
 
 /// The kinds of the fake cloud.
@@ -17,23 +17,24 @@ pub(super) const KINDS: Kinds = Kinds::new(
     Kind::new("FakeMachine", "fakemachines"),
     Kind::new("FakeCluster", "fakeclusters"),
 )
-.with_further(&[FAKE_FLAVOR, FAKE_GUEST, FAKE_REGION]);
+.with_auxiliary(&[FAKE_FLAVOR, FAKE_GUEST, FAKE_REGION]);
 
 /// What a machine of the fake cloud can be: `spec` has `cpus` and `memoryMiB`. Steps read it.
-pub const FAKE_FLAVOR: FurtherKind =
-    FurtherKind::new(GROUP, "v1alpha1", Kind::new("FakeFlavor", "fakeflavors")).cluster_scoped();
+pub const FAKE_FLAVOR: AuxiliaryKind =
+    AuxiliaryKind::new(GROUP, "v1alpha1", Kind::new("FakeFlavor", "fakeflavors")).cluster_scoped();
 
 /// What the fake cloud says about a guest, beside the machine. Steps want it.
-pub const FAKE_GUEST: FurtherKind = FurtherKind::new(GROUP, "v1alpha1", Kind::new("FakeGuest", "fakeguests"))
-    .made()
-    .with_left_finalizers(&["fakeguest.example.org"]);
+pub const FAKE_GUEST: AuxiliaryKind =
+    AuxiliaryKind::new(GROUP, "v1alpha1", Kind::new("FakeGuest", "fakeguests"))
+        .made()
+        .with_left_finalizers(&["fakeguest.example.org"]);
 
 /// A region of the fake cloud: `spec` has `flavors`, the names of the [flavors](FAKE_FLAVOR) that it is to have. The fake cloud
 /// says in its status whether they exist, and how many machines it has. It is the failure domain of its name.
-pub const FAKE_REGION: FurtherKind =
-    FurtherKind::new(GROUP, "v1alpha1", Kind::new("FakeRegion", "fakeregions"))
+pub const FAKE_REGION: AuxiliaryKind =
+    AuxiliaryKind::new(GROUP, "v1alpha1", Kind::new("FakeRegion", "fakeregions"))
         .cluster_scoped()
-        .told()
+        .status_only()
         .failure_domains("fakeregion.infrastructure.cluster.x-k8s.io")
         .with_left_finalizers(&["fakeregion.example.org"]);
 

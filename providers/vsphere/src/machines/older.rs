@@ -1,74 +1,79 @@
 //! The conditions that Cluster API Provider vSphere writes in v1beta1, with its names and reasons, and those here that they follow.
 
 use cloudprovider::machines::{
-    OlderCondition, OlderReason,
     Severity::{self, Error, Info, Warning},
+    V1Beta1Condition, V1Beta1Reason,
 };
 
 /// What a machine does, or waits for, on its way; and reasons with other names.
-const OF_MACHINES: &[OlderReason] = &[
-    OlderReason::new("WaitingForClusterInfrastructureReady", Info).called("WaitingForClusterInfrastructure"),
-    OlderReason::new("WaitingForClone", Info).called("Cloning"),
-    OlderReason::new("TakingOver", Info),
-    OlderReason::new("PoweringOn", Info),
-    OlderReason::new("PoweringOff", Info),
-    OlderReason::new("ShuttingDown", Info),
-    OlderReason::new("Deleting", Info),
-    OlderReason::new("TaskFailed", Warning).called("TaskFailure"),
+const OF_MACHINES: &[V1Beta1Reason] = &[
+    V1Beta1Reason::new("WaitingForClusterInfrastructureReady", Info)
+        .called("WaitingForClusterInfrastructure"),
+    V1Beta1Reason::new("WaitingForClone", Info).called("Cloning"),
+    V1Beta1Reason::new("TakingOver", Info),
+    V1Beta1Reason::new("PoweringOn", Info),
+    V1Beta1Reason::new("PoweringOff", Info),
+    V1Beta1Reason::new("ShuttingDown", Info),
+    V1Beta1Reason::new("Deleting", Info),
+    V1Beta1Reason::new("TaskFailed", Warning).called("TaskFailure"),
 ];
 
 /// Of a `VSphereMachine`.
-pub(crate) const OF_MACHINE: &[OlderCondition] = &[ready(Warning).with_reasons(OF_MACHINES), VM_PROVISIONED];
+pub(crate) const OF_MACHINE: &[V1Beta1Condition] =
+    &[ready(Warning).with_reasons(OF_MACHINES), VM_PROVISIONED];
 
 /// Of a `VSphereVM`. Nothing is followed by `PCIDevicesDetached`, so the last one of Cluster API Provider vSphere goes: nobody looks at the
 /// devices of a machine that is complete.
-pub(crate) const OF_VM: &[OlderCondition] = &[
+pub(crate) const OF_VM: &[V1Beta1Condition] = &[
     ready(Warning).with_reasons(OF_MACHINES),
     VCENTER_AVAILABLE,
     VM_PROVISIONED,
-    OlderCondition::new("IPAddressClaimed", "IPAddressClaimsFulfilled", Error)
-        .with_reasons(&[OlderReason::new("NotFulfilled", Error).called("IPAddressClaimNotFound")]),
-    OlderCondition::new("GuestSoftPowerOffSucceeded", "GuestSoftPowerOffSucceeded", Warning).with_reasons(&[
-        OlderReason::new("InProgress", Info).called("GuestSoftPowerOffInProgress"),
-        OlderReason::new("Failed", Warning).called("GuestSoftPowerOffFailed"),
-    ]),
-    OlderCondition::new("PCIDevicesDetached", "PCIDevicesDetached", Warning),
+    V1Beta1Condition::new("IPAddressClaimed", "IPAddressClaimsFulfilled", Error)
+        .with_reasons(&[V1Beta1Reason::new("NotFulfilled", Error).called("IPAddressClaimNotFound")]),
+    V1Beta1Condition::new("GuestSoftPowerOffSucceeded", "GuestSoftPowerOffSucceeded", Warning).with_reasons(
+        &[
+            V1Beta1Reason::new("InProgress", Info).called("GuestSoftPowerOffInProgress"),
+            V1Beta1Reason::new("Failed", Warning).called("GuestSoftPowerOffFailed"),
+        ],
+    ),
+    V1Beta1Condition::new("PCIDevicesDetached", "PCIDevicesDetached", Warning),
 ];
 
 /// Of a `VSphereCluster`.
-pub(crate) const OF_CLUSTER: &[OlderCondition] = &[
-    ready(Warning).with_reasons(&[OlderReason::new("Deleting", Info)]),
+pub(crate) const OF_CLUSTER: &[V1Beta1Condition] = &[
+    ready(Warning).with_reasons(&[V1Beta1Reason::new("Deleting", Info)]),
     VCENTER_AVAILABLE,
-    OlderCondition::new("FailureDomainsAvailable", "FailureDomainsReady", Warning)
-        .with_reasons(&[OlderReason::new("NotReady", Info).called("FailureDomainsSkipped")]),
-    OlderCondition::new("ClusterModulesAvailable", "ClusterModulesReady", Warning).with_reasons(&[
-        OlderReason::new("InvalidVCenterVersion", Info).called("VCenterVersionIncompatible"),
-        OlderReason::new("NotReady", Warning).called("ClusterModuleSetupFailed"),
+    V1Beta1Condition::new("FailureDomainsAvailable", "FailureDomainsReady", Warning)
+        .with_reasons(&[V1Beta1Reason::new("NotReady", Info).called("FailureDomainsSkipped")]),
+    V1Beta1Condition::new("ClusterModulesAvailable", "ClusterModulesReady", Warning).with_reasons(&[
+        V1Beta1Reason::new("InvalidVCenterVersion", Info).called("VCenterVersionIncompatible"),
+        V1Beta1Reason::new("NotReady", Warning).called("ClusterModuleSetupFailed"),
     ]),
 ];
 
 /// Of a `VSphereDeploymentZone`.
-pub(crate) const OF_ZONE: &[OlderCondition] = &[
-    ready(Error).with_reasons(&[OlderReason::new("InUse", Info)]),
+pub(crate) const OF_ZONE: &[V1Beta1Condition] = &[
+    ready(Error).with_reasons(&[V1Beta1Reason::new("InUse", Info)]),
     VCENTER_AVAILABLE,
-    OlderCondition::new("PlacementConstraintMet", "PlacementConstraintReady", Error),
-    OlderCondition::new("VSphereFailureDomainValidated", "FailureDomainValidated", Error).with_reasons(&[
-        OlderReason::new("RegionMisconfigured", Error).called("FailureDomainRegionMisconfigured"),
-        OlderReason::new("ZoneMisconfigured", Error).called("FailureDomainZoneMisconfigured"),
+    V1Beta1Condition::new("PlacementConstraintMet", "PlacementConstraintReady", Error),
+    V1Beta1Condition::new("VSphereFailureDomainValidated", "FailureDomainValidated", Error).with_reasons(&[
+        V1Beta1Reason::new("RegionMisconfigured", Error).called("FailureDomainRegionMisconfigured"),
+        V1Beta1Reason::new("ZoneMisconfigured", Error).called("FailureDomainZoneMisconfigured"),
     ]),
 ];
 
 /// Of a `VSphereClusterIdentity`.
-pub(crate) const OF_IDENTITY: &[OlderCondition] =
-    &[ready(Warning), OlderCondition::new("CredentialsAvailable", "Available", Warning)];
+pub(crate) const OF_IDENTITY: &[V1Beta1Condition] =
+    &[ready(Warning), V1Beta1Condition::new("CredentialsAvailable", "Available", Warning)];
 
-const VM_PROVISIONED: OlderCondition =
-    OlderCondition::new("VMProvisioned", "VirtualMachineProvisioned", Warning).with_reasons(OF_MACHINES);
+const VM_PROVISIONED: V1Beta1Condition =
+    V1Beta1Condition::new("VMProvisioned", "VirtualMachineProvisioned", Warning).with_reasons(OF_MACHINES);
 
-const VCENTER_AVAILABLE: OlderCondition = OlderCondition::new("VCenterAvailable", "VCenterAvailable", Error);
+const VCENTER_AVAILABLE: V1Beta1Condition =
+    V1Beta1Condition::new("VCenterAvailable", "VCenterAvailable", Error);
 
-const fn ready(severity: Severity) -> OlderCondition {
-    OlderCondition::new("Ready", "Ready", severity)
+const fn ready(severity: Severity) -> V1Beta1Condition {
+    V1Beta1Condition::new("Ready", "Ready", severity)
 }
 
 #[cfg(test)]
@@ -84,11 +89,11 @@ mod tests {
         let section = page.split("\n### ").find(|section| section.starts_with("Conditions\n"));
         let section = section.expect("the section about conditions");
         for (kind, table) in [
-            (KINDS.machine.kind, KINDS.machine.older_conditions),
-            (KINDS.cluster.kind, KINDS.cluster.older_conditions),
-            (VM_KIND.kind, VM_KIND.older_conditions),
-            (DEPLOYMENT_ZONE_KIND.kind, DEPLOYMENT_ZONE_KIND.older_conditions),
-            (CLUSTER_IDENTITY_KIND.kind, CLUSTER_IDENTITY_KIND.older_conditions),
+            (KINDS.machine.kind, KINDS.machine.v1beta1_conditions),
+            (KINDS.cluster.kind, KINDS.cluster.v1beta1_conditions),
+            (VM_KIND.kind, VM_KIND.v1beta1_conditions),
+            (DEPLOYMENT_ZONE_KIND.kind, DEPLOYMENT_ZONE_KIND.v1beta1_conditions),
+            (CLUSTER_IDENTITY_KIND.kind, CLUSTER_IDENTITY_KIND.v1beta1_conditions),
         ] {
             assert!(section.contains(&format!("\n| {kind} | `Ready` | `Ready` |")), "{kind}");
             assert!(!table.is_empty(), "{kind}");

@@ -7,7 +7,7 @@ use std::{net::IpAddr, sync::Arc};
 
 use cloudprovider::{
     Error, ErrorKind, Result,
-    machines::{FurtherObject, Objects, Wanted},
+    machines::{AuxiliaryObject, DesiredObject, Objects},
 };
 use serde_json::{Value, json};
 
@@ -116,15 +116,15 @@ pub(crate) fn addresses(owner: &Owner<'_>, network: &NetworkSpec, objects: &Obje
 
 impl Claim<'_> {
     /// The object as it is to be. `None` for a pool without a group: there is none that could be meant.
-    pub(crate) fn wanted(&self) -> Option<Wanted> {
+    pub(crate) fn wanted(&self) -> Option<DesiredObject> {
         let AddressPoolReference { kind, name, .. } = self.reference;
         let group = self.group()?;
         let pool = json!({"apiGroup": group, "kind": kind, "name": name});
-        Some(Wanted::new(CLAIM_KIND, self.name.clone(), json!({ "poolRef": pool })))
+        Some(DesiredObject::new(CLAIM_KIND, self.name.clone(), json!({ "poolRef": pool })))
     }
 
     /// The object that is there.
-    pub(crate) fn found(&self, namespace: &str, objects: &Objects) -> Result<Option<Arc<FurtherObject>>> {
+    pub(crate) fn found(&self, namespace: &str, objects: &Objects) -> Result<Option<Arc<AuxiliaryObject>>> {
         objects.get(&CLAIM_KIND, Some(namespace), &self.name)
     }
 
@@ -239,7 +239,7 @@ impl Claim<'_> {
 }
 
 /// What an `IPAddress` says.
-fn given(address: &FurtherObject) -> Result<Given> {
+fn given(address: &AuxiliaryObject) -> Result<Given> {
     let object = address.name.clone();
     let wrong = |what: &str, value: &Value| {
         invalid(format!("IPAddress {object:?}, spec.{what}: {value} cannot be used"))

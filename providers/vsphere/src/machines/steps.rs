@@ -36,8 +36,8 @@ use std::{sync::Arc, time::Duration};
 use cloudprovider::{
     Error, ErrorKind, InstanceStream, Machines, Result, async_trait,
     machines::{
-        Capacity, ClusterReport, ClusterRequest, Condition, ConditionStatus, Deletion, Kinds, LookRequest,
-        MachineReport, MachineRequest, Mark, NodeInfo, Record, Told, Wait,
+        Capacity, ClusterReport, ClusterRequest, Condition, ConditionStatus, Deletion, Kinds, MachineReport,
+        MachineRequest, Mark, NodeInfo, ObserveRequest, Record, StatusReport, Wait,
     },
     ties::{Contender, Evidence, Meant, the_meant_one},
 };
@@ -160,12 +160,12 @@ impl Machines for Fleet {
         Ok(capacity.with_node_info(node_info))
     }
 
-    async fn look_at(&self, request: &LookRequest) -> Result<Told> {
+    async fn observe(&self, request: &ObserveRequest) -> Result<StatusReport> {
         if request.kind == CLUSTER_IDENTITY_KIND {
-            return self.look_at_identity(request);
+            return self.observe_identity(request);
         }
         if request.kind == DEPLOYMENT_ZONE_KIND {
-            return self.look_at_zone(request).await;
+            return self.observe_zone(request).await;
         }
         Err(Error::new(ErrorKind::Internal, format!("nothing is said about {}", request.kind.kind)))
     }

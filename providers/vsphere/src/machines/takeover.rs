@@ -9,7 +9,7 @@
 //! safe as CAPV is, which finds a virtual machine by its BIOS UUID alone, to change it and to destroy it. Whoever may write both
 //! objects can name any virtual machine that has no mark: docs/explanation/security.md says so.
 
-use cloudprovider::{machines::FurtherObject, ties::Evidence, uuids::parse_uuid};
+use cloudprovider::{machines::AuxiliaryObject, ties::Evidence, uuids::parse_uuid};
 use uuid::Uuid;
 
 use crate::{provider_id::parse_provider_id, vm::VirtualMachine};
@@ -36,7 +36,7 @@ impl Told {
     ///
     /// # Errors
     /// What cannot be true.
-    pub(crate) fn new(vm: &FurtherObject, provider_id: Option<&str>) -> Result<Self, String> {
+    pub(crate) fn new(vm: &AuxiliaryObject, provider_id: Option<&str>) -> Result<Self, String> {
         let name = vm.name.clone();
         let text = |of: &serde_json::Value| of.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
         let uuid = |what: &str, text: String| {
@@ -132,7 +132,7 @@ mod tests {
     const OTHER: &str = "42015e4c-0000-4000-8000-000000000002";
 
     fn told(bios: &str, provider_id: Option<&str>) -> Result<Told, String> {
-        let vm = FurtherObject::new("worker-1").with_uid(UID);
+        let vm = AuxiliaryObject::new("worker-1").with_uid(UID);
         let vm = vm.with_spec(json!({"biosUUID": bios})).with_status(json!({"taskRef": "task-7"}));
         Told::new(&vm, provider_id.map(|uuid| format!("vsphere://{uuid}")).as_deref())
     }
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn of_several_the_one_is_meant_that_the_objects_know() {
         let object = |vm_ref: &str| {
-            let vm = FurtherObject::new("worker-1").with_uid(UID);
+            let vm = AuxiliaryObject::new("worker-1").with_uid(UID);
             let vm = vm.with_spec(json!({"biosUUID": BIOS, "server": "one"}));
             Told::new(&vm.with_status(json!({"vmRef": vm_ref})), Some(&format!("vsphere://{BIOS}")))
                 .expect("right")

@@ -97,7 +97,7 @@ pub(crate) const COLUMNS: MachineColumns = MachineColumns {
     cluster_template: &[CLUSTER_CLASS, Column::age()],
 };
 
-/// The definitions of the further kinds.
+/// The definitions of the auxiliary kinds.
 pub(crate) fn further_kinds() -> Vec<KindDefinition> {
     vec![
         KindDefinition::new(

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cloudprovider::machines::{FurtherObject, Objects, Wanted};
+use cloudprovider::machines::{AuxiliaryObject, DesiredObject, Objects};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use test_env::Vcsim;
@@ -19,7 +19,7 @@ fn devices(name_server: &str) -> Value {
     json!([{"networkName": "VM Network", "dhcp4": true, "nameservers": [name_server]}])
 }
 
-fn vm_wanted(object: &Object) -> Option<&Wanted> {
+fn vm_wanted(object: &Object) -> Option<&DesiredObject> {
     object.record.wanted().iter().find(|one| one.kind.kind == "VSphereVM")
 }
 
@@ -35,7 +35,7 @@ async fn complete(vcsim: &Vcsim, running: &Running, name_server: &str) -> Object
 /// The API has the `VSphereVM` of the object with this spec.
 fn write_vm(running: &Running, object: &mut Object, spec: Value) {
     let owner = object.request.object_uid.clone();
-    let vm = FurtherObject::new("worker-1").in_namespace("default").with_owners([owner]);
+    let vm = AuxiliaryObject::new("worker-1").in_namespace("default").with_owners([owner]);
     object.request.objects = Objects::of([(kind(running), vm.with_spec(spec))]);
 }
 

@@ -9,8 +9,8 @@ use std::{
 use cloudprovider::{
     Error, ErrorKind, SecretName, SecretSource, SecretStream, SecretVersion,
     machines::{
-        ClusterReport, ClusterRequest, Deletion, FurtherObject, LookRequest, MachineReport, Mark, Objects,
-        Record,
+        AuxiliaryObject, ClusterReport, ClusterRequest, Deletion, MachineReport, Mark, Objects,
+        ObserveRequest, Record,
     },
 };
 use futures::{StreamExt as _, stream};
@@ -220,7 +220,7 @@ async fn a_session_that_nothing_names_any_more_is_ended() {
     by_identity.spec["identityRef"]["kind"] = "VSphereClusterIdentity".into();
     let kind = take_over::kind_called(&running, "VSphereClusterIdentity");
     let spec = |allowed: Value| json!({"secretName": "b", "allowedNamespaces": allowed});
-    let with = |spec: Value| Objects::of([(kind, FurtherObject::new("b").with_spec(spec))]);
+    let with = |spec: Value| Objects::of([(kind, AuxiliaryObject::new("b").with_spec(spec))]);
     for (objects, expected) in
         [(with(spec(Value::Null)), ErrorKind::PermissionDenied), (Objects::default(), ErrorKind::NotFound)]
     {
@@ -389,11 +389,11 @@ async fn an_identity_says_whether_its_secret_has_credentials() {
     let running = Running::start_with(&without_vcenter(), secrets.clone()).await;
     let machines = running.provider.machines().expect("machines");
     let kind = take_over::kind_called(&running, "VSphereClusterIdentity");
-    let object = FurtherObject::new("team").with_uid("u-1").with_spec(json!({"secretName": "vc"}));
+    let object = AuxiliaryObject::new("team").with_uid("u-1").with_spec(json!({"secretName": "vc"}));
     let becomes = async |is_ready: bool, reason: &str, words: &str| {
         let began = Instant::now();
         loop {
-            let told = machines.look_at(&LookRequest::new(kind, object.clone())).await;
+            let told = machines.observe(&ObserveRequest::new(kind, object.clone())).await;
             let seen = told.as_ref().ok().map(|told| {
                 let names = told.conditions.iter().map(|one| &*one.condition_type).collect::<Vec<_>>();
                 assert_eq!(
@@ -435,8 +435,8 @@ async fn a_zone_is_looked_at_with_the_credentials_of_a_cluster() {
     let kind = take_over::kind_called(&running, "VSphereDeploymentZone");
     let look = async || {
         let object = objects.get(&kind, None, "a").expect("an answer").expect("a zone");
-        let request = LookRequest::new(kind, object).with_objects(objects.clone());
-        machines.look_at(&request).await.expect("told")
+        let request = ObserveRequest::new(kind, object).with_objects(objects.clone());
+        machines.observe(&request).await.expect("told")
     };
     let told = look().await;
     assert_eq!(
@@ -478,7 +478,7 @@ async fn whoever_names_no_credentials_has_those_of_nobody_else() {
     let mut object = Object::new(&known, 1, &json!({}));
     object.request.mark.namespace = "other".to_owned();
     object.request.provider_id = Some(format!("vsphere://{}", take_over::BIOS_UUID));
-    let vm = FurtherObject::new("worker-1").in_namespace("other").with_uid(take_over::OTHER_UID);
+    let vm = AuxiliaryObject::new("worker-1").in_namespace("other").with_uid(take_over::OTHER_UID);
     let vm = vm.with_owners([object.request.object_uid.clone()]);
     let vm = vm.with_spec(json!({"biosUUID": take_over::BIOS_UUID}));
     object.request.objects = Objects::of([(take_over::kind(&running), vm)]);

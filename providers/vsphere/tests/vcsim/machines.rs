@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use cloudprovider::{
     ErrorKind, PowerState,
-    machines::{FurtherObject, MachineReport, Objects, Record},
+    machines::{AuxiliaryObject, MachineReport, Objects, Record},
 };
 use futures::future::join_all;
 use serde_json::json;
@@ -480,7 +480,7 @@ async fn a_machine_that_may_only_be_hidden_is_neither_lost_nor_gone() {
     let mut object = Object::new(&vcsim, 1, &json!({}));
     object.request.provider_id = Some(format!("vsphere://{}", uuid(7)));
     object.request.is_provisioned = true;
-    let vm = FurtherObject::new("worker-1").in_namespace(object.request.mark.namespace.clone());
+    let vm = AuxiliaryObject::new("worker-1").in_namespace(object.request.mark.namespace.clone());
     let vm = vm.with_owners([object.request.object_uid.clone()]).with_status(json!({"vmRef": "vm-999999"}));
     object.request.objects = Objects::of([(take_over::kind(&running), vm)]);
     let mut controller = Controller::new(&running);

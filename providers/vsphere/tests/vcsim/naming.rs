@@ -2,7 +2,7 @@
 
 use cloudprovider::{
     CloudProvider as _, ErrorKind,
-    machines::{FurtherObject, Objects, Record},
+    machines::{AuxiliaryObject, Objects, Record},
 };
 use serde_json::{Value, json};
 
@@ -48,7 +48,7 @@ async fn a_machine_has_the_name_that_its_template_gives() {
     assert!(!words.contains("worker-1"), "{words}");
     assert_eq!(wanted(&second), [""; 0]);
     // in another folder only its VSphereVM is in the way
-    let other = FurtherObject::new("pool-abcde").in_namespace("default").with_owners(["u-9".to_owned()]);
+    let other = AuxiliaryObject::new("pool-abcde").in_namespace("default").with_owners(["u-9".to_owned()]);
     second.request.objects = Objects::of([(kind(&running), other)]);
     vcsim.reset_counts().expect("reset");
     let error = controller.step(&mut second).await.expect_err("the name is taken");
@@ -115,7 +115,7 @@ async fn a_machine_of_capv_is_taken_over_under_its_name() {
     let running = started(&vcsim).await;
     let mut object = object(&vcsim, 1, "abcde", &json!({}));
     let owner = object.request.object_uid.clone();
-    let vm = FurtherObject::new("pool-abcde").in_namespace("default").with_uid(VM_UID).with_owners([owner]);
+    let vm = AuxiliaryObject::new("pool-abcde").in_namespace("default").with_uid(VM_UID).with_owners([owner]);
     let spec = json!({"network": object.request.spec["network"].clone()});
     object.request.objects = Objects::of([(kind(&running), vm.with_spec(spec))]);
     let part = running.provider.machines().expect("machines");

@@ -3,21 +3,21 @@
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use cloudprovider::{
     CloudProvider as _,
-    machines::{FurtherKind, FurtherObject, MachineReport, Objects},
+    machines::{AuxiliaryKind, AuxiliaryObject, MachineReport, Objects},
 };
 use serde_json::{Value, json};
 
 use crate::{controller::*, support::*};
 
-fn kind_of(running: &Running, kind: &str) -> FurtherKind {
+fn kind_of(running: &Running, kind: &str) -> AuxiliaryKind {
     let kinds = running.provider.machines().expect("machines").kinds();
-    *kinds.further.iter().find(|one| one.kind == kind).expect("a kind")
+    *kinds.auxiliary.iter().find(|one| one.kind == kind).expect("a kind")
 }
 
 /// The claim of the only network device, and what it got.
 fn fulfilled(running: &Running, owner: &str, address: &str) -> Objects {
     let name = "worker-1-0-0";
-    let object = |name: &str| FurtherObject::new(name).in_namespace("default");
+    let object = |name: &str| AuxiliaryObject::new(name).in_namespace("default");
     let pool = json!({"apiGroup": "ipam.cluster.x-k8s.io", "kind": "InClusterIPPool", "name": "workers"});
     let claim = object(name)
         .with_owners([owner.to_owned()])

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cloudprovider::{
     ErrorKind,
-    machines::{Deletion, FurtherKind, FurtherObject, MachineReport, Objects},
+    machines::{AuxiliaryKind, AuxiliaryObject, Deletion, MachineReport, Objects},
 };
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -21,21 +21,21 @@ pub(crate) const BIOS_UUID: &str = "42015e4c-0000-4000-8000-000000000001";
 fn object(vcsim: &Vcsim, running: &Running, vm_uid: &str, spec: Value) -> Object {
     let mut object = Object::new(vcsim, 1, &json!({}));
     let owner = object.request.object_uid.clone();
-    let vm = FurtherObject::new("worker-1").in_namespace("default").with_uid(vm_uid).with_owners([owner]);
+    let vm = AuxiliaryObject::new("worker-1").in_namespace("default").with_uid(vm_uid).with_owners([owner]);
     let kind = kind(running);
     object.request.objects = Objects::of([(kind, vm.with_spec(spec))]);
     object
 }
 
-pub(crate) fn kind(running: &Running) -> FurtherKind {
+pub(crate) fn kind(running: &Running) -> AuxiliaryKind {
     kind_called(running, "VSphereVM")
 }
 
 /// The further kind of this name.
-pub(crate) fn kind_called(running: &Running, name: &str) -> FurtherKind {
+pub(crate) fn kind_called(running: &Running, name: &str) -> AuxiliaryKind {
     use cloudprovider::CloudProvider as _;
     let kinds = running.provider.machines().expect("machines").kinds();
-    *kinds.further.iter().find(|kind| kind.kind == name).expect("a kind")
+    *kinds.auxiliary.iter().find(|kind| kind.kind == name).expect("a kind")
 }
 
 /// The virtual machine of `worker-1`, without a mark.
@@ -175,7 +175,7 @@ async fn one_that_cannot_be_told_is_left_alone() {
     let mut without_vm = complete(with(VM_UID, BIOS_UUID));
     without_vm.request.objects = Objects::default();
     let mut renamed = complete(with(VM_UID, BIOS_UUID));
-    let vm = FurtherObject::new("other").in_namespace("default").with_uid(VM_UID);
+    let vm = AuxiliaryObject::new("other").in_namespace("default").with_uid(VM_UID);
     let vm = vm.with_owners([renamed.request.object_uid.clone()]);
     renamed.request.objects = Objects::of([(kind(&running), vm)]);
     for (object, part) in [

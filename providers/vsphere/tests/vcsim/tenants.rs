@@ -2,7 +2,7 @@
 
 use cloudprovider::{
     CloudProvider as _, ErrorKind,
-    machines::{ClusterRequest, Deletion, FurtherObject, Mark, Objects, Record},
+    machines::{AuxiliaryObject, ClusterRequest, Deletion, Mark, Objects, Record},
 };
 use serde_json::{Value, json};
 use test_env::{Vcsim, VcsimOptions};
@@ -83,7 +83,7 @@ async fn a_machine_of_capv_is_no_template() {
         .eventually(&take_over::known_by(take_over::BIOS_UUID), "seen", |answer| present(answer).is_some())
         .await;
     let vm = |uid: &str, spec: Value| {
-        let vm = FurtherObject::new("cp-1").in_namespace("team-b").with_uid(uid).with_spec(spec);
+        let vm = AuxiliaryObject::new("cp-1").in_namespace("team-b").with_uid(uid).with_spec(spec);
         Objects::of([(take_over::kind(&running), vm)])
     };
     for objects in [
@@ -249,7 +249,7 @@ async fn nobody_takes_over_what_is_not_listed() {
             .await;
         let mut object = Object::new(&vcsim, 1, &json!({}));
         let owner = object.request.object_uid.clone();
-        let vm = FurtherObject::new("worker-1").in_namespace("default").with_uid(take_over::OTHER_UID);
+        let vm = AuxiliaryObject::new("worker-1").in_namespace("default").with_uid(take_over::OTHER_UID);
         let vm = vm.with_owners([owner]).with_spec(json!({"biosUUID": take_over::BIOS_UUID}));
         object.request.objects = Objects::of([(take_over::kind(&running), vm)]);
         object.request.provider_id = Some(format!("vsphere://{}", take_over::BIOS_UUID));

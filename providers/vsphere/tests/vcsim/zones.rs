@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use cloudprovider::{
     CloudProvider as _, ErrorKind,
     machines::{
-        ClusterReport, ClusterRequest, FurtherKind, FurtherObject, LookRequest, MachineReport, Mark, Objects,
-        Record,
+        AuxiliaryKind, AuxiliaryObject, ClusterReport, ClusterRequest, MachineReport, Mark, Objects,
+        ObserveRequest, Record,
     },
 };
 use cloudprovider_vsphere::machine_types;
@@ -26,9 +26,9 @@ fn from_the_start() -> [String; 2] {
     [machine(0), "DC0_C1_RP0_VM0".to_owned()]
 }
 
-fn kind(name: &str) -> FurtherKind {
+fn kind(name: &str) -> AuxiliaryKind {
     let kinds = machine_types().kinds;
-    *kinds.further.iter().find(|kind| kind.kind == name).expect("a kind")
+    *kinds.auxiliary.iter().find(|kind| kind.kind == name).expect("a kind")
 }
 
 /// The spec of a failure domain that is one of the clusters.
@@ -49,8 +49,8 @@ pub(crate) fn objects(vcsim: &Vcsim, domains: &[(&str, Value)]) -> Objects {
         });
         let labels = BTreeMap::from([("site".to_owned(), "east".to_owned())]);
         [
-            (zone_kind, FurtherObject::new(*name).with_labels(labels).with_spec(zone)),
-            (domain_kind, FurtherObject::new(*name).with_spec(domain.clone())),
+            (zone_kind, AuxiliaryObject::new(*name).with_labels(labels).with_spec(zone)),
+            (domain_kind, AuxiliaryObject::new(*name).with_spec(domain.clone())),
         ]
     });
     Objects::of(all)
@@ -65,7 +65,7 @@ fn with_auto_configure(vcsim: &Vcsim, mut domain: Value) -> Objects {
     });
     let new = cloudprovider_vsphere::convert(old, "v1beta2").expect("converted");
     let annotations = serde_json::from_value(new["metadata"]["annotations"].clone()).expect("annotations");
-    let domain = FurtherObject::new("a").with_spec(new["spec"].clone()).with_annotations(annotations);
+    let domain = AuxiliaryObject::new("a").with_spec(new["spec"].clone()).with_annotations(annotations);
     let zone = kind("VSphereDeploymentZone");
     let one =
         objects(vcsim, &[("a", Value::Null)]).get(&zone, None, "a").expect("an answer").expect("a zone");
@@ -163,11 +163,11 @@ async fn a_zone_that_is_not_there_or_not_ready_is_named() {
     let elsewhere = Objects::of([
         (
             kind("VSphereDeploymentZone"),
-            FurtherObject::new("c").with_spec(json!({
+            AuxiliaryObject::new("c").with_spec(json!({
                 "server": "vc9.example.org", "failureDomain": "c", "placementConstraint": {},
             })),
         ),
-        (kind("VSphereFailureDomain"), FurtherObject::new("c").with_spec(domain(0))),
+        (kind("VSphereFailureDomain"), AuxiliaryObject::new("c").with_spec(domain(0))),
     ]);
     let mut controller = Controller::new(&running);
     let pool = |mut object: Object, pool: &str| {
@@ -257,7 +257,7 @@ async fn a_zone_says_whether_it_is_ready() {
     let zone = kind("VSphereDeploymentZone");
     let tell = async |name: &str, objects: &Objects| {
         let object = objects.get(&zone, None, name).expect("an answer").expect("a zone");
-        let told = part.look_at(&LookRequest::new(zone, object).with_objects(objects.clone())).await;
+        let told = part.observe(&ObserveRequest::new(zone, object).with_objects(objects.clone())).await;
         told.expect("told")
     };
     let look = async |name: &str, objects: &Objects| {

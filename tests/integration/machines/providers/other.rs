@@ -5,8 +5,8 @@ use std::sync::Arc;
 use cloudprovider::{
     CloudProvider, DynMachines, Error, InstanceStream, Instances, Result, StartContext, async_trait,
     machines::{
-        Capacity, ClusterReport, ClusterRequest, Deletion, Kind, Kinds, LookRequest, MachineReport,
-        MachineRequest, Record, Schemas, Told,
+        Capacity, ClusterReport, ClusterRequest, Deletion, Kind, Kinds, MachineReport, MachineRequest,
+        ObserveRequest, Record, Schemas, StatusReport,
     },
     testing::{FAKE_FLAVOR, FAKE_GUEST},
 };
@@ -18,7 +18,7 @@ pub(super) const KINDS: Kinds = Kinds::new(
     Kind::new("OtherMachine", "othermachines"),
     Kind::new("OtherCluster", "otherclusters"),
 )
-.with_further(&[FAKE_FLAVOR, FAKE_GUEST]);
+.with_auxiliary(&[FAKE_FLAVOR, FAKE_GUEST]);
 
 /// A provider with machines, under these kinds.
 #[derive(Debug)]
@@ -113,7 +113,7 @@ impl DynMachines for Other {
         self.inner()?.capacity(spec).await
     }
 
-    async fn look_at(&self, request: &LookRequest) -> Result<Told> {
-        self.inner()?.look_at(request).await
+    async fn observe(&self, request: &ObserveRequest) -> Result<StatusReport> {
+        self.inner()?.observe(request).await
     }
 }

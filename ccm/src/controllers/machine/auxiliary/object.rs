@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
-use cloudprovider::machines::FurtherObject;
+use cloudprovider::machines::AuxiliaryObject;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::Object;
 use serde_json::{Map, Value};
@@ -26,7 +26,7 @@ pub struct Auxiliary {
     /// Its metadata.
     pub metadata: ObjectMeta,
     /// What a step reads of it.
-    pub object: Arc<FurtherObject>,
+    pub object: Arc<AuxiliaryObject>,
 }
 
 impl Auxiliary {
@@ -65,7 +65,7 @@ pub struct PackedAuxiliary {
     owners: Box<[String]>,
     /// Its metadata without its version.
     metadata: Text<ObjectMeta>,
-    object: Arc<Text<FurtherObject>>,
+    object: Arc<Text<AuxiliaryObject>>,
 }
 
 impl PackedAuxiliary {
@@ -77,7 +77,7 @@ impl PackedAuxiliary {
     }
 
     /// What a step reads of it.
-    pub(super) fn object(&self) -> &Arc<Text<FurtherObject>> {
+    pub(super) fn object(&self) -> &Arc<Text<AuxiliaryObject>> {
         &self.object
     }
 
@@ -128,7 +128,7 @@ impl From<WireAuxiliary> for Auxiliary {
         let WireAuxiliary { metadata, spec, status, .. } = wire;
         let InfraObject { mut metadata, .. } =
             InfraObject { metadata, spec: Value::Null, status: Map::new() }.without_history();
-        let mut object = FurtherObject::new(metadata.name.clone().unwrap_or_default())
+        let mut object = AuxiliaryObject::new(metadata.name.clone().unwrap_or_default())
             .with_uid(metadata.uid.clone().unwrap_or_default())
             // There they are once.
             .with_labels(metadata.labels.take().unwrap_or_default())

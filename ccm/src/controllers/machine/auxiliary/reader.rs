@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use cloudprovider::{
     Error, ErrorKind, Result,
-    machines::{FurtherKind, FurtherObject, ObjectSource, not_served},
+    machines::{AuxiliaryKind, AuxiliaryObject, ObjectSource, not_served},
 };
 use parking_lot::{Mutex, MutexGuard};
 
@@ -32,7 +32,7 @@ impl Reader {
     }
 
     /// Whether the step asked for objects of a kind and got no answer.
-    pub(in crate::controllers::machine) fn has_missed(&self, kind: &FurtherKind) -> bool {
+    pub(in crate::controllers::machine) fn has_missed(&self, kind: &AuxiliaryKind) -> bool {
         let reads = self.lock();
         reads.iter().any(|(place, seen)| place.kind == *kind && !matches!(seen, Seen::Objects(_)))
     }
@@ -50,7 +50,7 @@ impl Reader {
         self.reads.lock()
     }
 
-    fn read(&self, place: Place) -> Result<Vec<Arc<FurtherObject>>> {
+    fn read(&self, place: Place) -> Result<Vec<Arc<AuxiliaryObject>>> {
         let (kind, seen) = (place.kind, self.look(&place)?);
         // The first look counts, so that a change after it is seen.
         self.lock().entry(place).or_insert_with(|| seen.clone());
@@ -92,19 +92,19 @@ impl Reader {
 impl ObjectSource for Reader {
     fn get(
         &self,
-        kind: &FurtherKind,
+        kind: &AuxiliaryKind,
         namespace: Option<&str>,
         name: &str,
-    ) -> Result<Option<Arc<FurtherObject>>> {
+    ) -> Result<Option<Arc<AuxiliaryObject>>> {
         Ok(self.read(Place::object(kind, namespace, name))?.pop())
     }
 
-    fn list(&self, kind: &FurtherKind, namespace: Option<&str>) -> Result<Vec<Arc<FurtherObject>>> {
+    fn list(&self, kind: &AuxiliaryKind, namespace: Option<&str>) -> Result<Vec<Arc<AuxiliaryObject>>> {
         self.read(Place::list(kind, namespace))
     }
 
     /// Nothing is noted, as each change of each object would be news for each step.
-    fn any(&self, kind: &FurtherKind, is_it: &mut dyn FnMut(&FurtherObject) -> bool) -> Result<bool> {
+    fn any(&self, kind: &AuxiliaryKind, is_it: &mut dyn FnMut(&AuxiliaryObject) -> bool) -> Result<bool> {
         match self.look(&Place::list(kind, None))? {
             Seen::Objects(found) => Ok(found.iter().any(|one| is_it(&one.read()))),
             Seen::NotServed => Err(not_served(kind)),
@@ -115,12 +115,12 @@ impl ObjectSource for Reader {
     /// Only the objects in the answer are noted, and not the list: each change of each object would be news for each owner.
     fn owned_by(
         &self,
-        kind: &FurtherKind,
+        kind: &AuxiliaryKind,
         namespace: &str,
         name: &str,
         uid: &str,
-    ) -> Result<Vec<Arc<FurtherObject>>> {
-        let owned = |name: &str| -> Result<Option<Arc<FurtherObject>>> {
+    ) -> Result<Vec<Arc<AuxiliaryObject>>> {
+        let owned = |name: &str| -> Result<Option<Arc<AuxiliaryObject>>> {
             let found = self.read(Place::object(kind, Some(namespace), name))?.pop();
             Ok(found.filter(|found| found.is_owned_by(uid)))
         };

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-use cloudprovider::machines::{FurtherKind, FurtherObject};
+use cloudprovider::machines::{AuxiliaryKind, AuxiliaryObject};
 
 use crate::controllers::machine::packed::Text;
 
@@ -10,7 +10,7 @@ use crate::controllers::machine::packed::Text;
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Place {
     /// The kind.
-    pub kind: FurtherKind,
+    pub kind: AuxiliaryKind,
     /// The namespace. `None` for kinds that are in none, and for a list of all namespaces.
     pub namespace: Option<String>,
     /// The name of an object. `None` for a list.
@@ -21,7 +21,7 @@ pub struct Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Seen {
     /// These objects, sorted by namespace and name.
-    Objects(Vec<Arc<Text<FurtherObject>>>),
+    Objects(Vec<Arc<Text<AuxiliaryObject>>>),
     /// The API server does not serve the kind.
     NotServed,
     /// The objects have not arrived yet.
@@ -62,17 +62,17 @@ impl fmt::Display for Place {
 
 impl Place {
     /// That of one object.
-    pub fn object(kind: &FurtherKind, namespace: Option<&str>, name: &str) -> Self {
+    pub fn object(kind: &AuxiliaryKind, namespace: Option<&str>, name: &str) -> Self {
         Self { kind: *kind, namespace: namespace.map(str::to_owned), name: Some(name.to_owned()) }
     }
 
     /// That of a list.
-    pub fn list(kind: &FurtherKind, namespace: Option<&str>) -> Self {
+    pub fn list(kind: &AuxiliaryKind, namespace: Option<&str>) -> Self {
         Self { kind: *kind, namespace: namespace.map(str::to_owned), name: None }
     }
 
     /// All places in which the object with this key is seen.
-    pub fn with_key(kind: &FurtherKind, key: &str) -> Vec<Self> {
+    pub fn with_key(kind: &AuxiliaryKind, key: &str) -> Vec<Self> {
         match key.split_once('/') {
             Some((namespace, name)) => vec![
                 Self::object(kind, Some(namespace), name),

@@ -8,7 +8,7 @@ use std::{
 
 use cloudprovider::{
     Error, ErrorKind,
-    machines::{FurtherKind, not_served},
+    machines::{AuxiliaryKind, not_served},
 };
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
@@ -37,7 +37,7 @@ pub struct AuxiliaryStores {
 #[derive(Debug)]
 pub struct AuxiliaryStore {
     /// The kind.
-    pub kind: FurtherKind,
+    pub kind: AuxiliaryKind,
     /// What the watch shows.
     pub cache: Cache<PackedAuxiliary>,
     /// Whether the API server serves the kind. `None` until it has said so.
@@ -50,7 +50,7 @@ pub struct AuxiliaryStore {
 
 impl AuxiliaryStores {
     /// Of these kinds, about which nothing is known yet.
-    pub fn new(kinds: &[FurtherKind]) -> Self {
+    pub fn new(kinds: &[AuxiliaryKind]) -> Self {
         let stores = kinds.iter().map(|kind| AuxiliaryStore {
             kind: *kind,
             cache: Cache::new(),
@@ -78,7 +78,7 @@ impl AuxiliaryStores {
     }
 
     /// The objects of a kind.
-    pub fn of(&self, kind: &FurtherKind) -> Option<&AuxiliaryStore> {
+    pub fn of(&self, kind: &AuxiliaryKind) -> Option<&AuxiliaryStore> {
         self.stores.iter().find(|store| store.kind == *kind)
     }
 
@@ -91,7 +91,7 @@ impl AuxiliaryStores {
     pub(in crate::controllers::machine) fn set_served(&self, store: &AuxiliaryStore, is_served: bool) {
         if store.is_served.send_replace(Some(is_served)) != Some(is_served) {
             if !is_served {
-                let FurtherKind { plural, group, .. } = store.kind;
+                let AuxiliaryKind { plural, group, .. } = store.kind;
                 tracing::warn!("the API server does not serve {plural}.{group}: what needs it waits");
             }
             self.news.send_replace(());
@@ -234,8 +234,8 @@ impl AuxiliaryStore {
     }
 }
 
-pub(super) fn not_listed(kind: &FurtherKind) -> Error {
-    let FurtherKind { plural, group, .. } = kind;
+pub(super) fn not_listed(kind: &AuxiliaryKind) -> Error {
+    let AuxiliaryKind { plural, group, .. } = kind;
     let words = format!(
         "the list of {plural}.{group} has not arrived yet; if it never does, see whether the controller may list and watch them \
          (its log has the API server's answer)"

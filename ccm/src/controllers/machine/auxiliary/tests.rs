@@ -2,16 +2,17 @@ use std::{sync::Arc, time::Duration};
 
 use cloudprovider::{
     ErrorKind,
-    machines::{FurtherKind, FurtherObject, Kind, Objects},
+    machines::{AuxiliaryKind, AuxiliaryObject, Kind, Objects},
 };
 use serde_json::json;
 
 use super::*;
 use crate::cache::CachedObject as _;
 
-const ZONE: FurtherKind = FurtherKind::new("example.org", "v1", Kind::new("Zone", "zones"));
-const POOL: FurtherKind = FurtherKind::new("example.org", "v1", Kind::new("Pool", "pools")).cluster_scoped();
-const OTHER: FurtherKind = FurtherKind::new("example.org", "v1", Kind::new("Other", "others"));
+const ZONE: AuxiliaryKind = AuxiliaryKind::new("example.org", "v1", Kind::new("Zone", "zones"));
+const POOL: AuxiliaryKind =
+    AuxiliaryKind::new("example.org", "v1", Kind::new("Pool", "pools")).cluster_scoped();
+const OTHER: AuxiliaryKind = AuxiliaryKind::new("example.org", "v1", Kind::new("Other", "others"));
 
 fn kept(namespace: Option<&str>, name: &str, version: &str, size: u32) -> Auxiliary {
     let wire: WireAuxiliary = serde_json::from_value(json!({
@@ -35,7 +36,7 @@ fn auxiliary() -> AuxiliaryStores {
     auxiliary
 }
 
-fn store(auxiliary: &AuxiliaryStores, kind: FurtherKind) -> &AuxiliaryStore {
+fn store(auxiliary: &AuxiliaryStores, kind: AuxiliaryKind) -> &AuxiliaryStore {
     auxiliary.of(&kind).expect("a kind")
 }
 
@@ -47,7 +48,7 @@ async fn a_step_is_due_when_something_changes_that_it_has_read_or_has_not_found(
     zones.apply(packed(Some("default"), "a", "1", 1));
     let reader = Arc::new(Reader::new(auxiliary.clone()));
     let objects = Objects::new(reader.clone());
-    let size = |found: Option<Arc<FurtherObject>>| found.map(|one| one.spec["size"].as_u64());
+    let size = |found: Option<Arc<AuxiliaryObject>>| found.map(|one| one.spec["size"].as_u64());
     assert_eq!(size(objects.get(&ZONE, Some("default"), "a").expect("an answer")), Some(Some(1)));
     assert_eq!(size(objects.get(&POOL, None, "p").expect("an answer")), None);
     assert_eq!(objects.list(&ZONE, Some("other")).expect("an answer").len(), 0);
@@ -82,7 +83,7 @@ async fn a_kind_that_is_not_served_is_an_error_of_those_who_read_it() {
     let auxiliary = AuxiliaryStores::new(&[ZONE, POOL]);
     let reader = Reader::new(auxiliary.clone());
     let objects = Objects::new(Arc::new(reader));
-    let kind_of = |kind: &FurtherKind| {
+    let kind_of = |kind: &AuxiliaryKind| {
         let namespace = kind.is_namespaced.then_some("default");
         objects.get(kind, namespace, "a").expect_err("an error").kind()
     };
@@ -172,7 +173,7 @@ fn what_an_object_owns_is_found_under_any_name() {
     let zones = store(&auxiliary, ZONE);
     let owned = |name: &str, owner: &str| {
         let mut kept = kept(Some("default"), name, "1", 1);
-        let object = FurtherObject::clone(&kept.object).with_owners([owner.to_owned()]);
+        let object = AuxiliaryObject::clone(&kept.object).with_owners([owner.to_owned()]);
         kept.object = Arc::new(object);
         kept
     };

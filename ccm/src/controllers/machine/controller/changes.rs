@@ -88,7 +88,7 @@ impl MachineController {
                     auxiliary.share(memory.inputs.reads_mut());
                 }
             }
-            if store.kind.is_told
+            if store.kind.is_status_only
                 && let Ok(number) = u8::try_from(number)
             {
                 let object_key = ObjectKey::new(ObjectKind::StatusOnly(number), key.clone());

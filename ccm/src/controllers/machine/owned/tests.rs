@@ -3,7 +3,7 @@ use cloudprovider::machines::{Condition, ConditionStatus, Kind, Severity};
 use super::*;
 use crate::controllers::machine::auxiliary::WireAuxiliary;
 
-const GUEST: FurtherKind = FurtherKind::new("example.org", "v1", Kind::new("Guest", "guests"))
+const GUEST: AuxiliaryKind = AuxiliaryKind::new("example.org", "v1", Kind::new("Guest", "guests"))
     .made()
     .with_left_finalizers(&["guest.other.example.org"]);
 
@@ -194,8 +194,8 @@ fn one_that_goes_loses_the_finalizers_of_another_program_first() {
     assert_eq!((gone(&left), next(&OWNER, &wanted(), Some(&left))), (None, None));
 }
 
-const HELD: FurtherKind =
-    FurtherKind::new("example.org", "v1", Kind::new("Guest", "guests")).made().held_by("hold.example.org");
+const HELD: AuxiliaryKind =
+    AuxiliaryKind::new("example.org", "v1", Kind::new("Guest", "guests")).made().held_by("hold.example.org");
 
 #[test]
 fn one_that_is_held_stays_as_long_as_it_is_wanted() {
@@ -260,10 +260,10 @@ fn what_belongs_to_a_companion_belongs_to_its_owner() {
 
 #[test]
 fn older_conditions_follow_and_those_of_others_stay() {
-    const OF_OTHERS: FurtherKind = FurtherKind::new(
+    const OF_OTHERS: AuxiliaryKind = AuxiliaryKind::new(
         "example.org",
         "v1",
-        Kind::new("Guest", "guests").with_older_conditions(&[OlderCondition::new(
+        Kind::new("Guest", "guests").with_v1beta1_conditions(&[V1Beta1Condition::new(
             "Made",
             "Ready",
             Severity::Warning,

@@ -6,9 +6,9 @@ use crate::controllers::machine::conditions::paused;
 const KIND: Kind = Kind::new("LabMachine", "labmachines");
 
 /// One whose users look at other conditions too.
-const OF_OTHERS: Kind = KIND.with_ready_twin("MachineMade").with_older_conditions(&[
-    OlderCondition::new("Ready", "Ready", Severity::Warning),
-    OlderCondition::new("Made", "MachineMade", Severity::Warning),
+const OF_OTHERS: Kind = KIND.with_ready_twin("MachineMade").with_v1beta1_conditions(&[
+    V1Beta1Condition::new("Ready", "Ready", Severity::Warning),
+    V1Beta1Condition::new("Made", "MachineMade", Severity::Warning),
 ]);
 
 const BEFORE: &str = "2026-01-01T00:00:00Z";
@@ -244,7 +244,7 @@ fn older_conditions_are_written_with_the_others() {
     let object = object(json!({"deprecated": {"v1beta1": theirs}}));
     let ready = ready(ConditionStatus::False, "WaitingForBootstrapData");
     let wanted = with_twin(&[ready, not_paused()], OF_OTHERS.ready_twin);
-    let status = with_conditions(&object, &wanted, OF_OTHERS.older_conditions, now()).expect("it is new");
+    let status = with_conditions(&object, &wanted, OF_OTHERS.v1beta1_conditions, now()).expect("it is new");
     let (twin, older) = read_by_others(&status);
     assert_eq!(twin, "WaitingForBootstrapData");
     let waits = |name: &str| (json!(name), json!("False"), json!("WaitingForBootstrapData"));

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use cloudprovider::machines::{Condition, ConditionStatus, FurtherKind, Told};
+use cloudprovider::machines::{AuxiliaryKind, Condition, ConditionStatus, StatusReport};
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -37,7 +37,7 @@ pub enum Next {
 /// What is to be done about an object to which something happened. `is_ignored`: it is paused, being deleted, or another
 /// program's. `users`: who is in the failure domain that it is, if it is to be held for them.
 pub fn next(
-    kind: &FurtherKind,
+    kind: &AuxiliaryKind,
     found: &Auxiliary,
     is_ignored: bool,
     users: Option<&BTreeSet<String>>,
@@ -47,7 +47,7 @@ pub fn next(
     if found.object.is_deleting {
         let is_held = own.is_some_and(|own| found.metadata.finalizers.iter().flatten().any(|one| one == own));
         if let Some(users) = users.filter(|users| is_held && !users.is_empty()) {
-            return with_conditions(&found.as_infra(), &[in_use(users)], kind.older_conditions, now)
+            return with_conditions(&found.as_infra(), &[in_use(users)], kind.v1beta1_conditions, now)
                 .map_or(Next::Rest, |status| Next::Write(Write::Status(status)));
         }
         let freed = without_finalizers(found, |one| kind.left_finalizers.contains(&one) || own == Some(one));
@@ -88,8 +88,13 @@ pub fn users_of(
 }
 
 /// The write of what was told. `None`: the object says so already.
-pub fn write_of(kind: &FurtherKind, told: &Told, found: &Auxiliary, now: Timestamp) -> Option<Write> {
-    status_with(&told.status, &told.conditions, kind.older_conditions, found, now).map(Write::Status)
+pub fn write_of(
+    kind: &AuxiliaryKind,
+    told: &StatusReport,
+    found: &Auxiliary,
+    now: Timestamp,
+) -> Option<Write> {
+    status_with(&told.status, &told.conditions, kind.v1beta1_conditions, found, now).map(Write::Status)
 }
 
 #[cfg(test)]
@@ -101,9 +106,9 @@ mod tests {
     use super::*;
     use crate::controllers::machine::{auxiliary::WireAuxiliary, object::InfraObject};
 
-    const ZONE: FurtherKind = FurtherKind::new("example.org", "v1", Kind::new("Zone", "zones"))
+    const ZONE: AuxiliaryKind = AuxiliaryKind::new("example.org", "v1", Kind::new("Zone", "zones"))
         .cluster_scoped()
-        .told()
+        .status_only()
         .failure_domains("zone.example.org")
         .with_left_finalizers(&["other.example.org"]);
 
@@ -192,16 +197,16 @@ mod tests {
         let [now, later] = ["2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"]
             .map(|time| time.parse::<Timestamp>().expect("a time"));
         let ready = Condition::new("Ready", ConditionStatus::True, "Told");
-        let told = Told::new(json!({"ready": true, "size": null}), [ready.clone()]);
+        let told = StatusReport::new(json!({"ready": true, "size": null}), [ready.clone()]);
         let write = write_of(&ZONE, &told, &zone(&json!({}), &Value::Null), now);
         let Some(Write::Status(status)) = write else { panic!("a write") };
         assert!(status["ready"] == true && !status.contains_key("size"), "{status:?}");
         let written = zone(&json!({}), &status.into());
         assert_eq!(write_of(&ZONE, &told, &written, later), None);
-        let told = Told::new(json!({"ready": true}), [ready.with_message("more")]);
+        let told = StatusReport::new(json!({"ready": true}), [ready.with_message("more")]);
         let Some(Write::Status(status)) = write_of(&ZONE, &told, &written, later) else { panic!("a write") };
         let since = status["conditions"][0]["lastTransitionTime"].as_str().unwrap_or_default();
         assert!(since.starts_with("2026-01-01"), "{since}");
-        assert_eq!(write_of(&ZONE, &Told::default(), &written, later), None, "nothing is told");
+        assert_eq!(write_of(&ZONE, &StatusReport::default(), &written, later), None, "nothing is told");
     }
 }

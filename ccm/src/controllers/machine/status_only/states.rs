@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use cloudprovider::machines::{FurtherKind, Kinds};
+use cloudprovider::machines::{AuxiliaryKind, Kinds};
 use kube::{
     Api, Client,
     api::ListParams,
@@ -44,7 +44,7 @@ impl std::fmt::Display for State {
 /// An object that another one names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Reference<'a> {
-    kind: FurtherKind,
+    kind: AuxiliaryKind,
     name: &'a str,
 }
 
@@ -54,7 +54,7 @@ pub fn references<'a>(
     failure_domain: Option<&'a str>,
     specs: impl IntoIterator<Item = &'a Value>,
 ) -> BTreeSet<Reference<'a>> {
-    let told = || kinds.further.iter().filter(|kind| kind.is_told);
+    let told = || kinds.auxiliary.iter().filter(|kind| kind.is_status_only);
     let domains = told().filter(|kind| kind.failure_domain.is_some());
     let mut found: BTreeSet<_> = failure_domain
         .into_iter()
@@ -117,15 +117,15 @@ pub async fn all_states(
 }
 
 /// The status-only kinds that the API server serves.
-async fn served(client: &Client, kinds: &Kinds) -> Result<Vec<FurtherKind>, String> {
-    let told: Vec<_> = kinds.further.iter().filter(|kind| kind.is_told).copied().collect();
+async fn served(client: &Client, kinds: &Kinds) -> Result<Vec<AuxiliaryKind>, String> {
+    let told: Vec<_> = kinds.auxiliary.iter().filter(|kind| kind.is_status_only).copied().collect();
     let served = served_auxiliary(client, &told).await?;
     Ok(told.into_iter().zip(served).filter(|(_, is_served)| *is_served).map(|(kind, _)| kind).collect())
 }
 
 async fn list(
     client: &Client,
-    kind: &FurtherKind,
+    kind: &AuxiliaryKind,
     namespace: Option<&str>,
 ) -> Result<Vec<Auxiliary>, String> {
     let version = GroupVersionKind::gvk(kind.group, kind.version, kind.kind);
@@ -139,7 +139,7 @@ async fn list(
     Ok(listed.items.into_iter().map(Auxiliary::from).collect())
 }
 
-fn state_of(kind: &FurtherKind, kept: &Auxiliary) -> State {
+fn state_of(kind: &AuxiliaryKind, kept: &Auxiliary) -> State {
     let object = &kept.object;
     let name = match &object.namespace {
         Some(namespace) => format!("{namespace}/{}", object.name),
@@ -164,14 +164,16 @@ mod tests {
 
     use super::*;
 
-    const ZONE: FurtherKind = FurtherKind::new("example.org", "v1", Kind::new("Zone", "zones"))
+    const ZONE: AuxiliaryKind = AuxiliaryKind::new("example.org", "v1", Kind::new("Zone", "zones"))
         .cluster_scoped()
-        .told()
+        .status_only()
         .failure_domains("zone.example.org");
-    const IDENTITY: FurtherKind =
-        FurtherKind::new("example.org", "v1", Kind::new("Identity", "identities")).cluster_scoped().told();
+    const IDENTITY: AuxiliaryKind =
+        AuxiliaryKind::new("example.org", "v1", Kind::new("Identity", "identities"))
+            .cluster_scoped()
+            .status_only();
     const KINDS: Kinds =
-        Kinds::new("v1", Kind::new("A", "as"), Kind::new("B", "bs")).with_further(&[ZONE, IDENTITY]);
+        Kinds::new("v1", Kind::new("A", "as"), Kind::new("B", "bs")).with_auxiliary(&[ZONE, IDENTITY]);
 
     #[test]
     fn a_machine_uses_its_failure_domain_and_what_its_specs_name() {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use cloudprovider::{
     Error, ErrorKind,
-    machines::{FurtherKind, Record, Wanted},
+    machines::{AuxiliaryKind, DesiredObject, Record},
 };
 use jiff::Timestamp;
 use serde_json::Value;
@@ -71,7 +71,7 @@ impl Work<'_> {
     }
 
     /// Writes until an owned object is as it is wanted.
-    async fn keep(&self, wanted: &Wanted, reader: &Reader) -> Result<(), Error> {
+    async fn keep(&self, wanted: &DesiredObject, reader: &Reader) -> Result<(), Error> {
         let store = self
             .view
             .auxiliary
@@ -97,7 +97,7 @@ impl Work<'_> {
         outcome
     }
 
-    async fn keep_in(&self, store: &AuxiliaryStore, key: &str, wanted: &Wanted) -> Result<(), Error> {
+    async fn keep_in(&self, store: &AuxiliaryStore, key: &str, wanted: &DesiredObject) -> Result<(), Error> {
         let shared = self.shared;
         let kind = self.view.object_key.kind.kind(&shared.kinds);
         let owned = self.owned_uids();
@@ -143,7 +143,7 @@ impl Work<'_> {
                 Ok(false) | Err(WriteError::Gone) => {}
                 Ok(true) => return Err(error),
                 Err(WriteError::Stale(why) | WriteError::Failed(why)) => {
-                    let FurtherKind { plural, group, .. } = store.kind;
+                    let AuxiliaryKind { plural, group, .. } = store.kind;
                     let words = format!("{plural}.{group} cannot be listed: {why}");
                     return Err(Error::new(ErrorKind::Unavailable, words));
                 }

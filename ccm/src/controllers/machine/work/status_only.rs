@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use cloudprovider::machines::{LookRequest, Objects};
+use cloudprovider::machines::{Objects, ObserveRequest};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
@@ -94,8 +94,8 @@ impl StatusOnlyWork {
         let shared = &self.shared;
         let reader = Arc::new(Reader::new(self.stores.auxiliary.clone()));
         let objects = Objects::new(Arc::<Reader>::clone(&reader));
-        let request = LookRequest::new(store.kind, Arc::clone(&found.object)).with_objects(objects);
-        let Some(answer) = shared.call_cloud(&self.permit, shared.cloud.look_at(&request)).await else {
+        let request = ObserveRequest::new(store.kind, Arc::clone(&found.object)).with_objects(objects);
+        let Some(answer) = shared.call_cloud(&self.permit, shared.cloud.observe(&request)).await else {
             return Ended { version: None, memory: None, then: Then::Stopped };
         };
         memory.inputs = memory.inputs.with_reads(reader.reads());

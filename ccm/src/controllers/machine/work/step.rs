@@ -329,7 +329,7 @@ impl Work<'_> {
         for _ in 0..=MAX_READS_AGAIN {
             let status = match &condition {
                 Some(condition) => {
-                    let table = self.own_kind().older_conditions;
+                    let table = self.own_kind().v1beta1_conditions;
                     with_conditions(&self.object, std::slice::from_ref(condition), table, Timestamp::now())
                 }
                 None => without_condition(&self.object, COMPANIONS_UP_TO_DATE),

@@ -18,7 +18,8 @@ use crate::{
     InstanceStream, Instances, NodeAddress, NodeIdentity, PowerState, Result, StartContext, async_trait,
     machines::{
         BootstrapData, BootstrapFormat, Capacity, ClusterReport, ClusterRequest, Deletion, Kinds,
-        LookRequest, MachineReport, MachineRequest, Mark, PresentMachine, Record, Schemas, Told, Wait,
+        MachineReport, MachineRequest, Mark, ObserveRequest, PresentMachine, Record, Schemas, StatusReport,
+        Wait,
     },
     testing::FakeCloud,
 };
@@ -328,8 +329,8 @@ impl DynMachines for Broken {
         self.part().delete_cluster(request, record).await
     }
 
-    async fn look_at(&self, request: &LookRequest) -> Result<Told> {
-        self.part().look_at(request).await
+    async fn observe(&self, request: &ObserveRequest) -> Result<StatusReport> {
+        self.part().observe(request).await
     }
 
     fn changes(&self) -> Option<InstanceStream> {

@@ -18,9 +18,9 @@ fn one_pool() -> NetworkSpec {
 }
 
 /// A claim of the machine, whose own UID is that of its name.
-fn claim(name: &str, status: Value) -> (cloudprovider::machines::FurtherKind, FurtherObject) {
+fn claim(name: &str, status: Value) -> (cloudprovider::machines::AuxiliaryKind, AuxiliaryObject) {
     let of = if name.ends_with("-1") { "v6" } else { "v4" };
-    let claim = FurtherObject::new(name)
+    let claim = AuxiliaryObject::new(name)
         .in_namespace(NAMESPACE)
         .with_uid(format!("uid-of-{name}"))
         .with_owners([MACHINE.to_owned()])
@@ -29,28 +29,28 @@ fn claim(name: &str, status: Value) -> (cloudprovider::machines::FurtherKind, Fu
     (CLAIM_KIND, claim)
 }
 
-fn fulfilled(name: &str) -> (cloudprovider::machines::FurtherKind, FurtherObject) {
+fn fulfilled(name: &str) -> (cloudprovider::machines::AuxiliaryKind, AuxiliaryObject) {
     claim(name, json!({"addressRef": {"name": name}}))
 }
 
-fn address(name: &str, spec: Value) -> (cloudprovider::machines::FurtherKind, FurtherObject) {
+fn address(name: &str, spec: Value) -> (cloudprovider::machines::AuxiliaryKind, AuxiliaryObject) {
     let mut all = json!({"claimRef": {"name": name}, "prefix": 24});
     if let (Some(all), Value::Object(spec)) = (all.as_object_mut(), spec) {
         all.extend(spec);
     }
-    (ADDRESS_KIND, FurtherObject::new(name).in_namespace(NAMESPACE).with_spec(all))
+    (ADDRESS_KIND, AuxiliaryObject::new(name).in_namespace(NAMESPACE).with_spec(all))
 }
 
 fn look(
     network: &NetworkSpec,
-    objects: impl IntoIterator<Item = (cloudprovider::machines::FurtherKind, FurtherObject)>,
+    objects: impl IntoIterator<Item = (cloudprovider::machines::AuxiliaryKind, AuxiliaryObject)>,
 ) -> Result<Addresses> {
     look_for(network, objects, false)
 }
 
 fn look_for(
     network: &NetworkSpec,
-    objects: impl IntoIterator<Item = (cloudprovider::machines::FurtherKind, FurtherObject)>,
+    objects: impl IntoIterator<Item = (cloudprovider::machines::AuxiliaryKind, AuxiliaryObject)>,
     is_there: bool,
 ) -> Result<Addresses> {
     let uids = [MACHINE.to_owned(), "vm-1".to_owned()];
@@ -60,7 +60,7 @@ fn look_for(
 
 fn missing(
     network: &NetworkSpec,
-    objects: Vec<(cloudprovider::machines::FurtherKind, FurtherObject)>,
+    objects: Vec<(cloudprovider::machines::AuxiliaryKind, AuxiliaryObject)>,
 ) -> String {
     match look(network, objects) {
         Ok(Addresses::Missing(why)) => why,
@@ -169,7 +169,7 @@ fn a_pool_without_a_group_is_refused() {
     assert_eq!(claims("worker-1", &network)[0].wanted(), None);
 }
 
-fn address_of(name: &str) -> (cloudprovider::machines::FurtherKind, FurtherObject) {
+fn address_of(name: &str) -> (cloudprovider::machines::AuxiliaryKind, AuxiliaryObject) {
     address(name, json!({"address": "192.0.2.10"}))
 }
 

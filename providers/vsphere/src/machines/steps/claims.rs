@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use cloudprovider::{
     ErrorKind, Result,
-    machines::{Condition, ConditionStatus, FurtherObject, MachineReport, MachineRequest, Wait, Wanted},
+    machines::{
+        AuxiliaryObject, Condition, ConditionStatus, DesiredObject, MachineReport, MachineRequest, Wait,
+    },
 };
 
 use super::{
@@ -95,7 +97,7 @@ pub(super) fn want(
         }
     }
     for found in owned(request) {
-        record.want(Wanted::new(CLAIM_KIND, found.name.clone(), found.spec.clone()));
+        record.want(DesiredObject::new(CLAIM_KIND, found.name.clone(), found.spec.clone()));
     }
 }
 
@@ -114,7 +116,7 @@ fn owner_of<C>(request: &MachineRequest<VSphereMachineSpec, C>) -> (String, Vec<
 }
 
 /// All claims that the machine or its `VSphereVM` has, whatever their names are.
-fn owned<C>(request: &MachineRequest<VSphereMachineSpec, C>) -> Vec<Arc<FurtherObject>> {
+fn owned<C>(request: &MachineRequest<VSphereMachineSpec, C>) -> Vec<Arc<AuxiliaryObject>> {
     /// No object has it, so all are looked through.
     const NO_NAME: &str = "";
     let (_, uids) = owner_of(request);

@@ -9,8 +9,8 @@ use std::error::Error as StdError;
 use cloudprovider::{
     Error, Result,
     machines::{
-        Condition, ConditionStatus, Deletion, FurtherObject, MachineReport, MachineRequest, Mark, WaitsFor,
-        Wanted,
+        AuxiliaryObject, Condition, ConditionStatus, Deletion, DesiredObject, MachineReport, MachineRequest,
+        Mark, WaitsFor,
     },
 };
 use serde_json::{Value, json};
@@ -211,7 +211,7 @@ impl Fleet {
 /// The `VSphereVM` of the machine, under any name. If the kind is not served, the controller says so when it is wanted.
 pub(super) fn existing<C>(
     request: &MachineRequest<VSphereMachineSpec, C>,
-) -> Option<std::sync::Arc<FurtherObject>> {
+) -> Option<std::sync::Arc<AuxiliaryObject>> {
     let (mark, uid) = (&request.mark, &request.object_uid);
     let found = request.objects.owned_by(&VM_KIND, &mark.namespace, &vm_name_or_own(request), uid);
     let found = found.unwrap_or_else(|error: Error| {
@@ -230,12 +230,12 @@ pub(super) fn name_of(request: &Request) -> Result<String> {
 }
 
 /// The network devices that a `VSphereVM` tells.
-pub(super) fn network_of(vm: &FurtherObject) -> Option<NetworkSpec> {
+pub(super) fn network_of(vm: &AuxiliaryObject) -> Option<NetworkSpec> {
     serde_json::from_value(vm.spec["network"].clone()).ok()
 }
 
 /// The network devices, if the `VSphereVM` tells others. What it says and they do not is null.
-fn changed_devices(existing: &FurtherObject, network: &NetworkSpec) -> Option<Value> {
+fn changed_devices(existing: &AuxiliaryObject, network: &NetworkSpec) -> Option<Value> {
     let told = &existing.spec["network"]["devices"];
     let wanted = serde_json::to_value(&network.devices).ok()?;
     // false is not nothing where the guest's own default is true
@@ -289,7 +289,7 @@ fn spec_of(
     machine: &VSphereMachineSpec,
     cluster: Option<&VSphereClusterSpec>,
     found: Option<&Found>,
-    existing: Option<&FurtherObject>,
+    existing: Option<&AuxiliaryObject>,
 ) -> Value {
     let mut spec = serde_json::to_value(&machine.clone).unwrap_or_default();
     let mut set = |field: &str, value: Value| {
@@ -337,7 +337,7 @@ fn status_of(
     own: &VSphereMachineStatus,
     told: &Told,
     found: Option<&Found>,
-    existing: Option<&FurtherObject>,
+    existing: Option<&AuxiliaryObject>,
 ) -> Value {
     let mut status = json!({
         "ready": told.is_ready,
@@ -381,7 +381,7 @@ fn conditions(
     record: &MachineRecord,
     told: &Told,
     seen: Seen,
-    existing: Option<&FurtherObject>,
+    existing: Option<&AuxiliaryObject>,
 ) -> Vec<Condition> {
     let before = |name: &'static str| existing.and_then(|existing| told_before(existing, name));
     let vcenter = seen.vcenter.map(|found| available(&found)).or_else(|| before(VCENTER_AVAILABLE));
@@ -398,7 +398,7 @@ fn conditions(
 }
 
 /// A condition that an object has.
-fn told_before(existing: &FurtherObject, name: &'static str) -> Option<Condition> {
+fn told_before(existing: &AuxiliaryObject, name: &'static str) -> Option<Condition> {
     let found = existing.status["conditions"].as_array()?.iter().find(|one| one["type"] == name)?;
     let text = |field: &str| found[field].as_str().unwrap_or_default().to_owned();
     let status = match found["status"].as_str()? {
@@ -416,7 +416,7 @@ fn want(
     spec: Value,
     (status, conditions): (Value, Vec<Condition>),
 ) {
-    let mut wanted = Wanted::new(VM_KIND, name, spec).with_status(status, conditions);
+    let mut wanted = DesiredObject::new(VM_KIND, name, spec).with_status(status, conditions);
     if is_control_plane {
         wanted = wanted.with_label(CONTROL_PLANE_LABEL, "");
     }

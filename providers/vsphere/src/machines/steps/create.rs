@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use cloudprovider::{
     Error, ErrorKind, Result,
-    machines::{BootstrapData, Condition, ConditionStatus, FurtherObject, MachineReport, Mark, Wait},
+    machines::{AuxiliaryObject, BootstrapData, Condition, ConditionStatus, MachineReport, Mark, Wait},
     uuids::parse_uuid,
 };
 use uuid::Uuid;
@@ -201,7 +201,7 @@ impl Fleet {
         // Another program may keep its virtual machines without a trace in them.
         let is_it =
             |text: Option<&str>, uuid: Option<Uuid>| uuid.is_some() && text.and_then(parse_uuid) == uuid;
-        let is_of = |vm: &FurtherObject| {
+        let is_of = |vm: &AuxiliaryObject| {
             is_it(Some(&vm.uid), facts.instance_uuid) || is_it(vm.spec["biosUUID"].as_str(), bios_uuid)
         };
         let is_known = || match request.objects.any(&VM_KIND, is_of) {

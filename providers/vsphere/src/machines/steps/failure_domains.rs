@@ -5,7 +5,7 @@ use std::{borrow::Cow, sync::Arc};
 use cloudprovider::{
     Error, ErrorKind, Result,
     machines::{
-        ClusterRequest, Condition, ConditionStatus, FailureDomain, FurtherObject, Mark, Objects, Record,
+        AuxiliaryObject, ClusterRequest, Condition, ConditionStatus, FailureDomain, Mark, Objects, Record,
     },
 };
 
@@ -180,7 +180,7 @@ impl Fleet {
         &self,
         site: &Arc<Site>,
         objects: &Objects,
-        object: &FurtherObject,
+        object: &AuxiliaryObject,
     ) -> Result<Option<(FailureDomain, Option<String>)>> {
         let zone = Zone::of(objects, object)?;
         if !is_on(site, &zone) {
@@ -234,12 +234,12 @@ impl Fleet {
 }
 
 /// Whether a zone was ready when it was looked at last.
-fn was_ready(zone: &FurtherObject) -> bool {
+fn was_ready(zone: &AuxiliaryObject) -> bool {
     zone.status["ready"] == true
 }
 
 /// The failure domain that a zone was then.
-fn as_told(zone: &FurtherObject) -> FailureDomain {
+fn as_told(zone: &AuxiliaryObject) -> FailureDomain {
     let mut domain = FailureDomain::new(zone.name.clone());
     domain.control_plane = zone.spec["controlPlane"] != false;
     domain
@@ -337,7 +337,7 @@ mod tests {
         .with_object_uid("u-1");
         assert_eq!(network_of(&request), None);
         let spec = json!({"template": "t", "biosUUID": "b", "network": {"devices": [{"networkName": "n"}]}});
-        let vm = FurtherObject::new("worker-1").in_namespace("default").with_owners(["u-1".to_owned()]);
+        let vm = AuxiliaryObject::new("worker-1").in_namespace("default").with_owners(["u-1".to_owned()]);
         let vm = vm.with_spec(spec);
         let request = request.with_objects(Objects::of([(VM_KIND, vm)]));
         let network = network_of(&request).expect("a network");
@@ -347,10 +347,10 @@ mod tests {
 
     #[test]
     fn a_zone_that_cannot_be_seen_is_as_it_was_told() {
-        let zone = |status, spec| FurtherObject::new("a").with_status(status).with_spec(spec);
+        let zone = |status, spec| AuxiliaryObject::new("a").with_status(status).with_spec(spec);
         assert!(was_ready(&zone(json!({"ready": true}), json!({}))));
         assert!(
-            !was_ready(&zone(json!({"ready": false}), json!({}))) && !was_ready(&FurtherObject::new("a"))
+            !was_ready(&zone(json!({"ready": false}), json!({}))) && !was_ready(&AuxiliaryObject::new("a"))
         );
         assert!(as_told(&zone(json!({}), json!({}))).control_plane);
         assert!(!as_told(&zone(json!({}), json!({"controlPlane": false}))).control_plane);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cloudprovider::{
     Error, ErrorKind, Result, SecretName,
-    machines::{Condition, ConditionStatus, LookRequest, Mark, Objects, Told},
+    machines::{Condition, ConditionStatus, Mark, Objects, ObserveRequest, StatusReport},
 };
 use serde_json::json;
 
@@ -269,7 +269,7 @@ impl Fleet {
     }
 
     /// What is said about an identity: whether its Secret has credentials.
-    pub(super) fn look_at_identity(&self, request: &LookRequest) -> Result<Told> {
+    pub(super) fn observe_identity(&self, request: &ObserveRequest) -> Result<StatusReport> {
         let object = &request.object;
         let spec: VSphereClusterIdentitySpec =
             serde_json::from_value(object.spec.clone()).map_err(|error| invalid(format!("spec: {error}")))?;
@@ -278,14 +278,14 @@ impl Fleet {
         let outcome = identity.credentials();
         if identity.is_unread() {
             // The Secret tells when it is read.
-            return outcome.map(|_| Told::default());
+            return outcome.map(|_| StatusReport::default());
         }
         let one = |kind: &'static str| match &outcome {
             Ok(_) => Condition::new(kind, ConditionStatus::True, "Available"),
             Err(error) => Condition::new(kind, ConditionStatus::False, "SecretNotAvailable")
                 .with_message(error.report()),
         };
-        Ok(Told::new(json!({"ready": outcome.is_ok()}), [one(READY), one(AVAILABLE)]))
+        Ok(StatusReport::new(json!({"ready": outcome.is_ok()}), [one(READY), one(AVAILABLE)]))
     }
 }
 
@@ -366,7 +366,7 @@ fn server_of(spec: &VSphereMachineSpec) -> Option<&str> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use cloudprovider::machines::FurtherObject;
+    use cloudprovider::machines::AuxiliaryObject;
 
     use super::*;
     use crate::{inventory::Changes, machines::steps::rig::rig};
@@ -405,8 +405,8 @@ mod tests {
     fn objects(spec: serde_json::Value) -> Objects {
         let labels = BTreeMap::from([("team".to_owned(), "a".to_owned())]);
         Objects::of([
-            (CLUSTER_IDENTITY_KIND, FurtherObject::new("team").with_spec(spec)),
-            (NAMESPACE_KIND, FurtherObject::new("lab").with_labels(labels)),
+            (CLUSTER_IDENTITY_KIND, AuxiliaryObject::new("team").with_spec(spec)),
+            (NAMESPACE_KIND, AuxiliaryObject::new("lab").with_labels(labels)),
         ])
     }
 

@@ -1,6 +1,6 @@
 //! What the `VSphereVM` of a machine tells of its vCenter and its guest.
 
-use cloudprovider::machines::{FurtherObject, Objects};
+use cloudprovider::machines::{AuxiliaryObject, Objects};
 use tokio::time::advance;
 
 use super::{
@@ -18,7 +18,7 @@ async fn step(rig: &mut Rig) -> Vec<(String, String)> {
     let mut request = deletion();
     request.spec.power_off_mode = Some(PowerOffMode::TrySoft);
     request.object_uid = "o-1".to_owned();
-    let vm = FurtherObject::new("worker-1")
+    let vm = AuxiliaryObject::new("worker-1")
         .in_namespace("default")
         .with_uid("v-1")
         .with_owners(["o-1".to_owned()]);

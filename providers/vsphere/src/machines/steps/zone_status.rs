@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use cloudprovider::{
     Error, ErrorKind, Result,
-    machines::{Condition, ConditionStatus, LookRequest, Told},
+    machines::{Condition, ConditionStatus, ObserveRequest, StatusReport},
 };
 use serde_json::json;
 
@@ -29,7 +29,7 @@ impl Fleet {
     ///
     /// # Errors
     /// What may be over with the next look.
-    pub(super) async fn look_at_zone(&self, request: &LookRequest) -> Result<Told> {
+    pub(super) async fn observe_zone(&self, request: &ObserveRequest) -> Result<StatusReport> {
         let zone = match Zone::of(&request.objects, &request.object) {
             Ok(zone) => zone,
             Err(error) if error.is_retryable() => return Err(error),
@@ -106,7 +106,7 @@ fn wrong(condition: &'static str, reason: &'static str, error: &Error) -> Condit
 }
 
 /// The status with these conditions, of which `Ready` is the sum.
-fn told(mut conditions: Vec<Condition>) -> Told {
+fn told(mut conditions: Vec<Condition>) -> StatusReport {
     let flaw = conditions.iter().find(|one| one.status != ConditionStatus::True);
     let ready = match flaw {
         None => Condition::new(READY, ConditionStatus::True, "Ready"),
@@ -116,7 +116,7 @@ fn told(mut conditions: Vec<Condition>) -> Told {
     };
     let is_ready = flaw.is_none();
     conditions.insert(0, ready);
-    Told::new(json!({ "ready": is_ready }), conditions).look_again_after((!is_ready).then_some(RETRY))
+    StatusReport::new(json!({ "ready": is_ready }), conditions).look_again_after((!is_ready).then_some(RETRY))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Zones for tests.
 
-use cloudprovider::machines::{FurtherObject, Objects};
+use cloudprovider::machines::{AuxiliaryObject, Objects};
 use serde_json::{Value, json};
 
 use crate::machines::kinds::{DEPLOYMENT_ZONE_KIND, FAILURE_DOMAIN_KIND};
@@ -24,7 +24,8 @@ pub(crate) fn objects<const N: usize, const M: usize>(
     zones: [(&str, Value); N],
     domains: [(&str, Value); M],
 ) -> Objects {
-    let zones = zones.map(|(name, spec)| (DEPLOYMENT_ZONE_KIND, FurtherObject::new(name).with_spec(spec)));
-    let domains = domains.map(|(name, spec)| (FAILURE_DOMAIN_KIND, FurtherObject::new(name).with_spec(spec)));
+    let zones = zones.map(|(name, spec)| (DEPLOYMENT_ZONE_KIND, AuxiliaryObject::new(name).with_spec(spec)));
+    let domains =
+        domains.map(|(name, spec)| (FAILURE_DOMAIN_KIND, AuxiliaryObject::new(name).with_spec(spec)));
     Objects::of(zones.into_iter().chain(domains))
 }

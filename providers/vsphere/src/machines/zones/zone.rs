@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use cloudprovider::{
     Error, ErrorKind, Result,
-    machines::{FurtherKind, FurtherObject, Objects},
+    machines::{AuxiliaryKind, AuxiliaryObject, Objects},
 };
 use serde::de::DeserializeOwned;
 
@@ -78,7 +78,7 @@ impl Zone {
     ///
     /// # Errors
     /// As for [`read`](Self::read).
-    pub(crate) fn of(objects: &Objects, object: &FurtherObject) -> Result<Self> {
+    pub(crate) fn of(objects: &Objects, object: &AuxiliaryObject) -> Result<Self> {
         let spec: VSphereDeploymentZoneSpec = spec_of(&DEPLOYMENT_ZONE_KIND, object)?;
         let domain_name = spec.failure_domain.clone().unwrap_or_default();
         if domain_name.is_empty() {
@@ -160,7 +160,7 @@ impl Zone {
 
 impl AutoConfigure {
     /// What the object says in v1beta1. It is in an annotation, as v1beta2 has no place for it.
-    fn of(domain: &FurtherObject) -> Self {
+    fn of(domain: &AuxiliaryObject) -> Self {
         let kept = kept(&domain.annotations).unwrap_or_default();
         let is_set = |part: &str| kept.get("spec").is_some_and(|spec| spec[part][AUTO_CONFIGURE] == true);
         Self { region: is_set("region"), zone: is_set("zone") }
@@ -177,7 +177,7 @@ pub(super) fn outside(zone: &Zone, pool: &str, cluster: &str) -> Error {
     invalid(words)
 }
 
-fn spec_of<T: DeserializeOwned>(kind: &FurtherKind, object: &FurtherObject) -> Result<T> {
+fn spec_of<T: DeserializeOwned>(kind: &AuxiliaryKind, object: &AuxiliaryObject) -> Result<T> {
     serde_json::from_value(object.spec.clone())
         .map_err(|error| invalid(format!("{} {:?}: spec: {error}", kind.kind, object.name)))
 }
@@ -232,8 +232,9 @@ mod tests {
             let new = convert(old, "v1beta2").expect("converted");
             let annotations =
                 serde_json::from_value(new["metadata"]["annotations"].clone()).unwrap_or_default();
-            let domain = FurtherObject::new("x").with_spec(new["spec"].clone()).with_annotations(annotations);
-            let object = FurtherObject::new("a").with_spec(zone("x"));
+            let domain =
+                AuxiliaryObject::new("x").with_spec(new["spec"].clone()).with_annotations(annotations);
+            let object = AuxiliaryObject::new("a").with_spec(zone("x"));
             let all = Objects::of([(FAILURE_DOMAIN_KIND, domain), (DEPLOYMENT_ZONE_KIND, object)]);
             Zone::read(&all, "a").expect("a zone")
         };

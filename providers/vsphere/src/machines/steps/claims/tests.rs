@@ -1,6 +1,6 @@
 use cloudprovider::{
     Error,
-    machines::{ClusterContext, FurtherObject, Mark, Objects},
+    machines::{AuxiliaryObject, ClusterContext, Mark, Objects},
 };
 use serde_json::json;
 
@@ -27,10 +27,10 @@ fn request(objects: Objects) -> Request {
 fn claims() -> Objects {
     let claim = |name: &str, owner: &str| {
         let spec = json!({"poolRef": {"name": "as it was"}});
-        let claim = FurtherObject::new(name).in_namespace("default").with_owners([owner.to_owned()]);
+        let claim = AuxiliaryObject::new(name).in_namespace("default").with_owners([owner.to_owned()]);
         (CLAIM_KIND, claim.with_spec(spec))
     };
-    let vm = FurtherObject::new("worker-1").in_namespace("default").with_uid("vm-1");
+    let vm = AuxiliaryObject::new("worker-1").in_namespace("default").with_uid("vm-1");
     Objects::of([
         claim("worker-1-0-0", "u-1"),
         claim("older-0-0", "vm-1"),

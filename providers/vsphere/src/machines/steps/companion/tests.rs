@@ -35,14 +35,14 @@ fn the_spec_is_that_of_the_machine_and_then_that_of_the_cluster() {
 
 #[test]
 fn of_one_that_is_there_only_what_may_change_is_wanted() {
-    let existing = FurtherObject::new("one").with_spec(json!({"biosUUID": "ABC", "template": "older"}));
+    let existing = AuxiliaryObject::new("one").with_spec(json!({"biosUUID": "ABC", "template": "older"}));
     let spec = spec_of(&machine(json!({})), Some(&cluster()), None, Some(&existing));
     assert_eq!(spec, json!({"thumbprint": "AA:BB", "powerOffMode": "trySoft"}));
 }
 
 #[test]
 fn what_the_machine_does_not_say_any_more_goes() {
-    let existing = FurtherObject::new("one").with_spec(json!({
+    let existing = AuxiliaryObject::new("one").with_spec(json!({
         "biosUUID": "ABC", "powerOffMode": "trySoft", "guestSoftPowerOffTimeoutSeconds": 300, "thumbprint": "AA:BB",
     }));
     let spec = |machine: &VSphereMachineSpec, cluster: Option<&VSphereClusterSpec>| {
@@ -65,7 +65,7 @@ fn what_was_seen_before_stays_unless_the_machine_is_lost() {
         "ready": true, "vmRef": "vm-1", "host": "h1", "addresses": ["192.0.2.1"], "moduleUUID": "m",
         "network": [{"macAddr": "00:50:56:00:00:01"}], "snapshot": "s1", "retryAfter": "2026-01-01T00:00:00Z",
     });
-    let existing = FurtherObject::new("one").with_status(before.clone());
+    let existing = AuxiliaryObject::new("one").with_status(before.clone());
     let after = |answer: Result<MachineReport>| {
         let told = Told::of_step(&answer);
         let status = status_of(&VSphereMachineStatus::default(), &told, None, Some(&existing));
@@ -124,7 +124,7 @@ fn the_conditions_say_what_the_step_saw() {
 fn what_a_step_has_not_seen_stays_as_it_was_told() {
     let before =
         |name: &str, reason: &str| json!({"type": name, "status": "False", "reason": reason, "message": "m"});
-    let existing = FurtherObject::new("one").with_status(json!({"conditions": [
+    let existing = AuxiliaryObject::new("one").with_status(json!({"conditions": [
         before("VCenterAvailable", "VCenterUnreachable"), before("GuestSoftPowerOffSucceeded", "InProgress"),
         before("Paused", "NotPaused"), before("PCIDevicesDetached", "NotFound"),
     ]}));
@@ -143,7 +143,7 @@ fn what_a_step_has_not_seen_stays_as_it_was_told() {
     let seen = Seen { guest: None, vcenter: Some(Ok(())), soft_power_off: Some(guest) };
     assert_eq!(reasons(seen), two("Available", "Succeeded"));
     // This is what a step sees that does not know any more that the machine was forced.
-    let forced = FurtherObject::new("one")
+    let forced = AuxiliaryObject::new("one")
         .with_status(json!({"conditions": [before("GuestSoftPowerOffSucceeded", "Failed")]}));
     let guest = Condition::new(GUEST_SOFT_POWER_OFF, ConditionStatus::True, "Succeeded");
     let seen = Seen { soft_power_off: Some(guest), ..Seen::default() };
@@ -156,7 +156,7 @@ fn what_a_step_has_not_seen_stays_as_it_was_told() {
 
 #[test]
 fn devices_are_written_when_they_differ_in_something() {
-    let vm = |devices: Value| FurtherObject::new("one").with_spec(json!({"network": {"devices": devices}}));
+    let vm = |devices: Value| AuxiliaryObject::new("one").with_spec(json!({"network": {"devices": devices}}));
     let wanted = |devices: Value| -> NetworkSpec {
         serde_json::from_value(json!({ "devices": devices })).expect("a network")
     };

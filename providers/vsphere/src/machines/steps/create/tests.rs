@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use cloudprovider::machines::{
-    ClusterContext, FurtherKind, FurtherObject, MachineRequest, ObjectSource, Objects,
+    AuxiliaryKind, AuxiliaryObject, ClusterContext, MachineRequest, ObjectSource, Objects,
 };
 use serde_json::json;
 
@@ -16,11 +16,11 @@ use crate::machines::{
 struct Unlisted;
 
 impl ObjectSource for Unlisted {
-    fn get(&self, _: &FurtherKind, _: Option<&str>, _: &str) -> Result<Option<Arc<FurtherObject>>> {
+    fn get(&self, _: &AuxiliaryKind, _: Option<&str>, _: &str) -> Result<Option<Arc<AuxiliaryObject>>> {
         Err(Error::new(ErrorKind::Unavailable, "has not arrived"))
     }
 
-    fn list(&self, _: &FurtherKind, _: Option<&str>) -> Result<Vec<Arc<FurtherObject>>> {
+    fn list(&self, _: &AuxiliaryKind, _: Option<&str>) -> Result<Vec<Arc<AuxiliaryObject>>> {
         Err(Error::new(ErrorKind::Unavailable, "has not arrived"))
     }
 }
@@ -30,11 +30,11 @@ impl ObjectSource for Unlisted {
 struct Unserved;
 
 impl ObjectSource for Unserved {
-    fn get(&self, _: &FurtherKind, _: Option<&str>, _: &str) -> Result<Option<Arc<FurtherObject>>> {
+    fn get(&self, _: &AuxiliaryKind, _: Option<&str>, _: &str) -> Result<Option<Arc<AuxiliaryObject>>> {
         Err(Error::unsupported("not served"))
     }
 
-    fn list(&self, _: &FurtherKind, _: Option<&str>) -> Result<Vec<Arc<FurtherObject>>> {
+    fn list(&self, _: &AuxiliaryKind, _: Option<&str>) -> Result<Vec<Arc<AuxiliaryObject>>> {
         Err(Error::unsupported("not served"))
     }
 }
@@ -49,7 +49,7 @@ fn a_name_is_not_free_before_it_is_known_who_has_it() {
             .with_objects(objects)
     };
     let vm = |owner: &str| {
-        let vm = FurtherObject::new("given").in_namespace("default").with_owners([owner.to_owned()]);
+        let vm = AuxiliaryObject::new("given").in_namespace("default").with_owners([owner.to_owned()]);
         Objects::of([(VM_KIND, vm)])
     };
     for (what, objects, expected) in [

@@ -1,5 +1,5 @@
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use cloudprovider::machines::{ClusterContext, FurtherObject, Mark, Objects};
+use cloudprovider::machines::{AuxiliaryObject, ClusterContext, Mark, Objects};
 use serde_json::{Value as Json, json};
 
 use super::*;
@@ -37,7 +37,7 @@ fn request(of: &Json, vm: Option<Json>) -> Request {
     let request =
         Request::new(mark, spec, ClusterContext::new(VSphereClusterSpec::default())).with_object_uid("u-1");
     let vm = vm.map(|spec| {
-        let vm = FurtherObject::new("worker-1").in_namespace("default").with_owners(["u-1".to_owned()]);
+        let vm = AuxiliaryObject::new("worker-1").in_namespace("default").with_owners(["u-1".to_owned()]);
         (VM_KIND, vm.with_spec(spec))
     });
     request.with_objects(Objects::of(vm))

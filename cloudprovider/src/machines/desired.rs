@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::{Condition, FurtherKind};
+use super::{AuxiliaryKind, Condition};
 
 /// An object that a step [wants](super::Record::want) to have beside its own one. The controller makes it, in the
 /// namespace of the step's object and owned by it, writes what differs, and deletes it when nobody wants it any more.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Wanted {
-    /// One of the [kinds](super::Kinds::further) that are [made](FurtherKind::made), in namespaces.
-    pub kind: FurtherKind,
+pub struct DesiredObject {
+    /// One of the [kinds](super::Kinds::auxiliary) that are [made](AuxiliaryKind::made), in namespaces.
+    pub kind: AuxiliaryKind,
     /// Its name.
     pub name: String,
     /// Labels that it has. Others stay. The label with the name of the Cluster comes by itself.
@@ -26,9 +26,9 @@ pub struct Wanted {
     pub conditions: Vec<Condition>,
 }
 
-impl Wanted {
+impl DesiredObject {
     /// An object with this spec, whose status is somebody else's.
-    pub fn new(kind: FurtherKind, name: impl Into<String>, spec: Value) -> Self {
+    pub fn new(kind: AuxiliaryKind, name: impl Into<String>, spec: Value) -> Self {
         Self { kind, name: name.into(), labels: BTreeMap::new(), spec, status: None, conditions: Vec::new() }
     }
 

@@ -4,27 +4,27 @@ use std::{sync::Arc, time::Duration};
 
 use serde_json::Value;
 
-use super::{Condition, FurtherKind, FurtherObject, Objects};
+use super::{AuxiliaryKind, AuxiliaryObject, Condition, Objects};
 
 /// What a provider gets of an object whose status it is to say.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct LookRequest {
-    /// One of the [kinds](super::Kinds::further) that are [told](FurtherKind::told).
-    pub kind: FurtherKind,
+pub struct ObserveRequest {
+    /// One of the [kinds](super::Kinds::auxiliary) that are [status-only](AuxiliaryKind::status_only).
+    pub kind: AuxiliaryKind,
     /// The object.
-    pub object: Arc<FurtherObject>,
-    /// Reads objects of the [further kinds](super::Kinds::further).
+    pub object: Arc<AuxiliaryObject>,
+    /// Reads objects of the [auxiliary kinds](super::Kinds::auxiliary).
     pub objects: Objects,
 }
 
-impl LookRequest {
+impl ObserveRequest {
     /// A request about this object.
-    pub fn new(kind: FurtherKind, object: impl Into<Arc<FurtherObject>>) -> Self {
+    pub fn new(kind: AuxiliaryKind, object: impl Into<Arc<AuxiliaryObject>>) -> Self {
         Self { kind, object: object.into(), objects: Objects::default() }
     }
 
-    /// Sets what reads further objects.
+    /// Sets what reads auxiliary objects.
     #[must_use]
     pub fn with_objects(mut self, objects: Objects) -> Self {
         self.objects = objects;
@@ -35,7 +35,7 @@ impl LookRequest {
 /// What a provider says about an object.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
-pub struct Told {
+pub struct StatusReport {
     /// Its whole status, without conditions. Null leaves the status as it is. A field that is null is left out.
     pub status: Value,
     /// All conditions of its status. The controller keeps the times of their transitions.
@@ -44,7 +44,7 @@ pub struct Told {
     pub look_again_after: Option<Duration>,
 }
 
-impl Told {
+impl StatusReport {
     /// This status.
     pub fn new(status: Value, conditions: impl IntoIterator<Item = Condition>) -> Self {
         Self { status, conditions: conditions.into_iter().collect(), look_again_after: None }

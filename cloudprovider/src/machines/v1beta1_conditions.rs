@@ -5,7 +5,7 @@
 /// another program names those that this program has written, with a [`Kind`](super::Kind).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
-pub struct OlderCondition {
+pub struct V1Beta1Condition {
     /// Its type, such as `VMProvisioned`.
     pub name: &'static str,
     /// The type of the condition that it follows. While an object does not have that one, it does not have this one either.
@@ -13,13 +13,13 @@ pub struct OlderCondition {
     /// How bad it is that it does not hold, unless the reason says otherwise.
     pub severity: Severity,
     /// Reasons that have another name or another severity.
-    pub reasons: &'static [OlderReason],
+    pub reasons: &'static [V1Beta1Reason],
 }
 
-/// The reason of an [`OlderCondition`].
+/// The reason of a [`V1Beta1Condition`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
-pub struct OlderReason {
+pub struct V1Beta1Reason {
     /// That of the condition which is followed.
     pub reason: &'static str,
     /// What it is called in the older form.
@@ -28,7 +28,7 @@ pub struct OlderReason {
     pub severity: Severity,
 }
 
-/// How bad it is that an [`OlderCondition`] does not hold.
+/// How bad it is that a [`V1Beta1Condition`] does not hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Severity {
     /// Somebody has to act.
@@ -50,7 +50,7 @@ impl Severity {
     }
 }
 
-impl OlderCondition {
+impl V1Beta1Condition {
     /// A condition whose reasons are called the same in both forms.
     pub const fn new(name: &'static str, follows: &'static str, severity: Severity) -> Self {
         Self { name, follows, severity, reasons: &[] }
@@ -58,7 +58,7 @@ impl OlderCondition {
 
     /// Sets the reasons that have another name or another severity.
     #[must_use]
-    pub const fn with_reasons(mut self, reasons: &'static [OlderReason]) -> Self {
+    pub const fn with_reasons(mut self, reasons: &'static [V1Beta1Reason]) -> Self {
         self.reasons = reasons;
         self
     }
@@ -73,7 +73,7 @@ impl OlderCondition {
     }
 }
 
-impl OlderReason {
+impl V1Beta1Reason {
     /// A reason of the same name.
     pub const fn new(reason: &'static str, severity: Severity) -> Self {
         Self { reason, name: reason, severity }
@@ -93,11 +93,11 @@ mod tests {
 
     #[test]
     fn a_reason_says_how_bad_it_is() {
-        const MADE: OlderCondition = OlderCondition::new("VMProvisioned", "Made", Severity::Warning)
+        const MADE: V1Beta1Condition = V1Beta1Condition::new("VMProvisioned", "Made", Severity::Warning)
             .with_reasons(&[
-                OlderReason::new("WaitingForClone", Severity::Info).called("Cloning"),
-                OlderReason::new("PoweringOn", Severity::Info),
-                OlderReason::new("WaitingForEver", Severity::Error),
+                V1Beta1Reason::new("WaitingForClone", Severity::Info).called("Cloning"),
+                V1Beta1Reason::new("PoweringOn", Severity::Info),
+                V1Beta1Reason::new("WaitingForEver", Severity::Error),
             ]);
         for (reason, name, severity) in [
             ("WaitingForClone", "Cloning", Severity::Info),
