@@ -1,9 +1,10 @@
 //! Machines: what a provider writes so that Cluster API's objects become machines of its cloud.
 //!
 //! A provider has a spec type for a machine and one for a cluster, and four idempotent steps: a machine or a
-//! cluster goes one step further *towards existing*, or one step further *towards gone*. One generic controller
-//! does everything that is the same for every cloud: owner, pause, finalizer, waiting for the cluster and its
-//! bootstrap data, status, conditions, events, deletion. This module knows no Kubernetes client.
+//! cluster goes one step further *towards existing*, or one step further *towards gone*. One generic
+//! controller does everything that is the same for every cloud: owner, pause, finalizer, waiting for the
+//! cluster and its bootstrap data, status, conditions, events, deletion. This module knows no Kubernetes
+//! client.
 //!
 //! ```text
 //!   objects of the API  ──>  generic controller  ──  MachineRequest, Record  ──>  a step of Machines  ──>  cloud
@@ -11,15 +12,15 @@
 //!    VSphereVM, ...)                             <──  InstanceRef::machine, the stream of changes   ──────┘
 //! ```
 //!
-//! A provider author implements [`Machines`] with plain types. The daemon holds providers of many kinds at once
-//! as [`DynMachines`], with JSON in the place of the types. Every [`Machines`] is a [`DynMachines`], so
+//! A provider author implements [`Machines`] with plain types. The daemon holds providers of many kinds at
+//! once as [`DynMachines`], with JSON in the place of the types. Every [`Machines`] is a [`DynMachines`], so
 //! [`CloudProvider::machines`](crate::CloudProvider::machines) is one line: `Some(self)`.
 //!
 //! # A step
 //!
-//! The controller calls a step when the object changed, when the cloud said that its machine changed, when the
-//! time that the last step named has come, and once a resync period. It never calls two steps of one object at
-//! the same time. Steps of different objects run at the same time, thousands if need be.
+//! The controller calls a step when the object changed, when the cloud said that its machine changed, when
+//! the time that the last step named has come, and once a resync period. It never calls two steps of one
+//! object at the same time. Steps of different objects run at the same time, thousands if need be.
 //!
 //! A step
 //!
@@ -40,21 +41,23 @@
 //! | [`MachineReport::Lost`] | it existed, and the cloud confirmed that it is gone | `False`, `MachineLost` |
 //! | an error | the step could not do or see what it had to | `False`, the reason of the kind, below |
 //!
-//! A step towards gone answers [`Deletion::Deleting`] or [`Deletion::Gone`]. `Gone` releases the finalizer, so
-//! it says that the cloud confirmed it: nothing of the machine is left, and no work is under way that could
-//! still make something. An error is never `Gone`, and never `Lost`.
+//! A step towards gone answers [`Deletion::Deleting`] or [`Deletion::Gone`]. `Gone` releases the finalizer,
+//! so it says that the cloud confirmed it: nothing of the machine is left, and no work is under way that
+//! could still make something. An error is never `Gone`, and never `Lost`.
 //!
 //! # Long work is a task in the status
 //!
 //! A clone, an import of an image or a shutdown of a guest is begun by one step and seen to be finished by a
 //! later one. What the provider needs to find it again (vSphere's task ID) goes to its [`Status`] in the
 //! [`Record`]. The controller writes the record after each step, whether it succeeded or not, and only if it
-//! changed. The answer is a [`Wait`] for [`WaitsFor::Task`]. Where the cloud has the bootstrap data already, the next step may
-//! be called [without them](Wait::without_bootstrap_data), which saves a read of their Secret.
+//! changed. The answer is a [`Wait`] for [`WaitsFor::Task`]. Where the cloud has the bootstrap data already,
+//! the next step may be called [without them](Wait::without_bootstrap_data), which saves a read of their
+//! Secret.
 //!
-//! Most waits are over within seconds. So the controller writes the status of a wait once that has lasted five seconds, and what steps
-//! record meanwhile is there for the next step all the same. The provider ID, and that a move has to wait, are written at once. A
-//! step whose record the next process needs, such as the choice of a place, answers with a wait for [`WaitsFor::Objects`].
+//! Most waits are over within seconds. So the controller writes the status of a wait once that has lasted
+//! five seconds, and what steps record meanwhile is there for the next step all the same. The provider ID,
+//! and that a move has to wait, are written at once. A step whose record the next process needs, such as the
+//! choice of a place, answers with a wait for [`WaitsFor::Objects`].
 //!
 //! The status is a hint, never the truth. It is lost when the daemon ends before it was written, and when
 //! `clusterctl move` takes the objects to another management cluster. With an empty status, steps must reach
@@ -66,29 +69,30 @@
 //! The identity of a machine is fixed before the first call: [`Mark::uid`], the UID of its object. The
 //! controller keeps it in an annotation, written together with the finalizer, so that it survives `clusterctl
 //! move`, which gives objects new UIDs. A provider derives the UUID, the MAC addresses and the names of disks
-//! from it, and puts the whole [`Mark`] on everything that it creates *in the same call that creates it*. So a
-//! create call whose answer was lost is found again, and a second one cannot make a second machine.
+//! from it, and puts the whole [`Mark`] on everything that it creates *in the same call that creates it*. So
+//! a create call whose answer was lost is found again, and a second one cannot make a second machine.
 //!
-//! [`Mark::owns`] decides whether something in the cloud is ours: all of its fields must be equal. Only what is
-//! ours is ever adopted, changed or deleted. Anything else that is in the way, such as a machine of the same
-//! name, is an error: [`Mark::conflict`], which names it. A UID alone is not enough, since people copy
+//! [`Mark::owns`] decides whether something in the cloud is ours: all of its fields must be equal. Only what
+//! is ours is ever adopted, changed or deleted. Anything else that is in the way, such as a machine of the
+//! same name, is an error: [`Mark::conflict`], which names it. A UID alone is not enough, since people copy
 //! manifests together with annotations. Clouds that can keep nothing but a UUID use [`Mark::uid`] for it, as
 //! Cluster API's vSphere provider does with `instanceUuid`, and say so in their documentation.
 //!
-//! Another program may have made the machine of an object, where it and this one work on the same kinds at different times. Then
-//! the identity is what that program has given to the machine, and only the provider can tell it:
-//! [`Machines::identify_machine`]. The controller fixes it in the annotation all the same, before the first step. The step that finds the
-//! machine writes the mark on it, if everything agrees by which that program knows the machine, and from then on it is ours.
+//! Another program may have made the machine of an object, where it and this one work on the same kinds at
+//! different times. Then the identity is what that program has given to the machine, and only the provider
+//! can tell it: [`Machines::identify_machine`]. The controller fixes it in the annotation all the same,
+//! before the first step. The step that finds the machine writes the mark on it, if everything agrees by
+//! which that program knows the machine, and from then on it is ours.
 //!
 //! # One inventory, one stream, one provider ID
 //!
-//! - What a step sees of a machine is an [`Instance`](crate::Instance), made by the same function that answers
-//!   [`Instances::lookup`](crate::Instances::lookup). So the provider ID of a Machine and that of its Node are
-//!   the same bytes, and so are addresses and power state.
+//! - What a step sees of a machine is an [`Instance`](crate::Instance), made by the same function that
+//!   answers [`Instances::lookup`](crate::Instances::lookup). So the provider ID of a Machine and that of its
+//!   Node are the same bytes, and so are addresses and power state.
 //! - There is no polling loop for a machine. The stream of [`Instances::changes`](crate::Instances::changes)
-//!   names the mark's UID in [`InstanceRef::machine`](crate::InstanceRef::machine), of a machine as well as of
-//!   a cluster, for every change that a step could be waiting for: the machine itself, its lease, its task, its
-//!   image. The controller wakes the object with this identity. A resync wakes all.
+//!   names the mark's UID in [`InstanceRef::machine`](crate::InstanceRef::machine), of a machine as well as
+//!   of a cluster, for every change that a step could be waiting for: the machine itself, its lease, its
+//!   task, its image. The controller wakes the object with this identity. A resync wakes all.
 //! - So a provider with machines has [`Instances`](crate::Instances) too.
 //! - A provider without a stream names times in its [`Wait`]s.
 //!
@@ -149,25 +153,29 @@
 //!
 //! # Auxiliary objects
 //!
-//! A spec may name other objects of the API: a place, an identity, a pool of addresses. And a provider may have objects
-//! beside the machine that people and programs look at. The provider names their kinds in [`Kinds::auxiliary`].
+//! A spec may name other objects of the API: a place, an identity, a pool of addresses. And a provider may
+//! have objects beside the machine that people and programs look at. The provider names their kinds in
+//! [`Kinds::auxiliary`].
 //!
-//! - A step reads them with [`MachineRequest::objects`], from what the controller's watches show. The controller makes the
-//!   next step when something changes that the last one read, also when something appears that it did not find. A kind that
-//!   the API server does not serve is an error of the step that reads it, and of no other.
-//! - A step says with [`Record::want`] which objects it wants to have beside its own. The controller makes them, owned by the
-//!   step's object, and writes spec and status where they differ from what is there. So a step wants them again each time,
-//!   and nothing is written once all is well. What a step that succeeded does not want any more is deleted. So is everything
-//!   after [`Deletion::Gone`], before the finalizer goes. While the step's object is being deleted, nothing is made anew.
-//! - An object of the same name that the step's object does not own is an error that names it. It is left alone. One that belongs
-//!   to another companion of the step's object counts as its own.
-//! - Of a kind that is [held](AuxiliaryKind::held_by), one that was made stays until [`Deletion::Gone`], whatever the steps want and
-//!   whoever deletes it.
-//! - Of kinds that are [status-only](AuxiliaryKind::status_only), users make the objects and the provider says what their status is:
-//!   [`Machines::observe`]. The controller asks when the object changes, when something changes that the last look has read,
-//!   when the stream of changes names the object's UID in [`InstanceRef::machine`](crate::InstanceRef::machine) or says that
-//!   anything may have changed, at the time that the last look named, and once a resync period. It writes the status where it
-//!   differs. Such an object has no finalizer, and no owner. One that is paused or being deleted is left alone.
+//! - A step reads them with [`MachineRequest::objects`], from what the controller's watches show. The
+//!   controller makes the next step when something changes that the last one read, also when something
+//!   appears that it did not find. A kind that the API server does not serve is an error of the step that
+//!   reads it, and of no other.
+//! - A step says with [`Record::want`] which objects it wants to have beside its own. The controller makes
+//!   them, owned by the step's object, and writes spec and status where they differ from what is there. So a
+//!   step wants them again each time, and nothing is written once all is well. What a step that succeeded
+//!   does not want any more is deleted. So is everything after [`Deletion::Gone`], before the finalizer goes.
+//!   While the step's object is being deleted, nothing is made anew.
+//! - An object of the same name that the step's object does not own is an error that names it. It is left
+//!   alone. One that belongs to another companion of the step's object counts as its own.
+//! - Of a kind that is [held](AuxiliaryKind::held_by), one that was made stays until [`Deletion::Gone`],
+//!   whatever the steps want and whoever deletes it.
+//! - Of kinds that are [status-only](AuxiliaryKind::status_only), users make the objects and the provider
+//!   says what their status is: [`Machines::observe`]. The controller asks when the object changes, when
+//!   something changes that the last look has read, when the stream of changes names the object's UID in
+//!   [`InstanceRef::machine`](crate::InstanceRef::machine) or says that anything may have changed, at the
+//!   time that the last look named, and once a resync period. It writes the status where it differs. Such an
+//!   object has no finalizer, and no owner. One that is paused or being deleted is left alone.
 //! - Secrets are no auxiliary objects: nothing secret is in the controller's caches.
 //!
 //! Requests and answers are `#[non_exhaustive]`.

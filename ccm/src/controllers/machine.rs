@@ -14,9 +14,10 @@
 //! | [`store`], [`packed`], [`index`], [`view`] | what the watches show and how it is kept, who depends on whom, one object with what surrounds it |
 //! | [`auxiliary`], [`dependents`] | objects of the provider's auxiliary kinds, and which steps read or want which |
 //! | [`owned`] | what is written so that objects become as a step wants them |
-//! | [`status_only`] | objects whose status the provider says |
+//! | [`status_only`] | objects that users make, and whose status the provider says: the same loop observes them |
 //! | `discovery`, `watch` | which kinds the API server serves, and their watches |
-//! | `controller`, `concurrency`, `failing` | the loop: one item for each object, never two pieces of work on one, not too many at a time, and namespaces in turns |
+//! | [`deferred`] | statuses that are written a little later |
+//! | `controller`, `concurrency`, `failing` | the one loop: one item for each object, never two pieces of work on one, not too many at a time, and namespaces in turns |
 //! | `work`, `writer` | one piece of work: what is due is decided again and done |
 //!
 //! It keeps the rules of Cluster API's contract v1beta2:
@@ -33,10 +34,11 @@
 //! | `provisioned` never goes back; a condition's time moves only with its status | [`status`], [`conditions`] |
 //! | a move waits while a task runs, and until the provider ID is written | [`outcome::Outcome::blocks_move`] |
 //!
-//! Every write carries the UID and the version of the object that the decision was made for. If somebody else was faster, the
-//! object is read again, and what follows from the step is computed again. So what others write meanwhile stays: their
-//! finalizers, annotations and conditions. After a step, the objects that it wants to have are written first, then metadata and
-//! spec, and the status last. So whatever the daemon had no time for is decided by the next step.
+//! Every write carries the UID and the version of the object that the decision was made for. If another
+//! program was faster, the object is read again, and what follows from the step is computed again. So what
+//! others write meanwhile stays: their finalizers, annotations and conditions. After a step, the objects that
+//! it wants to have are written first, then metadata and spec, and the status last. So whatever the daemon
+//! had no time for is decided by the next step.
 
 pub mod auxiliary;
 pub mod cluster_api;

@@ -109,7 +109,8 @@ fn read_cluster<C: DeserializeOwned>(spec: &Value) -> Result<C> {
     read("spec of the cluster", spec, OF_THE_CLUSTER)
 }
 
-/// `None` without a cluster, and also if its spec cannot be read: a deletion goes on with what the machine itself says.
+/// `None` without a cluster, and also if its spec cannot be read: a deletion goes on with what the machine
+/// itself says.
 fn read_cluster_for_deletion<C: DeserializeOwned>(spec: &Value) -> Option<C> {
     if spec.is_null() {
         return None;

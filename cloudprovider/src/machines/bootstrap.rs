@@ -8,8 +8,8 @@ use crate::UnknownWord;
 
 /// The bootstrap data of a machine, as its Secret has them. The machine gets them unchanged.
 ///
-/// They contain join tokens, and for control planes private keys. No formatting shows them, and they are wiped
-/// from memory when the last copy is dropped. Copies share one memory.
+/// They contain join tokens, and for control planes private keys. No formatting shows them, and they are
+/// wiped from memory when the last copy is dropped. Copies share one memory.
 #[derive(Clone)]
 pub struct BootstrapData {
     format: BootstrapFormat,

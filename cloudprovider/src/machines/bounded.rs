@@ -8,16 +8,19 @@ use serde::{
 };
 use serde_json::{Map, Value};
 
-/// Memory of one object of the API, in bytes. It is far more than the API server accepts of any kind with ordinary fields.
+/// Memory of one object of the API, in bytes. It is far more than the API server accepts of any kind with
+/// ordinary fields.
 const MAX_MEMORY: usize = 8 << 20;
 
-/// Estimates, in bytes. A list doubles its memory when it grows. A map is a tree whose nodes have room for 11 fields.
+/// Estimates, in bytes. A list doubles its memory when it grows. A map is a tree whose nodes have room for 11
+/// fields.
 const VALUE: usize = 64;
 const MAP: usize = 512;
 const FIELD: usize = 96;
 
-/// Reads an object of the API. A few bytes of text, such as `0,` or `{"a":0},`, become many in memory. So the text's length
-/// is no bound: the memory is counted while the text is read, and reading ends with an error where it is too much.
+/// Reads an object of the API. A few bytes of text, such as `0,` or `{"a":0},`, become many in memory. So the
+/// text's length is no bound: the memory is counted while the text is read, and reading ends with an error
+/// where it is too much.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BoundedObject;
 

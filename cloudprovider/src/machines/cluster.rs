@@ -13,8 +13,9 @@ use crate::ControlPlaneEndpoint;
 pub struct ClusterRequest<C> {
     /// Whose what the step creates is. Fixed before the first step.
     pub mark: Mark,
-    /// The UID that the object has now. Unlike that of the mark it changes when the object moves, and nobody but the API server chooses it.
-    /// Empty if it is not known: then nothing proves that the object is the one that first had the UID of the mark.
+    /// The UID that the object has now. Unlike that of the mark it changes when the object moves, and nobody
+    /// but the API server chooses it. Empty if it is not known: then nothing proves that the object is the
+    /// one that first had the UID of the mark.
     pub object_uid: String,
     /// The spec, without `controlPlaneEndpoint`.
     pub spec: C,
@@ -58,8 +59,8 @@ impl<C> ClusterRequest<C> {
     }
 }
 
-/// What a step towards existing saw of its cluster. Without a wait the cluster's infrastructure is provisioned,
-/// and machines may be made.
+/// What a step towards existing saw of its cluster. Without a wait the cluster's infrastructure is
+/// provisioned, and machines may be made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClusterReport {
@@ -68,8 +69,9 @@ pub struct ClusterReport {
     pub control_plane_endpoint: Option<ControlPlaneEndpoint>,
     /// Where machines can be, sorted by name. Empty if the cloud does not tell places apart.
     pub failure_domains: Vec<FailureDomain>,
-    /// Fields of the spec that are the provider's to set, by their names, in the version that steps work on. The controller writes
-    /// those that differ from what the object has. Others stay. The next step, of this object and of its machines, sees them.
+    /// Fields of the spec that are the provider's to set, by their names, in the version that steps work on.
+    /// The controller writes those that differ from what the object has. Others stay. The next step, of this
+    /// object and of its machines, sees them.
     pub spec: BTreeMap<String, Value>,
     /// What it waits for. `None` if nothing is left to do.
     pub wait: Option<Wait>,

@@ -6,8 +6,9 @@ use serde_json::Value;
 
 use super::{AuxiliaryKind, Condition};
 
-/// An object that a step [wants](super::Record::want) to have beside its own one. The controller makes it, in the
-/// namespace of the step's object and owned by it, writes what differs, and deletes it when nobody wants it any more.
+/// An object that a step [wants](super::Record::want) to have beside its own one. The controller makes it, in
+/// the namespace of the step's object and owned by it, writes what differs, and deletes it when no step wants
+/// it any more.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct DesiredObject {
@@ -17,17 +18,19 @@ pub struct DesiredObject {
     pub name: String,
     /// Labels that it has. Others stay. The label with the name of the Cluster comes by itself.
     pub labels: BTreeMap<String, String>,
-    /// Fields that its spec has. A null removes a field, and those that are not here stay as they are, also in objects
-    /// inside. Lists are written whole, if an item lacks something or has a field that is null here.
+    /// Fields that its spec has. A null removes a field, and those that are not here stay as they are, also
+    /// in objects inside. Lists are written whole, if an item lacks something or has a field that is null
+    /// here.
     pub spec: Value,
-    /// Its whole status, without conditions. `None` leaves the status to somebody else.
+    /// Its whole status, without conditions. `None` leaves the status to another program.
     pub status: Option<Value>,
-    /// All conditions of its status. The controller keeps the times of their transitions. They are written only with a status.
+    /// All conditions of its status. The controller keeps the times of their transitions. They are written
+    /// only with a status.
     pub conditions: Vec<Condition>,
 }
 
 impl DesiredObject {
-    /// An object with this spec, whose status is somebody else's.
+    /// An object with this spec, whose status another program writes.
     pub fn new(kind: AuxiliaryKind, name: impl Into<String>, spec: Value) -> Self {
         Self { kind, name: name.into(), labels: BTreeMap::new(), spec, status: None, conditions: Vec::new() }
     }

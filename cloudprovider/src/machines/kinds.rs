@@ -30,8 +30,8 @@ pub struct Kinds {
     pub has_secrets: bool,
 }
 
-/// A kind of object. Cluster API finds its CRD as `<plural>.<group>`, so the plural is the regular one in lower
-/// case.
+/// A kind of object. Cluster API finds its CRD as `<plural>.<group>`, so the plural is the regular one in
+/// lower case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Kind {
@@ -43,8 +43,8 @@ pub struct Kind {
     pub short_names: &'static [&'static str],
     /// Conditions of its objects that readers of the contract v1beta1 look for.
     pub v1beta1_conditions: &'static [V1Beta1Condition],
-    /// A condition that says what `Ready` says, for programs that look there. The controller sets it with each `Ready` of its own, such as
-    /// a wait for bootstrap data. A step sets it by itself.
+    /// A condition that says what `Ready` says, for programs that look there. The controller sets it with
+    /// each `Ready` of its own, such as a wait for bootstrap data. A step sets it by itself.
     pub ready_twin: Option<&'static str>,
 }
 
@@ -111,8 +111,8 @@ impl Kind {
     }
 }
 
-/// A kind of objects beside machines and clusters, which steps read or want to have, or whose status the provider says. A provider names them in
-/// [`Kinds::auxiliary`].
+/// A kind of objects beside machines and clusters, which steps read or want to have, or whose status the
+/// provider says. A provider names them in [`Kinds::auxiliary`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub struct AuxiliaryKind {
@@ -130,15 +130,17 @@ pub struct AuxiliaryKind {
     pub is_made: bool,
     /// Whether the provider [says](super::Machines::observe) what the status of its objects is.
     pub is_status_only: bool,
-    /// Finalizers that another program may have left on objects that are made or told. They are removed when such an object
-    /// goes.
+    /// Finalizers that another program may have left on owned or status-only objects. They are removed when
+    /// such an object goes.
     pub left_finalizers: &'static [&'static str],
-    /// A finalizer of the objects that steps want. They stay until nothing is left of the step's object, whoever deletes them.
+    /// A finalizer of the objects that steps want. They stay until nothing is left of the step's object,
+    /// whoever deletes them.
     pub held_by: Option<&'static str>,
-    /// Status-only objects are failure domains with their names, and have this finalizer. One that is deleted stays while Machines are in it.
-    /// Another program may have the same finalizer for the same.
+    /// Status-only objects are failure domains with their names, and have this finalizer. One that is deleted
+    /// stays while Machines are in it. Another program may have the same finalizer for the same.
     pub failure_domain: Option<&'static str>,
-    /// Conditions of its objects that readers of the contract v1beta1 look for. They are derived for objects that are made or told.
+    /// Conditions of its objects that readers of the contract v1beta1 look for. They are derived for owned
+    /// and status-only objects.
     pub v1beta1_conditions: &'static [V1Beta1Condition],
 }
 
@@ -195,8 +197,8 @@ impl AuxiliaryKind {
         self
     }
 
-    /// The objects, which are [status-only](Self::status_only), are failure domains with their names, and this finalizer keeps them while Machines are in
-    /// them.
+    /// The objects, which are [status-only](Self::status_only), are failure domains with their names, and
+    /// this finalizer keeps them while Machines are in them.
     #[must_use]
     pub const fn failure_domains(mut self, finalizer: &'static str) -> Self {
         self.failure_domain = Some(finalizer);

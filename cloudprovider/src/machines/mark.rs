@@ -9,8 +9,8 @@ use crate::{Error, ErrorKind};
 /// How soon a step looks again at something foreign that is in its way.
 const CONFLICT_RETRY: Duration = Duration::from_secs(60);
 
-/// Whose something in the cloud is: a machine's, or a cluster's. It is both the identity that a request has and
-/// what a provider writes on everything that it creates.
+/// Whose something in the cloud is: a machine's, or a cluster's. It is both the identity that a request has
+/// and what a provider writes on everything that it creates.
 ///
 /// A provider stores it in whatever form its cloud can keep. The type reads and writes itself with serde.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -22,8 +22,8 @@ pub struct Mark {
     pub namespace: String,
     /// The name of the Cluster.
     pub cluster: String,
-    /// The name of the machine's object, which is also the name of its Node unless the provider names that otherwise. `None` for
-    /// what belongs to the cluster as a whole.
+    /// The name of the machine's object, which is also the name of its Node unless the provider names that
+    /// otherwise. `None` for what belongs to the cluster as a whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<String>,
 }
@@ -54,9 +54,9 @@ impl Mark {
         found == Some(self)
     }
 
-    /// The error of a step that finds something foreign in its way: `what`, such as `domain "node-1" on kvm1`,
-    /// which carries the mark `found`, or none. Whose mark that is, only [the log](Error::log_report) says: with it the names of
-    /// everything that was made for the other object could be computed.
+    /// The error of a step that finds something foreign in its way: `what`, such as `domain "node-1" on
+    /// kvm1`, which carries the mark `found`, or none. Whose mark that is, only [the log](Error::log_report)
+    /// says: with it the names of everything that was made for the other object could be computed.
     pub fn conflict(&self, what: impl fmt::Display, found: Option<&Self>) -> Error {
         let whose = if found.is_some() { "belongs to another object" } else { "carries no mark" };
         let words = format!("{what} exists and {whose}; it is left alone and is in the way of {self}");
@@ -67,9 +67,9 @@ impl Mark {
         }
     }
 
-    /// The error of a step that cannot reach what it is about: `what`, such as `the machine`, was made at `place`, such as
-    /// `hypervisor "kvm1"`, which is not in the configuration any more. It may be there still, so it is neither gone nor lost. The message
-    /// tells nothing of what else is configured.
+    /// The error of a step that cannot reach what it is about: `what`, such as `the machine`, was made at
+    /// `place`, such as `hypervisor "kvm1"`, which is not in the configuration any more. It may be there
+    /// still, so it is neither gone nor lost. The message tells nothing of what else is configured.
     pub fn out_of_reach(&self, what: impl fmt::Display, place: impl fmt::Display) -> Error {
         let words = format!(
             "{what} was made on {place}, which the configuration of the controller does not have any more. It may run there still, so \

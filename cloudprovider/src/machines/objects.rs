@@ -8,11 +8,11 @@ pub use self::object::AuxiliaryObject;
 use super::AuxiliaryKind;
 use crate::{Error, Result};
 
-/// What a step reads of [auxiliary kinds](AuxiliaryKind). It is a cheap handle, and reads ask nobody: the controller watches the
-/// kinds, and answers from what it has seen.
+/// What a step reads of [auxiliary kinds](AuxiliaryKind). It is a cheap handle, and reads ask nobody: the
+/// controller watches the kinds, and answers from what it has seen.
 ///
-/// The controller takes note of what a step read, and of what it did not find. It makes the next step of the object when that
-/// changes, so there is nothing to wait for by the clock.
+/// The controller takes note of what a step read, and of what it did not find. It makes the next step of the
+/// object when that changes, so there is nothing to wait for by the clock.
 #[derive(Clone, Default)]
 pub struct Objects(Option<Arc<dyn ObjectSource>>);
 
@@ -29,7 +29,8 @@ pub trait ObjectSource: fmt::Debug + Send + Sync {
     /// See [`Objects::list`].
     fn list(&self, kind: &AuxiliaryKind, namespace: Option<&str>) -> Result<Vec<Arc<AuxiliaryObject>>>;
 
-    /// See [`Objects::any`]. A source that takes notes, or has many objects, does not go by [`list`](Self::list) as this does.
+    /// See [`Objects::any`]. A source that takes notes, or has many objects, does not go by
+    /// [`list`](Self::list) as this does.
     fn any(&self, kind: &AuxiliaryKind, is_it: &mut dyn FnMut(&AuxiliaryObject) -> bool) -> Result<bool> {
         Ok(self.list(kind, None)?.iter().any(|object| is_it(object)))
     }
@@ -66,9 +67,10 @@ impl Objects {
     /// The object with this name, if there is one. `namespace` is `None` for kinds that are in no namespace.
     ///
     /// # Errors
-    /// [`Unsupported`](crate::ErrorKind::Unsupported) if the API server does not serve the kind: the message names the CRD.
-    /// [`Unavailable`](crate::ErrorKind::Unavailable) if the objects have not arrived yet.
-    /// [`Internal`](crate::ErrorKind::Internal) for a kind that is not among [`Kinds::auxiliary`](super::Kinds::auxiliary).
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) if the API server does not serve the kind: the message
+    /// names the CRD. [`Unavailable`](crate::ErrorKind::Unavailable) if the objects have not arrived yet.
+    /// [`Internal`](crate::ErrorKind::Internal) for a kind that is not among
+    /// [`Kinds::auxiliary`](super::Kinds::auxiliary).
     pub fn get(
         &self,
         kind: &AuxiliaryKind,
@@ -78,7 +80,8 @@ impl Objects {
         self.0.as_ref().map_or(Ok(None), |source| source.get(kind, namespace, name))
     }
 
-    /// All objects of a kind, sorted by namespace and name. `namespace` is `None` for those of all namespaces.
+    /// All objects of a kind, sorted by namespace and name. `namespace` is `None` for those of all
+    /// namespaces.
     ///
     /// # Errors
     /// As for [`get`](Self::get).
@@ -86,8 +89,9 @@ impl Objects {
         self.0.as_ref().map_or(Ok(Vec::new()), |source| source.list(kind, namespace))
     }
 
-    /// Whether there is an object of a kind, in any namespace, for which `is_it` is true. They are read one after the other, so thousands
-    /// of them take no room. What was read is not noted: a change of them makes no step.
+    /// Whether there is an object of a kind, in any namespace, for which `is_it` is true. They are read one
+    /// after the other, so thousands of them take no room. What was read is not noted: a change of them makes
+    /// no step.
     ///
     /// # Errors
     /// As for [`get`](Self::get).
@@ -95,8 +99,8 @@ impl Objects {
         self.0.as_ref().map_or(Ok(false), |source| source.any(kind, &mut is_it))
     }
 
-    /// The objects of a kind in a namespace that name the object with this UID as an owner. If the one called `name` does, which is
-    /// looked at first, it is the only one in the answer.
+    /// The objects of a kind in a namespace that name the object with this UID as an owner. If the one called
+    /// `name` does, which is looked at first, it is the only one in the answer.
     ///
     /// # Errors
     /// As for [`get`](Self::get).

@@ -44,11 +44,11 @@ pub trait Machines: fmt::Debug + Send + Sync {
     /// One step of a machine towards existing.
     ///
     /// - A machine with the request's mark is not made again, whatever the status says.
-    /// - One that does not exist is begun only if the cloud confirmed that, if the request has no provider ID,
-    ///   and if it has bootstrap data.
+    /// - One that does not exist is begun only if the cloud confirmed that, if the request has no provider
+    ///   ID, and if it has bootstrap data.
     /// - Something foreign in the way is left alone ([`Mark::conflict`](super::Mark::conflict)).
-    /// - A machine that somebody powered off is [`Present`](MachineReport::Present). Whether the step starts it
-    ///   again is the provider's choice.
+    /// - A machine that a person powered off is [`Present`](MachineReport::Present). Whether the step starts
+    ///   it again is the provider's choice.
     async fn ensure_machine(
         &self,
         request: &MachineRequest<Self::MachineSpec, Self::ClusterSpec>,
@@ -64,17 +64,20 @@ pub trait Machines: fmt::Debug + Send + Sync {
     ) -> Result<Deletion>;
 
     /// Finds out which machine in the cloud belongs to an object that another program has worked on. Only
-    /// [shared](Kinds::shared) kinds have such objects: those with the finalizer or a provider ID, and without the annotation with
-    /// an identity. The controller asks before the first step, whether the object is being deleted or not, and fixes the answer in
-    /// the annotation. So all steps, those of later processes too, find the same machine.
+    /// [shared](Kinds::shared) kinds have such objects: those with the finalizer or a provider ID, and
+    /// without the annotation with an identity. The controller asks before the first step, whether the object
+    /// is being deleted or not, and fixes the answer in the annotation. So all steps, those of later
+    /// processes too, find the same machine.
     ///
     /// The request's mark has the object's own UID. Nothing is changed in the cloud.
     ///
-    /// The answer is the [`Mark::uid`](super::Mark::uid) of the object: that of the mark if nothing was made for it. `None`
-    /// says that it cannot be told. Then nothing is done about an object that has the finalizer, which is not released.
+    /// The answer is the [`Mark::uid`](super::Mark::uid) of the object: that of the mark if nothing was made
+    /// for it. `None` says that it is not known. Then nothing is done about an object that has the finalizer,
+    /// which is not released.
     ///
     /// # Errors
-    /// Why it is not known, or what contradicts itself. It is told, and asked again later.
+    /// Why it is not known, or what contradicts itself. A condition says it, and the controller asks again
+    /// later.
     async fn identify_machine(
         &self,
         _request: &MachineDeletionRequest<Self::MachineSpec, Self::ClusterSpec>,
@@ -99,24 +102,27 @@ pub trait Machines: fmt::Debug + Send + Sync {
     /// What a machine with this spec will have. It may ask the cloud, for example for the size of an image.
     async fn capacity(&self, spec: &Self::MachineSpec) -> Result<Capacity>;
 
-    /// What the status of an object is to say whose kind is [status-only](super::AuxiliaryKind::status_only). It changes nothing in the cloud.
-    /// What is wrong with the object is said in its conditions. An error is for what cannot be said now: nothing is written
-    /// then, and the next look comes as after a step that failed.
+    /// What the status of an object is to say whose kind is [status-only](super::AuxiliaryKind::status_only).
+    /// It changes nothing in the cloud. What is wrong with the object is said in its conditions. An error is
+    /// for what cannot be said now: nothing is written then, and the next look comes as after a step that
+    /// failed.
     async fn observe(&self, request: &ObserveRequest) -> Result<StatusReport> {
         let words = format!("nothing is said about objects of the kind {}", request.kind.kind);
         Err(Error::new(ErrorKind::Internal, words))
     }
 
-    /// There is no object any more with this identity: the [`Mark::uid`](super::Mark::uid) of a machine or a cluster, or the UID
-    /// of an object whose kind is [status-only](super::AuxiliaryKind::status_only). Somebody may have removed its finalizer by force, so there need
-    /// not have been a step towards gone. It is also called after the last one, and for objects that the provider does not know.
+    /// There is no object any more with this identity: the [`Mark::uid`](super::Mark::uid) of a machine or a
+    /// cluster, or the UID of an object whose kind is [status-only](super::AuxiliaryKind::status_only).
+    /// Somebody may have removed its finalizer by force, so there need not have been a step towards gone. It
+    /// is also called after the last one, and for objects that the provider does not know.
     ///
-    /// What this process keeps for the object ends, such as a session that is opened with its credentials. Nothing is changed
-    /// in the cloud. It does not block.
+    /// What this process keeps for the object ends, such as a session that is opened with its credentials.
+    /// Nothing is changed in the cloud. It does not block.
     fn forget(&self, _uid: &str) {}
 
-    /// A stream of changes of machines, where there is none of [instances](crate::Instances::changes): a provider may be
-    /// configured for machines alone. With neither, the controller looks when a step's wait ends, and now and then.
+    /// A stream of changes of machines, where there is none of [instances](crate::Instances::changes): a
+    /// provider may be configured for machines alone. With neither, the controller looks when a step's wait
+    /// ends, and now and then.
     fn changes(&self) -> Option<InstanceStream> {
         None
     }
@@ -125,8 +131,8 @@ pub trait Machines: fmt::Debug + Send + Sync {
 /// [`Machines`] with JSON in the place of the types, as the daemon holds providers of any kind. Not for
 /// provider authors: every [`Machines`] implements it.
 ///
-/// Specs are whole, as in the API: `providerID` and `controlPlaneEndpoint` are taken out before the provider's
-/// type is read. A spec that cannot be read is an error of kind
+/// Specs are whole, as in the API: `providerID` and `controlPlaneEndpoint` are taken out before the
+/// provider's type is read. A spec that cannot be read is an error of kind
 /// [`InvalidInput`](crate::ErrorKind::InvalidInput) that names the field. A status that cannot be read counts
 /// as empty.
 #[async_trait]

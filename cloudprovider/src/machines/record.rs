@@ -12,9 +12,9 @@ use super::{Condition, DesiredObject};
 pub struct Record<S> {
     /// The provider's own part of the status. It may be empty at any time: see [the module](super).
     pub status: S,
-    /// All conditions but those of the controller, as the last step left them: the provider's own, and those of others.
-    /// A step changes them with [`set`](Self::set) and [`remove`](Self::remove). The controller writes those and no
-    /// others, keeps the times of their transitions, and adds those of Cluster API.
+    /// All conditions but those of the controller, as the last step left them: the provider's own, and those
+    /// of others. A step changes them with [`set`](Self::set) and [`remove`](Self::remove). The controller
+    /// writes those and no others, keeps the times of their transitions, and adds those of Cluster API.
     pub conditions: Vec<Condition>,
     /// The types of the conditions that were set or removed.
     pub(super) changed: BTreeSet<String>,
@@ -52,14 +52,15 @@ impl<S> Record<S> {
         self.conditions.retain(|one| one.condition_type != condition_type);
     }
 
-    /// Wants to have an object beside that of the step, in the place of one of the same kind and name. A step wants it again
-    /// each time: see [the module](super).
+    /// Wants to have an object beside that of the step, in the place of one of the same kind and name. A step
+    /// wants it again each time: see [the module](super).
     pub fn want(&mut self, wanted: DesiredObject) {
         self.wanted.retain(|one| one.kind != wanted.kind || one.name != wanted.name);
         self.wanted.push(wanted);
     }
 
-    /// The same with what an earlier step left and what is not written yet: its status, and the conditions that it set or removed.
+    /// The same with what an earlier step left and what is not written yet: its status, and the conditions
+    /// that it set or removed.
     #[must_use]
     pub fn with_deferred(mut self, earlier: &Self) -> Self
     where
@@ -80,8 +81,8 @@ impl<S> Record<S> {
         &self.wanted
     }
 
-    /// Whether the step has [set](Self::set) or [removed](Self::remove) this condition. Others that it was given may be
-    /// somebody else's.
+    /// Whether the step has [set](Self::set) or [removed](Self::remove) this condition. Others that it was
+    /// given may be another program's.
     pub fn has_changed(&self, condition_type: &str) -> bool {
         self.changed.contains(condition_type)
     }

@@ -12,8 +12,9 @@ pub enum MachineReport {
     Creating(Wait),
     /// The machine exists.
     Present(Box<PresentMachine>),
-    /// The machine existed, since the request has its provider ID, and the cloud confirmed that it is gone. It
-    /// is not made again: its Node and its data are gone with it, and whoever owns the Machine replaces both.
+    /// The machine existed, since the request has its provider ID, and the cloud confirmed that it is gone.
+    /// It is not made again: its Node and its data are gone with it, and whoever owns the Machine replaces
+    /// both.
     Lost {
         /// What was looked for, for people: `domain 4c4c... is no longer on kvm1`.
         message: String,
@@ -24,15 +25,15 @@ pub enum MachineReport {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PresentMachine {
-    /// What the cloud says about it, as for its Node. It has a provider ID. What is not complete yet is told by
-    /// `wait`, not by [`incomplete`](Instance::incomplete).
+    /// What the cloud says about it, as for its Node. It has a provider ID. `wait` says what is not complete
+    /// yet, not [`incomplete`](Instance::incomplete).
     pub instance: Instance,
     /// The failure domain that it is really in, one of those in [`ClusterReport`](super::ClusterReport).
     pub failure_domain: Option<String>,
     /// What it still waits for. `None` if nothing is left to do.
     pub wait: Option<Wait>,
-    /// When the next step is due at the latest although nothing is waited for, such as for work that does not matter to the
-    /// machine's user. The machine is ready all the same.
+    /// When the next step is due at the latest although nothing is waited for, such as for work that does not
+    /// matter to the machine's user. The machine is ready all the same.
     pub look_again_after: Option<Duration>,
 }
 
@@ -104,8 +105,8 @@ impl From<PresentMachine> for MachineReport {
 pub enum Deletion {
     /// Something is left, or may still appear.
     Deleting(Wait),
-    /// The cloud confirmed that nothing is left that carries the mark, and no work is under way that could make
-    /// something. Also the answer if there never was anything.
+    /// The cloud confirmed that nothing is left that carries the mark, and no work is under way that could
+    /// make something. Also the answer if there never was anything.
     Gone,
 }
 

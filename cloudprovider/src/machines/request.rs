@@ -9,19 +9,19 @@ use crate::ControlPlaneEndpoint;
 pub struct MachineRequest<S, C> {
     /// Whose the machine is. Fixed before the first step, and the same in every step.
     pub mark: Mark,
-    /// The UID that the object has now. Unlike that of the mark it changes when the object moves, and nobody but the API server chooses it.
-    /// What the object owns names it. Empty if it is not known: then nothing proves that the object is the one that first had the UID of
-    /// the mark.
+    /// The UID that the object has now. Unlike that of the mark it changes when the object moves, and nobody
+    /// but the API server chooses it. What the object owns names it. Empty if it is not known: then nothing
+    /// proves that the object is the one that first had the UID of the mark.
     pub object_uid: String,
-    /// The name of its Machine, Cluster API's own object. Mostly it is the [name](Mark::name) of the mark too; an object that
-    /// somebody made by hand may have another one. It does not change.
+    /// The name of its Machine, Cluster API's own object. Mostly it is the [name](Mark::name) of the mark
+    /// too; an object that somebody made by hand may have another one. It does not change.
     pub machine_name: String,
     /// The spec, without `providerID`.
     pub spec: S,
     /// The cluster that the machine belongs to.
     pub cluster: ClusterContext<C>,
-    /// `spec.providerID`: what an earlier step reported. With it the machine existed, so one that is absent now
-    /// is [`Lost`](super::MachineReport::Lost).
+    /// `spec.providerID`: what an earlier step reported. With it the machine existed, so one that is absent
+    /// now is [`Lost`](super::MachineReport::Lost).
     pub provider_id: Option<String>,
     /// Whether a step has reported the machine with nothing left to do. False again after a move to another
     /// management cluster.
@@ -33,20 +33,20 @@ pub struct MachineRequest<S, C> {
     pub failure_domain: Option<String>,
     /// Whether it is a machine of the control plane.
     pub is_control_plane: bool,
-    /// The name of what makes it and others like it: of its control plane, or of its `MachineDeployment`. `None` of a machine
-    /// that belongs to neither.
+    /// The name of what makes it and others like it: of its control plane, or of its `MachineDeployment`.
+    /// `None` of a machine that belongs to neither.
     pub group: Option<String>,
-    /// `None` until they are there, after a wait that [does not need them](super::Wait::needs_bootstrap_data), once the machine is
-    /// provisioned, and in a step towards gone. A machine must be neither made nor
-    /// started without them.
+    /// `None` until they are there, after a wait that [does not need
+    /// them](super::Wait::needs_bootstrap_data), once the machine is provisioned, and in a step towards gone.
+    /// A machine must be neither made nor started without them.
     pub bootstrap: Option<BootstrapData>,
     /// Reads objects of the [auxiliary kinds](super::Kinds::auxiliary).
     pub objects: Objects,
 }
 
-/// What a step towards gone gets of its machine. Somebody may have removed the cluster's object by force, so its spec is
-/// `None` if there is no such object. The machine has to go all the same: what the deletion needs is in its own spec and
-/// status, or is found by the mark.
+/// What a step towards gone gets of its machine. Somebody may have removed the cluster's object by force, so
+/// its spec is `None` if there is no such object. The machine has to go all the same: what the deletion needs
+/// is in its own spec and status, or is found by the mark.
 pub type MachineDeletionRequest<S, C> = MachineRequest<S, Option<C>>;
 
 /// What a step of a machine gets of its cluster.
@@ -58,8 +58,8 @@ pub struct ClusterContext<C> {
     /// Where the API server of the cluster is reached, if that is known.
     pub control_plane_endpoint: Option<ControlPlaneEndpoint>,
     /// Whether steps towards existing are made of this cluster. False if another program manages its object
-    /// (`cluster.x-k8s.io/managed-by`), `--watch-filter` leaves it out, or it is being deleted. Then a machine must not wait for what
-    /// only such a step does.
+    /// (`cluster.x-k8s.io/managed-by`), `--watch-filter` leaves it out, or it is being deleted. Then a
+    /// machine must not wait for what only such a step does.
     pub is_reconciled: bool,
 }
 

@@ -36,7 +36,8 @@ impl ObserveRequest {
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct StatusReport {
-    /// Its whole status, without conditions. Null leaves the status as it is. A field that is null is left out.
+    /// Its whole status, without conditions. Null leaves the status as it is. A field that is null is left
+    /// out.
     pub status: Value,
     /// All conditions of its status. The controller keeps the times of their transitions.
     pub conditions: Vec<Condition>,

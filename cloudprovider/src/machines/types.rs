@@ -38,8 +38,8 @@ pub struct MachineColumns {
     pub cluster_template: &'static [Column],
 }
 
-/// An older version of all kinds of a provider, which is served beside the version of the steps. It is how a provider takes over objects of
-/// another program, and can give them back.
+/// An older version of all kinds of a provider, which is served beside the version of the steps. It is how a
+/// provider takes over objects of another program, and can give them back.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct OlderVersion {
@@ -51,12 +51,13 @@ pub struct OlderVersion {
     pub is_stored: bool,
 }
 
-/// Converts an object of the API to the version with this name, such as `v1beta2`. What the other version cannot say comes
-/// back with the way back. It changes nothing of `metadata` but labels and annotations, since the API server allows no more.
+/// Converts an object of the API to the version with this name, such as `v1beta2`. What the other version
+/// cannot say comes back with the way back. It changes nothing of `metadata` but labels and annotations,
+/// since the API server allows no more.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if it is not an object of one of the kinds in a version
-/// that is known.
+/// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if it is not an object of one of the kinds in
+/// a version that is known.
 pub type Convert = fn(object: Value, version: &str) -> Result<Value>;
 
 impl MachineTypes {
@@ -92,7 +93,8 @@ impl MachineTypes {
         self
     }
 
-    /// Sets the rules of machines and those of their templates. Auxiliary kinds have theirs in their definitions.
+    /// Sets the rules of machines and those of their templates. Auxiliary kinds have theirs in their
+    /// definitions.
     #[must_use]
     pub const fn with_rules(
         mut self,
@@ -104,7 +106,8 @@ impl MachineTypes {
         self
     }
 
-    /// The API server serves the objects in this older version too, and stores them in the version of the steps.
+    /// The API server serves the objects in this older version too, and stores them in the version of the
+    /// steps.
     #[must_use]
     pub const fn with_older(mut self, definitions: fn() -> ForeignVersion, convert: Convert) -> Self {
         self.older = Some(OlderVersion { definitions, convert, is_stored: false });
@@ -123,7 +126,8 @@ impl MachineTypes {
         older.map_or(self.kinds.version, |older| (older.definitions)().version)
     }
 
-    /// The same kinds, which the API server stores in `version`. `None`: that is none of [their versions](Self::versions).
+    /// The same kinds, which the API server stores in `version`. `None`: that is none of [their
+    /// versions](Self::versions).
     #[must_use]
     pub fn stored_in(mut self, version: &str) -> Option<Self> {
         let is_known = self.versions().contains(&version);

@@ -1,14 +1,16 @@
 //! What conditions are called in the contract v1beta1 of Cluster API.
 
-/// A condition in the form of the contract v1beta1, for programs that still read it. It follows one in the present form: the
-/// controller derives it in the same write, in `status.deprecated.v1beta1.conditions`. A provider that takes over the objects of
-/// another program names those that this program has written, with a [`Kind`](super::Kind).
+/// A condition in the form of the contract v1beta1, for programs that still read it. It follows one in the
+/// present form: the controller derives it in the same write, in `status.deprecated.v1beta1.conditions`. A
+/// provider that takes over the objects of another program names those that this program has written, with a
+/// [`Kind`](super::Kind).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub struct V1Beta1Condition {
     /// Its type, such as `VMProvisioned`.
     pub name: &'static str,
-    /// The type of the condition that it follows. While an object does not have that one, it does not have this one either.
+    /// The type of the condition that it follows. While an object does not have that one, it does not have
+    /// this one either.
     pub follows: &'static str,
     /// How bad it is that it does not hold, unless the reason says otherwise.
     pub severity: Severity,

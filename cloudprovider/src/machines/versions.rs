@@ -4,8 +4,9 @@ use serde_json::Value;
 
 use super::Kind;
 
-/// All kinds of a provider in one version, as somebody else defined them. Nothing of the controller is added to
-/// their schemas. It is how a provider takes over the objects of another program: that program's kinds stay as they are.
+/// All kinds of a provider in one version, as somebody else defined them. Nothing of the controller is added
+/// to their schemas. It is how a provider takes over the objects of another program: that program's kinds
+/// stay as they are.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ForeignVersion {

@@ -15,8 +15,9 @@ pub struct Wait {
     pub message: Cow<'static, str>,
     /// When the next step is due at the latest. `None` if the stream of changes tells when the wait is over.
     pub look_again_after: Option<Duration>,
-    /// Whether the next step gets the bootstrap data, whose Secret the controller reads for it. A step that needs them although this
-    /// was false answers with [`bootstrap_data`](Self::bootstrap_data), and is called again with them.
+    /// Whether the next step gets the bootstrap data, whose Secret the controller reads for it. A step that
+    /// needs them although this was false answers with [`bootstrap_data`](Self::bootstrap_data), and is
+    /// called again with them.
     pub needs_bootstrap_data: bool,
 }
 
@@ -31,8 +32,9 @@ pub enum WaitsFor {
     Address,
     /// Bootstrap data, which the request does not have yet.
     BootstrapData,
-    /// Objects of the API: its own one with what the step recorded, or others that the step wants. The next step, or another program,
-    /// builds on what is in them, so the controller writes it at once. The status of other waits it may write some seconds later.
+    /// Objects of the API: its own one with what the step recorded, or others that the step wants. The next
+    /// step, or another program, builds on what is in them, so the controller writes it at once. The status
+    /// of other waits it may write some seconds later.
     Objects,
     /// Room in the cloud, which others may free.
     Capacity,
@@ -110,7 +112,8 @@ impl Wait {
         self
     }
 
-    /// Has the next step called without the bootstrap data, since the cloud has them. That saves a read of their Secret.
+    /// Has the next step called without the bootstrap data, since the cloud has them. That saves a read of
+    /// their Secret.
     #[must_use]
     pub fn without_bootstrap_data(mut self) -> Self {
         self.needs_bootstrap_data = self.waits_for == WaitsFor::BootstrapData;

@@ -1,6 +1,7 @@
-//! What the watches show of the provider's [auxiliary kinds](cloudprovider::machines::AuxiliaryKind), and what a step has read of it.
+//! What the watches show of the provider's [auxiliary kinds](cloudprovider::machines::AuxiliaryKind), and
+//! what a step has read of it.
 //!
-//! A kind that the API server does not serve stops nobody but the steps that use it.
+//! A kind that the API server does not serve stops the steps that use it, and no others.
 
 mod object;
 mod reader;

@@ -1,5 +1,5 @@
-//! What Cluster API's core says about a machine: its Machine, its Cluster and its bootstrap data. Both versions are read,
-//! v1beta2 and v1beta1.
+//! What Cluster API's core says about a machine: its Machine, its Cluster and its bootstrap data. Both
+//! versions are read, v1beta2 and v1beta1.
 
 use std::str::FromStr as _;
 
@@ -92,7 +92,7 @@ fn text(value: &Value) -> Option<String> {
 /// The bootstrap data of a machine, as far as they can be read.
 #[derive(Clone, Debug)]
 pub enum Bootstrap {
-    /// The Machine names a Secret that nobody has read yet.
+    /// The Machine names a Secret that is not read yet.
     Unread,
     /// There is no Secret of this name.
     Missing,
@@ -127,7 +127,8 @@ impl Bootstrap {
     }
 }
 
-/// What is wrong with a Secret of another format. It may be any Secret of the namespace, so the message does not quote it.
+/// What is wrong with a Secret of another format. It may be any Secret of the namespace, so the message does
+/// not quote it.
 fn unknown_format() -> String {
     let known = BootstrapFormat::ALL.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     format!("the content under the key \"format\" is none of: {known}")

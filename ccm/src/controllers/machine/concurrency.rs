@@ -1,9 +1,10 @@
-//! Room for work on many objects at once.
+//! How many pieces of work there are at once.
 //!
-//! Each piece of work holds its object in several forms, about 0.1 MB. When many objects are due at once, most would wait for
-//! their turn to make a request to the API server. So there are permits for as much work as keeps those requests busy. Work whose
-//! call to the cloud takes long leaves its permit, and goes on without one. So calls that hang hold up other objects for a moment only,
-//! and not until the calls are given up.
+//! Each piece of work holds its object in several forms, about 0.1 MB. When many objects are due at once,
+//! most would wait for their turn to make a request to the API server. So there are permits for as much work
+//! as keeps those requests busy. Work whose call to the cloud takes long leaves its permit, and goes on
+//! without one. So calls that hang hold up other objects for a moment only, and not until the calls are given
+//! up.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,7 +22,7 @@ const PERMITS: usize = 2 * MAX_REQUESTS;
 /// After this time a call takes long.
 const LONG: Duration = Duration::from_millis(200);
 
-/// The room that is left.
+/// The permits that are left.
 #[derive(Debug)]
 pub(super) struct Concurrency(Arc<Semaphore>);
 

@@ -21,7 +21,8 @@ pub fn not_paused() -> Condition {
     Condition::new(PAUSED, ConditionStatus::False, NOT_PAUSED_REASON)
 }
 
-/// These conditions, and the [twin](cloudprovider::machines::Kind::ready_twin) of `Ready` if that is among them.
+/// These conditions, and the [twin](cloudprovider::machines::Kind::ready_twin) of `Ready` if that is among
+/// them.
 pub fn with_twin(wanted: &[Condition], twin: Option<&'static str>) -> Vec<Condition> {
     let ready = wanted.iter().find(|one| one.condition_type == READY);
     let twin = twin.zip(ready);
@@ -39,7 +40,8 @@ pub fn is_said(object: &InfraObject, wanted: &Condition) -> bool {
     })
 }
 
-/// Whether the object says something else than this about a condition, apart from the message and the generation.
+/// Whether the object says something else than this about a condition, apart from the message and the
+/// generation.
 pub fn is_news(object: &InfraObject, wanted: &Condition) -> bool {
     object
         .condition(&wanted.condition_type)

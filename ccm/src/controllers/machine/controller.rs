@@ -1,5 +1,5 @@
-//! The loop that acts. Objects are worked on in parallel, and never one of them twice at once: whatever is due for an
-//! object is decided when its turn comes, and done in one task.
+//! The loop that acts. Objects are worked on in parallel, and never one of them twice at once: whatever is
+//! due for an object is decided when its turn comes, and done in one task.
 
 mod changes;
 mod turns;
@@ -50,7 +50,8 @@ use crate::{
     writes::WrittenVersion,
 };
 
-/// How long steps may go on when the controller is told to stop. The daemon waits a little longer for its controllers.
+/// How long steps may go on when the controller is told to stop. The daemon waits a little longer for its
+/// controllers.
 const STOP_GRACE: Duration = Duration::from_secs(5);
 
 /// The flags of this controller.
@@ -84,11 +85,13 @@ pub struct MachineController {
     written: HashMap<ObjectKey, (WrittenVersion, Instant)>,
     /// How often in a row the API server did not do what it was asked for.
     tries: HashMap<ObjectKey, u32>,
-    /// Objects at work about which something changed meanwhile.
+    /// Objects at work that something changed for meanwhile. They are scheduled when their work ends.
     dirty: HashSet<ObjectKey>,
-    /// Objects at work of which the cloud said meanwhile that they changed.
+    /// Objects at work that the cloud reported a change for meanwhile. Their next step is due when their work
+    /// ends.
     woken: HashSet<ObjectKey>,
-    /// The UIDs that no object has any more, by the objects at work that had them. A step may use one until it ends.
+    /// The UIDs that no object has any more, by the objects at work that had them. A step may use one until
+    /// it ends.
     gone_uids: HashMap<ObjectKey, HashSet<String>>,
     status_only: StatusOnlyIndex,
     phases: HashMap<ObjectKey, Phase>,
@@ -106,8 +109,8 @@ struct Done {
 }
 
 impl MachineController {
-    /// A controller of the objects of these kinds; [`run`](Self::run) it in a task. `client` writes them, and `reader` watches
-    /// them. Steps are called only while the fence is open.
+    /// A controller of the objects of these kinds; [`run`](Self::run) it in a task. `client` writes them, and
+    /// `reader` watches them. Steps are called only while the fence is open.
     #[expect(clippy::too_many_arguments, reason = "each is another part of the daemon")]
     pub fn new(
         kinds: Kinds,
@@ -162,8 +165,8 @@ impl MachineController {
         self.stores.control_planes()
     }
 
-    /// Works until `stop` is cancelled. Then it starts nothing new, and waits for the work under way, a few seconds for steps.
-    /// It ends by itself only after a panic in a task, which the daemon notices.
+    /// Works until `stop` is cancelled. Then it starts nothing new, and waits for the work under way, a few
+    /// seconds for steps. It ends by itself only after a panic in a task, which the daemon notices.
     pub async fn run(mut self, stop: CancellationToken, mut inspection: Inspection) {
         let stop_watches = CancellationToken::new();
         let _watches_end_with_us = stop_watches.clone().drop_guard();

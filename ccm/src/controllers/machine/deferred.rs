@@ -1,8 +1,9 @@
 //! Statuses that are written a little later.
 //!
-//! Most waits of a machine are over within seconds. Each status that says so is a write, and with the status of an object beside the
-//! machine two. So a status that says nothing but a wait is kept in memory first, and only the last of several is written. A failure, the end of
-//! the work, and a wait for [objects of the API](cloudprovider::machines::WaitsFor::Objects) are written at once.
+//! Most waits of a machine are over within seconds. Each status that says so is a write, and with the status
+//! of an object beside the machine two. So a status that says nothing but a wait is kept in memory first, and
+//! only the last of several is written. A failure, the end of the work, and a wait for [objects of the
+//! API](cloudprovider::machines::WaitsFor::Objects) are written at once.
 //!
 //! What is kept is lost with the process. The next one derives it again from the cloud.
 
@@ -15,8 +16,8 @@ use tokio::time::Instant;
 /// How long a wait lasts before it is written.
 const WRITE_AFTER: Duration = Duration::from_secs(5);
 
-/// How long nothing is written though one wait follows another, each for something else. A guest that ends whenever it is started waits
-/// for its start and for its address in turn, and neither wait lasts.
+/// How long nothing is written though one wait follows another, each for something else. A guest that ends
+/// whenever it is started waits for its start and for its address in turn, and neither wait lasts.
 const MAX_DEFERRAL: Duration = Duration::from_secs(20);
 
 /// A status that is not written yet.
@@ -62,7 +63,8 @@ impl DeferredStatus {
     }
 }
 
-/// Whether a status that says this wait may be written later. Nobody but a person, or somebody else's machine, ends a wait for capacity.
+/// Whether a status that says this wait may be written later. A wait for capacity ends when a person or
+/// another machine makes room, which may take long.
 pub(super) fn may_be_deferred(wait: &Wait) -> bool {
     !matches!(wait.waits_for, WaitsFor::Objects | WaitsFor::Capacity)
 }

@@ -47,7 +47,8 @@ impl Dependents {
         }
     }
 
-    /// Takes note of an object of an auxiliary kind as it is now, or that it is gone. Gives those that do not own it any more.
+    /// Takes note of an object of an auxiliary kind as it is now, or that it is gone. Gives those that do not
+    /// own it any more.
     pub fn update(&mut self, owned: OwnedKey, found: Option<&Auxiliary>, kinds: &Kinds) -> Vec<ObjectKey> {
         let mut before = self.owners.remove(&owned).unwrap_or_default();
         for owner in &before {

@@ -30,8 +30,8 @@ pub async fn served_kinds(client: &Client, kinds: &Kinds) -> Result<&'static str
     discover(client, kinds).await.map(|served| served.core_version)
 }
 
-/// Reads one object of each kind, in one namespace if there is one. An object that is stored in another version is converted for that,
-/// so this shows whether the webhook of the definition answers.
+/// Reads one object of each kind, in one namespace if there is one. An object that is stored in another
+/// version is converted for that, so this shows whether the webhook of the definition answers.
 ///
 /// # Errors
 /// Which kind cannot be read, and the API server's words.

@@ -1,4 +1,5 @@
-//! What a machine waits for, for people. The decision is the one of a daemon that has just started, and remembers nothing.
+//! What a machine waits for, for people. The decision is the one of a daemon that has just started, and
+//! remembers nothing.
 
 use cloudprovider::machines::Kinds;
 use kube::{
@@ -41,7 +42,7 @@ pub struct MachinePlan {
     pub identity: Option<String>,
     /// Whether its finalizer is there.
     pub finalizer: bool,
-    /// The objects that it uses and about which the controller says something, such as its failure domain, each with its state.
+    /// The status-only objects that it uses, such as its failure domain, each with its state.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub uses: Vec<String>,
     /// The conditions of its status: type, status, reason and message.
@@ -53,7 +54,8 @@ pub struct MachinePlan {
     pub next: String,
 }
 
-/// Reads a machine and what surrounds it, and says what the controller would do next. `None`: there is no such machine.
+/// Reads a machine and what surrounds it, and says what the controller would do next. `None`: there is no
+/// such machine.
 ///
 /// # Errors
 /// The API server does not serve the kinds, or does not give the objects.
@@ -112,7 +114,8 @@ pub async fn explain(
     }))
 }
 
-/// The objects of the provider's auxiliary kinds that name a machine as their owner, or why they are not known.
+/// The objects of the provider's auxiliary kinds that name a machine as their owner, or why they are not
+/// known.
 async fn companions(client: &Client, kinds: &Kinds, object: &InfraObject) -> Vec<String> {
     let served = match served_auxiliary(client, kinds.auxiliary).await {
         Ok(served) => served,

@@ -1,12 +1,13 @@
-//! How many objects of each namespace fail. Their steps cost calls and places that others wait for, so their pauses grow with their number.
+//! How many objects of each namespace fail. Their steps cost calls and places that others wait for, so their
+//! pauses grow with their number.
 
 use std::{collections::HashMap, time::Duration};
 
 /// Up to so many objects of a namespace that fail, each has the pauses of its own.
 const FREE: usize = 300;
 
-/// The average time between steps of failing objects of one namespace, if there are more. 300 objects are tried once a minute then, as the
-/// longest pause of a single one is.
+/// The average time between steps of failing objects of one namespace, if there are more. 300 objects are
+/// tried once a minute then, as the longest pause of a single one is.
 const INTERVAL: Duration = Duration::from_millis(200);
 
 /// The longest pause. What was mended in the cloud is seen by then.

@@ -22,8 +22,8 @@ pub struct Index {
     entries: HashMap<ObjectKey, Entry>,
     /// By the key of the Machine that owns them.
     by_owner: ByKey,
-    /// By the key of their Cluster. Machines of which it is not known, and all clusters of their namespace, have the key of a
-    /// Cluster without a name.
+    /// By the key of their Cluster. A machine whose Cluster is not known has the key of a Cluster without a
+    /// name. So have all clusters of its namespace, since it may belong to each of them.
     by_cluster: ByKey,
     /// Their claims by the identity, which is a namespace and the UID of a mark.
     by_identity: HashMap<String, Sorted<Claim>>,
@@ -40,7 +40,8 @@ pub struct Rival {
     pub key: String,
     /// Whether it is in another namespace. An object says nothing of it then.
     pub is_foreign: bool,
-    /// Whether its mark is the same as a whole, so that everything in the cloud that carries the mark is that object's.
+    /// Whether its mark is the same as a whole, so that everything in the cloud that carries the mark is that
+    /// object's.
     pub has_same_mark: bool,
 }
 
@@ -70,7 +71,8 @@ struct Claim {
 }
 
 impl Index {
-    /// Takes note of an object as it is now, or that it is gone. Gives those for which that makes a difference.
+    /// Takes note of an object as it is now, or that it is gone. Gives those for which that makes a
+    /// difference.
     pub fn update(
         &mut self,
         object_key: &ObjectKey,
@@ -199,7 +201,7 @@ impl Index {
         found.next().is_none().then_some(first)
     }
 
-    /// The machines of this cluster, and those of its namespace of which nothing says to which Cluster they belong.
+    /// The machines of this cluster, and those of its namespace whose Cluster is not known.
     pub fn machines_of(&self, cluster: &ObjectKey) -> BTreeSet<&ObjectKey> {
         let keys = self.entries.get(cluster).into_iter().flat_map(|entry| &entry.clusters);
         let all = keys.filter_map(|key| self.by_cluster.get(key)).flat_map(Sorted::iter);
@@ -213,9 +215,9 @@ impl Index {
 
     /// The object that stands in the way of this one, since it has the better claim to what the mark names.
     ///
-    /// An annotation with a UID is a claim that a tenant writes. In its namespace the oldest object is right. Over namespaces it counts only
-    /// against those who write it: an object with that very UID of its own is right, and after a move, where nobody has it, marks
-    /// tell the namespaces apart.
+    /// An annotation with a UID is a claim that a tenant writes. In its namespace the oldest object is right.
+    /// Over namespaces it counts only against those who write it: an object with that very UID of its own is
+    /// right, and after a move, where nobody has it, marks tell the namespaces apart.
     pub fn rival(&self, object_key: &ObjectKey) -> Option<Rival> {
         let entry = self.entries.get(object_key)?;
         let best = self.by_identity.get(&entry.identity())?.first()?;

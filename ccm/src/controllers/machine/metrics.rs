@@ -1,4 +1,5 @@
-//! Metrics of the machine controllers. How long steps take and how they end is among those of the provider's calls.
+//! Metrics of the machine controllers. How long steps take and how they end is among those of the provider's
+//! calls.
 
 use std::sync::Arc;
 

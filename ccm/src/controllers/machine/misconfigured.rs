@@ -18,8 +18,8 @@ use crate::writes::{WriteError, within_deadline};
 /// How many objects one request lists.
 const PAGE: u32 = 500;
 
-/// What is said of each object whose condition `Ready` says that the configuration does not fit it, such as one on a server that is not
-/// configured any more. For people.
+/// What is said of each object whose condition `Ready` says that the configuration does not fit it, such as
+/// one on a server that is not configured any more. For people.
 ///
 /// # Errors
 /// The API server does not list them.

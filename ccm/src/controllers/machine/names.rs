@@ -8,8 +8,8 @@ use cloudprovider::{
 /// On an object: nothing is done about it, whatever the value.
 pub const PAUSED_ANNOTATION: &str = "cluster.x-k8s.io/paused";
 
-/// On an infrastructure cluster: something else takes care of it. The documents of Cluster API call it a label, its code reads an annotation. Both
-/// count here.
+/// On an infrastructure cluster: something else takes care of it. The documents of Cluster API call it a
+/// label, its code reads an annotation. Both count here.
 pub const MANAGED_BY: &str = "cluster.x-k8s.io/managed-by";
 
 /// The label that `--watch-filter` compares.
@@ -41,7 +41,8 @@ pub const READY: &str = "Ready";
 /// The condition that nothing is done.
 pub const PAUSED: &str = "Paused";
 
-/// The condition that objects beside a machine or a cluster are not as its provider wants them. It is there only while it is false.
+/// The condition that objects beside a machine or a cluster are not as its provider wants them. It is there
+/// only while it is false.
 pub const COMPANIONS_UP_TO_DATE: &str = "CompanionsUpToDate";
 
 /// The API server does not take a write of an owned object.
@@ -74,7 +75,7 @@ pub const MACHINE_LOST: &str = "MachineLost";
 /// Another object has the same identity, and the better claim to it.
 pub const IDENTITY_IN_USE: &str = "IdentityInUse";
 
-/// Somebody removed the annotation with the identity of an object that has been made.
+/// The annotation with the identity of an object is missing although something was made for it.
 pub const IDENTITY_MISSING: &str = "IdentityMissing";
 
 /// The label names another Cluster than the one that an object was made for, and it may be a copy.
@@ -94,19 +95,20 @@ pub fn finalizer(kinds: &Kinds, kind: &Kind) -> String {
     format!("{}.{}", kind.kind.to_ascii_lowercase(), kinds.group)
 }
 
-/// The annotation with the UID that an object had when it was first seen. `clusterctl move` gives objects new UIDs and keeps
-/// annotations.
+/// The annotation with the UID that an object had when it was first seen. `clusterctl move` gives objects new
+/// UIDs and keeps annotations.
 pub fn identity_annotation(kinds: &Kinds) -> String {
     format!("{}/uid", kinds.group)
 }
 
-/// The annotation with the name of the Cluster that an object was made for: what is in the cloud carries it. The label
-/// [`CLUSTER_NAME_LABEL`] can change, and this does not.
+/// The annotation with the name of the Cluster that an object was made for: what is in the cloud carries it.
+/// The label [`CLUSTER_NAME_LABEL`] can change, and this does not.
 pub fn cluster_annotation(kinds: &Kinds) -> String {
     format!("{}/cluster-name", kinds.group)
 }
 
-/// The reason of [`READY`] after an error, by its kind. The table is in the documentation of [`cloudprovider::machines`].
+/// The reason of [`READY`] after an error, by its kind. The table is in the documentation of
+/// [`cloudprovider::machines`].
 pub fn reason_of(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::NotFound => "DependencyNotFound",

@@ -129,7 +129,8 @@ impl InfraObject {
         [self.cluster_name(), owner, self.made_for(kinds)].into_iter().flatten().collect()
     }
 
-    /// Whether it has had its identity from the beginning. A copy has not, and neither has an object that has moved.
+    /// Whether it has had its identity from the beginning. A copy has not, and neither has an object that has
+    /// moved.
     pub fn is_original(&self, kinds: &Kinds) -> bool {
         self.identity(kinds) == self.metadata.uid.as_deref()
     }
@@ -184,7 +185,8 @@ impl InfraObject {
         is_older(self.metadata.resource_version.as_deref().unwrap_or_default(), written)
     }
 
-    /// The same without what nobody reads and what is long. Patches name what they change, so that nothing of it is lost.
+    /// The same without long values, and without what the controller does not read. Patches name what they
+    /// change, so that nothing of it is lost.
     #[must_use]
     pub fn lean(mut self) -> Self {
         self = self.without_history();
@@ -210,7 +212,8 @@ impl InfraObject {
     }
 }
 
-/// A merge patch for this very version of an object: lists are replaced whole, so what somebody else wrote meanwhile is looked at first.
+/// A merge patch for this very version of an object: it replaces whole lists, so a newer version has to be
+/// read first.
 pub(super) fn guarded(metadata: &ObjectMeta, mut patch: Value) -> Value {
     patch["metadata"]["uid"] = json!(metadata.uid);
     patch["metadata"]["resourceVersion"] = json!(metadata.resource_version);

@@ -13,7 +13,8 @@ pub enum ObjectKind {
     Cluster,
     /// A template of machines.
     Template,
-    /// An object of the [auxiliary kind](Kinds::auxiliary) with this number, of which the controller writes the status alone.
+    /// An object of the [auxiliary kind](Kinds::auxiliary) with this number. The controller writes its status
+    /// alone.
     StatusOnly(u8),
 }
 

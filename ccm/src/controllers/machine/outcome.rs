@@ -1,4 +1,4 @@
-//! What follows from the answer of a step: what is written, what is told to people, and when to look again.
+//! What follows from the answer of a step: the writes, the event, and when the next step is due.
 
 use std::{borrow::Cow, collections::BTreeMap, time::Duration};
 
@@ -47,7 +47,7 @@ pub struct Outcome {
     pub blocks_move: Option<bool>,
     /// Whether the cloud works on a task for it.
     pub has_task: bool,
-    /// Whether it waits for something on its way to existing. No event tells of that: the status does.
+    /// Whether it waits for something on its way to existing. The status says so, and no event does.
     pub is_on_its_way: bool,
     /// Whether nothing is left of it, so that the finalizer goes.
     pub is_gone: bool,
@@ -213,14 +213,15 @@ impl Outcome {
         Self { has_failed: true, ..Self::of(ready, due_after_error(error, failures, now)) }
     }
 
-    /// The same while the object is paused: a move waits for a task alone. Everything else is found again by the mark.
+    /// The same while the object is paused: a move waits for a task alone. Everything else is found again by
+    /// the mark.
     #[must_use]
     pub fn while_paused(self) -> Self {
         Self { blocks_move: Some(self.has_task), ..self }
     }
 
-    /// The event about it: one for each change of the status or the reason of `Ready`, but for waits on the way there. A condition that
-    /// is true needs no message, an event does.
+    /// The event about it: one for each change of the status or the reason of `Ready`, but for waits on the
+    /// way there. A condition that is true needs no message, an event does.
     pub fn event(&self, object: &InfraObject) -> Option<Event> {
         let Condition { reason, message, .. } = &self.observed.ready;
         let message = if message.is_empty() { "provisioned" } else { message };
@@ -233,7 +234,8 @@ impl Outcome {
         })
     }
 
-    /// The write of what is not deferred: a provider ID, with whether a move has to wait from then on, or that it waits for a task.
+    /// The write of what is not deferred: a provider ID, with whether a move has to wait from then on, or
+    /// that it waits for a task.
     pub(super) fn at_once(&self, object: &InfraObject, kinds: &Kinds, kind: &Kind) -> Option<Value> {
         if self.provider_id.is_some() { self.patch(object, kinds, kind) } else { self.hold(object) }
     }
@@ -245,13 +247,14 @@ impl Outcome {
         is_needed.then(|| guarded(&object.metadata, patch()))
     }
 
-    /// The merge patch of metadata and spec, if there is anything to write. It is for this very version of the object.
+    /// The merge patch of metadata and spec, if there is anything to write. It is for this very version of
+    /// the object.
     pub fn patch(&self, object: &InfraObject, kinds: &Kinds, kind: &Kind) -> Option<Value> {
         let mut patch = json!({});
         let has_block = object.annotation(BLOCK_MOVE_ANNOTATION);
         let blocks = match self.blocks_move {
             Some(true) if has_block.is_none() => Some(json!(BLOCK_MOVE_VALUE)),
-            // Of a block that somebody else wrote nothing is known.
+            // A block with another value belongs to another program, which removes it.
             Some(false) if has_block == Some(BLOCK_MOVE_VALUE) => Some(Value::Null),
             _ if self.is_gone && has_block == Some(BLOCK_MOVE_VALUE) => Some(Value::Null),
             _ => None,
@@ -276,8 +279,8 @@ impl Outcome {
     }
 }
 
-/// The write before the first outside call: finalizer, identity and the rest of the mark that can change. A machine may not
-/// move until its provider ID is written.
+/// The write before the first outside call: finalizer, identity and the rest of the mark that can change. A
+/// machine may not move until its provider ID is written.
 pub fn adoption(object: &InfraObject, kinds: &Kinds, kind: &Kind) -> Value {
     let uid = object.identity(kinds).or(object.metadata.uid.as_deref()).unwrap_or_default();
     adoption_as(uid, object, kinds, kind)
@@ -344,7 +347,7 @@ pub(super) fn due_after_error(error: &Error, failures: u32, now: Instant) -> Due
     }
 }
 
-/// Whether a wait ends by itself. Room in the cloud has to be made by somebody.
+/// Whether a wait ends by itself. A wait for capacity ends when a person or another machine makes room.
 fn is_on_its_way(wait: Option<&Wait>) -> bool {
     wait.is_some_and(|wait| wait.waits_for != WaitsFor::Capacity)
 }

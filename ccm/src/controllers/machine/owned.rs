@@ -15,7 +15,7 @@ use super::{
     v1beta1_conditions::{self, follow},
 };
 
-/// The object that owns the owned objects.
+/// The object that owns others.
 #[derive(Clone, Copy, Debug)]
 pub struct Owner<'a> {
     /// Its version in the API, with the group.
@@ -76,10 +76,11 @@ impl Write {
     }
 }
 
-/// What is to be written so that an object becomes what is wanted. `None`: it is so, or nothing can be done about it now.
+/// What is to be written so that an object becomes what is wanted. `None`: it is so, or nothing can be done
+/// about it now.
 ///
 /// # Errors
-/// [`ErrorKind::Conflict`] if it is somebody else's.
+/// [`ErrorKind::Conflict`] if another object owns it, or none does.
 pub fn next_write(
     owner: &Owner<'_>,
     wanted: &DesiredObject,
@@ -131,8 +132,9 @@ pub enum Reason {
     OwnerGone,
 }
 
-/// What is to be written so that an object goes that its owner with this UID has. `None`: it is going, or it stays. From one that
-/// has other owners too, only our owner reference goes, and the finalizers that hold it.
+/// The write that removes an owned object from its owner, which has this UID. `None`: the object is going
+/// already, or it stays. From one that has other owners too, only our owner reference goes, and the
+/// finalizers that hold it.
 pub fn removal(uid: &str, kind: &AuxiliaryKind, found: &Auxiliary, reason: Reason) -> Option<Write> {
     if reason == Reason::Unwanted && (kind.held_by.is_some() || !found.is_controlled_by(uid)) {
         return None;
@@ -155,7 +157,7 @@ pub fn removal(uid: &str, kind: &AuxiliaryKind, found: &Auxiliary, reason: Reaso
     }
 }
 
-/// The error about an object of the same name that is somebody else's.
+/// The error about an object of the same name that the owner does not own.
 fn foreign(owner: &Owner<'_>, kind: &AuxiliaryKind, name: &str) -> Error {
     let Owner { namespace, kind: owner_kind, name: owner_name, .. } = owner;
     let words = format!(
@@ -219,7 +221,8 @@ fn status_of(wanted: &DesiredObject, found: &Auxiliary, now: Timestamp) -> Optio
     status_with(wanted.status.as_ref()?, &wanted.conditions, wanted.kind.v1beta1_conditions, found, now)
 }
 
-/// This status with these conditions, if it is another one than there is. `table` has the older conditions of the kind.
+/// This status with these conditions, if it is another one than there is. `table` has the older conditions of
+/// the kind.
 pub(super) fn status_with(
     status: &Value,
     conditions: &[Condition],

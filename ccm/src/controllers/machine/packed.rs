@@ -1,7 +1,7 @@
 //! How the caches keep objects: as text, which is read for each look.
 //!
-//! A tree of values takes many times the room of its text: each of its maps has a node of 640 bytes, however little is in it. A tenant may
-//! have thousands of objects, and of nearly all of them nothing is due.
+//! A tree of values takes many times the room of its text: each of its maps has a node of 640 bytes, however
+//! little is in it. A tenant may have thousands of objects, and of nearly all of them nothing is due.
 
 use std::{borrow::Cow, marker::PhantomData};
 

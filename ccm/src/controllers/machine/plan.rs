@@ -1,4 +1,5 @@
-//! What to do next about a machine or a cluster: from the object, its surroundings, what is remembered, and the time.
+//! What to do next about a machine or a cluster: from the object, its surroundings, what is remembered, and
+//! the time.
 
 mod memory;
 
@@ -26,7 +27,8 @@ use super::{
 
 pub use self::memory::{Due, Inputs, Memory};
 
-/// How long a cluster waits for its machines until they are counted again: not every change that lets one go wakes it.
+/// How long a cluster waits for its machines until they are counted again: not every change that lets one go
+/// wakes it.
 const MACHINES_INTERVAL: Duration = Duration::from_secs(60);
 
 /// How many machines a message names.
@@ -49,7 +51,8 @@ pub enum Next {
     Defer(Condition),
     /// Read the Secret with the bootstrap data, and ask again.
     ReadBootstrap,
-    /// Ask the provider which machine in the cloud is its own, and write that down. Another program has worked on it.
+    /// Ask the provider which machine in the cloud is its own, and write that down. Another program has
+    /// worked on it.
     Identify,
     /// Write finalizer and mark, in one write.
     Adopt,
@@ -134,7 +137,8 @@ impl MachineContext<'_> {
             return say(object, CLUSTER_NAME_MISMATCH, words);
         }
         if object.is_deleting() {
-            // Without this name nobody can tell what is its own, and everything would look like somebody else's.
+            // Without this name the marks in the cloud do not match, and everything would look like another
+            // object's.
             if object.marked_cluster(scope.kinds).is_none() {
                 return say(object, DELETING, format!("the label {CLUSTER_NAME_LABEL} is missing"));
             }
@@ -174,7 +178,8 @@ impl MachineContext<'_> {
         due(Next::Ensure, self.memory, &self.inputs(scope), self.object, scope.now)
     }
 
-    /// `clusterctl move` pauses, and then waits for the annotation. So a step that is under way comes to its end first.
+    /// `clusterctl move` pauses, and then waits for the annotation. So a step that is under way comes to its
+    /// end first.
     fn next_while_paused(&self, scope: &Scope<'_>) -> Next {
         let Self { object, .. } = self;
         let cluster_api = (self.machine, self.cluster, self.infra_cluster, self.rival);
@@ -197,14 +202,15 @@ impl MachineContext<'_> {
             && !self.needs_no_bootstrap()
     }
 
-    /// Whether the last step said that the next one can do without the bootstrap data. They count as there until somebody reads them.
+    /// Whether the last step said that the next one can do without the bootstrap data. They count as there
+    /// until they are read.
     fn needs_no_bootstrap(&self) -> bool {
         matches!(self.bootstrap, Bootstrap::Unread)
             && self.memory.is_some_and(|memory| memory.needs_no_bootstrap_of(self.object))
     }
 
-    /// Says what it waits for, unless the wait is still young. The core makes objects one after the other, so most waits for them
-    /// are over within seconds.
+    /// Says what it waits for, unless the wait is still young. The core makes objects one after the other, so
+    /// most waits for them are over within seconds.
     fn say_if_it_lasts(
         &self,
         scope: &Scope<'_>,
@@ -375,14 +381,15 @@ fn needs_bootstrap(object: &InfraObject) -> bool {
     !object.is_deleting() && !object.is_provisioned()
 }
 
-/// Whether somebody removed the annotation that says what is its own in the cloud. With another identity nothing would be found,
-/// and what is there would be left over.
+/// Whether the annotation is missing that says what is its own in the cloud. With another identity nothing
+/// would be found, and what is there would be left over.
 fn is_without_identity(object: &InfraObject, finalizer: &str, kinds: &Kinds) -> bool {
     object.has_finalizer(finalizer) && object.identity(kinds).is_none()
 }
 
-/// Whether another program has worked on it, and this one has not. Of the annotations that this one writes together, somebody may have
-/// removed one: then it is ours. Without both, the finalizer or a provider ID says that something may be there.
+/// Whether another program has worked on it, and this one has not. This program writes two annotations
+/// together. One of them may have been removed: then it is ours. Without both, the finalizer or a provider ID
+/// says that something may be there.
 fn is_another_programs(object: &InfraObject, finalizer: &str, kinds: &Kinds) -> bool {
     let is_unknown = object.identity(kinds).is_none() && object.made_for(kinds).is_none();
     kinds.is_shared && is_unknown && (object.has_finalizer(finalizer) || object.provider_id().is_some())
@@ -393,12 +400,13 @@ fn is_to_be_adopted(object: &InfraObject, finalizer: &str, kinds: &Kinds) -> boo
     !object.has_finalizer(finalizer) || object.made_for(kinds).is_none()
 }
 
-/// Why nothing is done about an object whose label names another Cluster than its mark, if it may be a copy: what carries the
-/// mark may belong to the object that it was copied from. One that has its own UID cannot be a copy, and keeps its mark.
+/// Why nothing is done about an object whose label names another Cluster than its mark, if it may be a copy:
+/// what carries the mark may belong to the object that it was copied from. One that has its own UID cannot be
+/// a copy, and keeps its mark.
 ///
-/// Without the annotation only the label has the name in the mark, and a label can change. The `owner` names a Cluster too, which
-/// cannot change. So nothing is done about an object with the finalizer while the two differ: under the wrong name nothing would
-/// be found, and what was made would be left over.
+/// Without the annotation only the label has the name in the mark, and a label can change. The `owner` names
+/// a Cluster too, which cannot change. So nothing is done about an object with the finalizer while the two
+/// differ: under the wrong name nothing would be found, and what was made would be left over.
 fn about_another_cluster(
     object: &InfraObject,
     owner: Option<&str>,
@@ -441,8 +449,8 @@ fn about_machines(names: &[String]) -> String {
     }
 }
 
-/// Two objects with one identity would work on one machine, so only one of them may. One that is being deleted asks the cloud, where nothing is
-/// touched that carries another mark than its own.
+/// Two objects with one identity would work on one machine, so only one of them may. One that is being
+/// deleted asks the cloud, where nothing is touched that carries another mark than its own.
 fn give_way(rival: &Rival, object: &InfraObject, kinds: &Kinds) -> Option<Next> {
     if object.is_deleting() {
         // A step would delete what the other object goes on using.
@@ -471,8 +479,8 @@ pub(super) fn says_paused(object: &InfraObject) -> bool {
     object.condition(PAUSED).is_some_and(|found| found["status"] == "True")
 }
 
-/// A step is due if it never ran, if it would get something new, if its time has come, and after a pause. It is not while the watch
-/// shows an object that was let go.
+/// A step is due if it never ran, if it would get something new, if its time has come, and after a pause. It
+/// is not while the watch shows an object that was let go.
 fn due(step: Next, memory: Option<&Memory>, inputs: &Inputs, object: &InfraObject, now: Instant) -> Next {
     if let Some(until) = memory.and_then(|memory| memory.released_until(object, now)) {
         return Next::At(until);

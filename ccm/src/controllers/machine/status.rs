@@ -34,7 +34,7 @@ pub struct Observed {
 }
 
 impl Observed {
-    /// A status of which only the condition `Ready` is new.
+    /// A status with a new condition `Ready` and nothing else new.
     pub fn ready(ready: Condition) -> Self {
         Self { ready, is_done: false, addresses: None, failure_domain: None, failure_domains: None }
     }
@@ -49,9 +49,10 @@ pub fn record_of(object: &InfraObject) -> Record<Value> {
     record
 }
 
-/// The whole status after a step, or `None` if it is as it was. `object` is the newest one, after its spec was written. The step
-/// was `given` one record and left another: conditions that it did not change are as others have written them meanwhile. The other
-/// fields of the provider are as the step left them. `kind` is that of the object.
+/// The whole status after a step, or `None` if it is as it was. `object` is the newest one, after its spec
+/// was written. The step was `given` one record and left another: conditions that it did not change are as
+/// others have written them meanwhile. The other fields of the provider are as the step left them. `kind` is
+/// that of the object.
 pub fn after_step(
     object: &InfraObject,
     (given, record): (&Record<Value>, &Record<Value>),
@@ -107,8 +108,8 @@ pub fn after_step(
     (status != object.status).then_some(status)
 }
 
-/// The whole status with these conditions in the place of those of the same types, or `None` if the object says so already. `table`
-/// has the older conditions of the kind.
+/// The whole status with these conditions in the place of those of the same types, or `None` if the object
+/// says so already. `table` has the older conditions of the kind.
 pub fn with_conditions(
     object: &InfraObject,
     wanted: &[Condition],

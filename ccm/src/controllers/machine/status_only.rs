@@ -1,7 +1,7 @@
 //! Objects beside machines and clusters that users make, and whose status the provider says.
 //!
-//! No step is made for them: the provider observes one, and the controller writes its status. They have no owner. Only those that are
-//! failure domains have a finalizer, while Machines are in them.
+//! No step is made for them: the provider observes one, and the controller writes its status. They have no
+//! owner. Only those that are failure domains have a finalizer, while Machines are in them.
 
 mod decision;
 pub mod states;

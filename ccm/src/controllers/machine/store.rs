@@ -20,7 +20,8 @@ use crate::{
     services::ControlPlanes,
 };
 
-/// How long objects of auxiliary kinds are waited for before the controller begins. Steps that need them wait longer.
+/// How long objects of auxiliary kinds are waited for before the controller begins. Steps that need them wait
+/// longer.
 const AUXILIARY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The caches of the controller. Clones share them.
@@ -53,7 +54,8 @@ impl Stores {
         })
     }
 
-    /// Waits until they show everything. An auxiliary kind that cannot be read stops only the steps that need it.
+    /// Waits until they show everything. An auxiliary kind that cannot be read stops only the steps that need
+    /// it.
     pub(super) async fn arrived(&self) {
         self.synced().await;
         let _in_time = timeout(AUXILIARY_TIMEOUT, self.auxiliary.settled()).await;

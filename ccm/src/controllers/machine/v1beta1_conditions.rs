@@ -1,4 +1,5 @@
-//! Conditions in the form of the contract v1beta1, for programs that still read it. Each follows one in the present form.
+//! Conditions in the form of the contract v1beta1, for programs that still read it. Each follows one in the
+//! present form.
 
 use cloudprovider::machines::V1Beta1Condition;
 use component::api_text::truncated;
@@ -9,7 +10,8 @@ use super::names::READY;
 /// Where they are in a status.
 const DEPRECATED: &str = "deprecated";
 
-/// Whatever a failure is, this program tries again. So a final one is another program's, and would stop that one for ever.
+/// Whatever a failure is, this program tries again. So a final one is another program's, and would stop that
+/// one for ever.
 const FINAL_FAILURES: [&str; 2] = ["failureReason", "failureMessage"];
 
 /// Keeps what a status had of the older form, where it is written anew.
@@ -19,7 +21,8 @@ pub fn keep(before: &Map<String, Value>, status: &mut Map<String, Value>) {
     }
 }
 
-/// Lets the older conditions of a status follow its present ones. Those that are not in the table are others', and stay.
+/// Lets the older conditions of a status follow its present ones. Those that are not in the table are
+/// others', and stay.
 pub fn follow(status: &mut Map<String, Value>, table: &[V1Beta1Condition]) {
     if table.is_empty() {
         return;
@@ -29,7 +32,7 @@ pub fn follow(status: &mut Map<String, Value>, table: &[V1Beta1Condition]) {
         let found = present.iter().find(|one| one["type"] == row.follows)?;
         Some(older(row, found))
     };
-    // Until `Ready` is told, the others' words are the last that somebody had.
+    // Until `Ready` is written, the conditions of another program are the newest ones, and stay.
     let has_spoken = present.iter().any(|one| one["type"] == READY);
     let v1beta1 = status.get(DEPRECATED).map_or(&Value::Null, |deprecated| &deprecated["v1beta1"]);
     let before = v1beta1["conditions"].as_array().map_or(&[][..], Vec::as_slice);

@@ -101,7 +101,7 @@ impl View {
             .and_then(|(_, name)| stores.clusters.get(&key_of(object.namespace(), name)))
             .map(|cluster| cluster.unpacked());
         if let (None, Some(key)) = (&cluster, &cluster_key) {
-            // Somebody removed the Cluster by force. A deletion goes on with what is left.
+            // The Cluster was removed by force. A deletion goes on with what is left.
             let left = index.infrastructure_of(key);
             view.infra_cluster = left
                 .and_then(|object_key| stores.clusters.get(&object_key.key))
@@ -199,8 +199,8 @@ impl View {
     }
 }
 
-/// The names of the machines that a cluster still has. One of which nothing says to which Cluster it belongs counts too, if something was made
-/// for it, and unless its Machine says that it belongs to another one.
+/// The names of the machines that a cluster still has. A machine whose Cluster is not known counts too, if it
+/// has the finalizer and its Machine names no other Cluster.
 fn machines_left(
     object_key: &ObjectKey,
     cluster: &InfraObject,

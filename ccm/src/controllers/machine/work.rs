@@ -80,16 +80,17 @@ impl Ended {
     pub(super) const NOTHING: Self = Self { version: None, memory: None, then: Then::Look };
 }
 
-/// When the object is looked at again.
+/// When the object is scheduled again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Then {
-    /// At once: what is remembered says what is due.
+    /// At once: its memory says what is due.
     Look,
     /// When something changes.
     WhenChanged,
     /// Soon, since the API server did not do what it was asked for.
     TryAgain,
-    /// When the watch shows that the object is gone, as the API server says, or else after [`GONE_FOR`](crate::writes::GONE_FOR).
+    /// When the watch shows that the object is gone, as the API server says, or else after
+    /// [`GONE_FOR`](crate::writes::GONE_FOR).
     Gone,
     /// The term has ended.
     Stopped,
@@ -254,7 +255,8 @@ impl Work<'_> {
         }
     }
 
-    /// Nothing more is due now. A Secret that is missing is looked for again, since nobody watches Secrets.
+    /// Nothing more is due now. A Secret that is missing is read again, since the controller does not watch
+    /// Secrets.
     fn rest(self, bootstrap: &Bootstrap) -> Ended {
         if !matches!(bootstrap, Bootstrap::Missing | Bootstrap::Unusable(_))
             || self.view.bootstrap_secret.is_none()
@@ -319,7 +321,8 @@ impl Work<'_> {
         }
     }
 
-    /// Says that it is paused, with what steps have recorded that is not written yet. It may move from now on.
+    /// Says that it is paused, with what steps have recorded that is not written yet. It may move from now
+    /// on.
     async fn say_paused(&mut self) -> Result<(), NotWritten> {
         let status = self.deferred_record().and_then(|record| with_record(&self.object, record));
         if let Some(status) = status {
@@ -336,8 +339,8 @@ impl Work<'_> {
         self.view.object_key.kind.own_kind(&self.shared.kinds)
     }
 
-    /// Says these conditions in the status, and what `Ready` says also where the kind has another condition for that. An event tells of
-    /// a new reason of `Ready`.
+    /// Says these conditions in the status, and what `Ready` says also where the kind has another condition
+    /// for that. An event tells of a new reason of `Ready`.
     async fn say(&mut self, wanted: &[Condition]) -> Result<(), NotWritten> {
         let kind = self.own_kind();
         let all = with_twin(wanted, kind.ready_twin);

@@ -26,8 +26,8 @@ use crate::writes::{
 /// Asks for the metadata of a list alone.
 const ONLY_METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
-/// How many requests wait for an answer at the same time. Each takes a connection, with its buffers, and the API server answers no
-/// faster if there are more.
+/// How many requests wait for an answer at the same time. Each takes a connection, with its buffers, and the
+/// API server answers no faster if there are more.
 pub(super) const MAX_REQUESTS: usize = 32;
 
 /// Reads and writes objects of the provider's kinds, and reads Secrets. Clones share the limit on requests.
@@ -50,7 +50,8 @@ impl ObjectWriter {
         Self { client, kinds, turns: FairPermits::new(MAX_REQUESTS) }
     }
 
-    /// Waits until a request for an object of this namespace may be sent. Namespaces take turns. It counts until this is dropped.
+    /// Waits until a request for an object of this namespace may be sent. Namespaces take turns. It counts
+    /// until this is dropped.
     async fn turn(&self, namespace: &str) -> Option<FairPermit<Arc<str>>> {
         // it is never closed
         self.turns.acquire(namespace.into()).await.ok()
@@ -203,7 +204,8 @@ impl ObjectWriter {
         within_deadline(self.client.request::<WireAuxiliary>(request)).await.map(Auxiliary::from)
     }
 
-    /// Whether an object of this kind names an owner with this UID, among those of a Cluster. The API server is asked.
+    /// Whether an object of this kind names an owner with this UID, among those of a Cluster. The API server
+    /// is asked.
     ///
     /// # Errors
     /// It does not give the list.

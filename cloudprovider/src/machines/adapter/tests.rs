@@ -187,7 +187,8 @@ async fn everything_of_a_request_arrives_except_what_is_secret() {
     assert_eq!(held(&cloud).delete_cluster(&request, &mut record).await.expect("gone"), Deletion::Gone);
 }
 
-/// A mark has the UID that an annotation names. One that is taken for the object's own would prove what is another object's.
+/// A mark has the UID that an annotation names. One that is taken for the object's own would prove what is
+/// another object's.
 #[test]
 fn a_request_does_not_take_the_uid_of_the_mark_for_that_of_the_object() {
     assert_eq!(request(json!({}), json!({})).object_uid, "");

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// An object of an [auxiliary kind](crate::machines::AuxiliaryKind), as a step reads it. Two are equal if they say the same, whatever their
-/// versions are.
+/// An object of an [auxiliary kind](crate::machines::AuxiliaryKind), as a step reads it. Two are equal if
+/// they say the same, whatever their versions are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct AuxiliaryObject {

@@ -37,8 +37,9 @@ impl Reader {
         reads.iter().any(|(place, seen)| place.kind == *kind && !matches!(seen, Seen::Objects(_)))
     }
 
-    /// Takes note of a place in which something is wanted: `before` was there when it was decided what to write, and `after` is
-    /// there now. If the step has read something else there, that stays, so that it looks again.
+    /// Takes note of a place in which something is wanted: `before` was there when it was decided what to
+    /// write, and `after` is there now. If the step has read something else there, that stays, so that it
+    /// looks again.
     pub(in crate::controllers::machine) fn note(&self, place: Place, before: &Seen, after: Seen) {
         let mut reads = self.lock();
         if reads.get(&place).is_none_or(|read| read == before) {
@@ -112,7 +113,8 @@ impl ObjectSource for Reader {
         }
     }
 
-    /// Only the objects in the answer are noted, and not the list: each change of each object would be news for each owner.
+    /// Only the objects in the answer are noted, and not the list: each change of each object would be news
+    /// for each owner.
     fn owned_by(
         &self,
         kind: &AuxiliaryKind,

@@ -44,12 +44,13 @@ pub struct AuxiliaryStore {
     is_served: watch::Sender<Option<bool>>,
     /// What our own writes gave, by the key, until the watch shows it.
     written: Mutex<HashMap<String, (Arc<PackedAuxiliary>, Instant)>>,
-    /// When the watch has shown the end of an object, by the key, for as long as the answer of an earlier write may come.
+    /// When the watch has shown the end of an object, by the key, for as long as the answer of an earlier
+    /// write may come.
     ends: Mutex<HashMap<String, Instant>>,
 }
 
 impl AuxiliaryStores {
-    /// Of these kinds, about which nothing is known yet.
+    /// Empty stores for these kinds.
     pub fn new(kinds: &[AuxiliaryKind]) -> Self {
         let stores = kinds.iter().map(|kind| AuxiliaryStore {
             kind: *kind,
@@ -189,7 +190,8 @@ impl AuxiliaryStore {
         names
     }
 
-    /// A request that was begun at this time gave this. It does not count if the watch has shown the end of the object since.
+    /// A request that was begun at this time gave this. It does not count if the watch has shown the end of
+    /// the object since.
     pub(in crate::controllers::machine) fn wrote(&self, kept: Auxiliary, begun: Instant) {
         let kept = Arc::new(PackedAuxiliary::from(kept));
         let key = kept.key().into_owned();

@@ -1,4 +1,4 @@
-//! What the watches and the cloud tell, and whom it concerns.
+//! Changes that the watches and the cloud report, and the objects that they concern.
 
 use std::collections::HashSet;
 
@@ -96,7 +96,7 @@ impl MachineController {
                 if let Some(gone) = self.status_only.update(&object_key, uid) {
                     self.forget_uid(&object_key, gone);
                 }
-                // Somebody may have changed the status.
+                // Another program may have changed the status.
                 self.wake(&object_key);
             }
             if store.kind.is_made {
@@ -149,8 +149,8 @@ impl MachineController {
         }
     }
 
-    /// This object had this UID. If no object of any namespace has it any more, the provider forgets it, once no step can use it. That
-    /// is so whether there was a step towards gone or not.
+    /// This object had this UID. If no object of any namespace has it any more, the provider forgets it, once
+    /// no step can use it. That is so whether there was a step towards gone or not.
     pub(super) fn forget_uid(&mut self, object_key: &ObjectKey, uid: String) {
         if !self.index.of_uid(&uid).is_empty() || self.status_only.of_uid(&uid).is_some() {
             return;

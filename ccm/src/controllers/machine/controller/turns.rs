@@ -17,18 +17,20 @@ use crate::{
     writes::GONE_FOR,
 };
 
-/// How many objects are worked on at the same time, those included that wait long for their cloud. A namespace gets no more of these
-/// places than it leaves free for the others: half of them if it is alone.
+/// How many objects are worked on at the same time, those included that wait long for their cloud. A
+/// namespace gets no more of these places than it leaves free for the others: half of them if it is alone.
 const MAX_AT_ONCE: usize = 2_000;
 
-/// The watch shows an old version: look again after this time. A newer version with the same content makes no event.
+/// The watch shows an old version: look again after this time. A newer version with the same content makes no
+/// event.
 const OLD_INTERVAL: Duration = Duration::from_secs(2);
 
-/// How long the watch may be behind. Then what it shows counts again: the versions of an API server that was restored from a
-/// backup can be lower.
+/// How long the watch may be behind. Then what it shows counts again: the versions of an API server that was
+/// restored from a backup can be lower.
 const OLD_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long nothing is done about an object after a step that was given up since the term has ended. It may be renewed.
+/// How long nothing is done about an object after a step that was given up since the term has ended. It may
+/// be renewed.
 const STOPPED_FOR: Duration = Duration::from_secs(1);
 
 /// The jitter of resyncs, as a part of the period.
@@ -47,7 +49,7 @@ enum Turn {
 }
 
 impl Turn {
-    /// When work is due of which this is remembered.
+    /// The turn of an object whose memory says this.
     fn of(due: Option<Due>) -> Self {
         match due {
             Some(Due::At(at)) if at > Instant::now() => Self::At(at),
@@ -118,7 +120,8 @@ impl MachineController {
         known.is_some_and(|(version, _)| is_older(version))
     }
 
-    /// Puts an object into the queue if something is due for it, now or later. One at work is scheduled when its work ends.
+    /// Puts an object into the queue if something is due for it, now or later. One at work is scheduled when
+    /// its work ends.
     pub(super) fn schedule(&mut self, object_key: &ObjectKey) {
         let name = object_key.to_string();
         if self.queue.is_at_work(&name) {
@@ -142,7 +145,7 @@ impl MachineController {
         }
     }
 
-    /// Schedules all of which something is remembered.
+    /// Schedules all objects that have a memory.
     pub(super) fn schedule_known(&mut self) {
         let object_keys: Vec<_> = self.memories.keys().cloned().collect();
         self.schedule_all(object_keys);

@@ -11,8 +11,8 @@ use crate::controllers::machine::{
     object::InfraObject,
 };
 
-/// For how long nothing is done about an object whose finalizer is gone. The API server answers such a write with the version that the
-/// object had, so the version does not tell that what the watch shows is old.
+/// For how long nothing is done about an object whose finalizer is gone. The API server answers such a write
+/// with the version that the object had, so the version does not tell that what the watch shows is old.
 const RELEASED_FOR: Duration = Duration::from_secs(30);
 
 /// What is remembered of the last step of an object.

@@ -392,7 +392,8 @@ async fn of_two_objects_with_one_identity_one_is_told_and_left_alone() {
     assert_eq!(copy(&far, deleting()).next(), Next::Delete, "the cloud is asked");
 }
 
-/// The mark of a cluster does not have the name of the object: a step for the copy would delete what the other one has.
+/// The mark of a cluster does not have the name of the object: a step for the copy would delete what the
+/// other one has.
 #[tokio::test]
 async fn a_copy_of_a_cluster_is_let_go() {
     for (has_same_mark, expected) in [(true, Next::Release), (false, Next::Delete)] {

@@ -202,7 +202,8 @@ fn a_step_writes_its_own_conditions_and_leaves_those_of_others() {
     assert_eq!(status["conditions"], expected);
 }
 
-/// What programs that know the kind from elsewhere read of an object: the twin of `Ready`, and the older conditions.
+/// What programs that know the kind from elsewhere read of an object: the twin of `Ready`, and the older
+/// conditions.
 fn read_by_others(status: &Map<String, Value>) -> (Value, Vec<(Value, Value, Value)>) {
     let twin =
         status["conditions"].as_array().expect("a list").iter().find(|one| one["type"] == "MachineMade");

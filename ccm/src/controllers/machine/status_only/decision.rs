@@ -34,8 +34,8 @@ pub enum Next {
     Write(Write),
 }
 
-/// What is to be done about an object to which something happened. `is_ignored`: it is paused, being deleted, or another
-/// program's. `users`: who is in the failure domain that it is, if it is to be held for them.
+/// What is to be done about an object to which something happened. `is_ignored`: it is paused, being deleted,
+/// or another program's. `users`: who is in the failure domain that it is, if it is to be held for them.
 pub fn next(
     kind: &AuxiliaryKind,
     found: &Auxiliary,
@@ -74,7 +74,8 @@ fn in_use(users: &BTreeSet<String>) -> Condition {
     Condition::new(READY, ConditionStatus::False, "InUse").with_message(words)
 }
 
-/// Who is in the failure domain of this name: the Machines that ask for it, and the machines that name it themselves.
+/// Who is in the failure domain of this name: the Machines that ask for it, and the machines that name it
+/// themselves.
 pub fn users_of(
     name: &str,
     core_machines: &[Arc<Core<Machine>>],
@@ -87,7 +88,7 @@ pub fn users_of(
     core.chain(own.map(|one| format!("{kind} {}", one.key()))).collect()
 }
 
-/// The write of what was told. `None`: the object says so already.
+/// The write of a report. `None`: the object says so already.
 pub fn write_of(
     kind: &AuxiliaryKind,
     told: &StatusReport,

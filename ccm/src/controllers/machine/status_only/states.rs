@@ -48,7 +48,8 @@ pub struct Reference<'a> {
     name: &'a str,
 }
 
-/// The status-only objects that a machine uses: the failure domain that it is in, and those that its specs name with `kind` and `name`.
+/// The status-only objects that a machine uses: the failure domain that it is in, and those that its specs
+/// name with `kind` and `name`.
 pub fn references<'a>(
     kinds: &Kinds,
     failure_domain: Option<&'a str>,

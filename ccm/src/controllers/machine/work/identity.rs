@@ -19,8 +19,9 @@ use crate::controllers::machine::{
 };
 
 impl Work<'_> {
-    /// Asks the provider which machine in the cloud is the object's own, and writes the answer down with the rest of the mark. What
-    /// speaks against an answer is told, and nothing is done about the object meanwhile.
+    /// Asks the provider which machine in the cloud is the object's own, and writes the answer down with the
+    /// rest of the mark. A condition says what speaks against an answer, and nothing is done about the object
+    /// meanwhile.
     pub(super) async fn identify(&mut self, bootstrap: &Bootstrap) -> Identified {
         let reader = Arc::new(Reader::new(self.view.auxiliary.clone()));
         let request = self.view.machine_context(&self.object, bootstrap).request(&self.scope);

@@ -34,8 +34,8 @@ pub(super) enum Unwanted {
 }
 
 impl Work<'_> {
-    /// Makes what the step wants to have, and removes what it does not want any more. What cannot be known yet, since the list of
-    /// its kind has not arrived, is left for the step that comes with the list.
+    /// Makes what the step wants to have, and removes what it does not want any more. What cannot be known
+    /// yet, since the list of its kind has not arrived, is left for the step that comes with the list.
     ///
     /// # Errors
     /// Why not everything is as it is wanted. Each owned object is tried, and the first error counts.
@@ -128,8 +128,9 @@ impl Work<'_> {
         found.filter(|one| one.is_owned_by(uid)).map(|one| one.object.uid.clone()).collect()
     }
 
-    /// Fails while an owned object may be there that is not known, since the list of its kind has not arrived. Of a kind that is not
-    /// served there is none. What a cluster has is left to the garbage collector then.
+    /// Fails while an owned object may be there that is not known, since the list of its kind has not
+    /// arrived. Of a kind that is not served there is none. What a cluster has is left to the garbage
+    /// collector then.
     async fn check_lists(&self) -> Result<(), Error> {
         if self.view.object_key.kind != ObjectKind::Machine {
             return Ok(());
@@ -152,7 +153,8 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Writes until an owned object goes that is not wanted any more. `uids` are those of the owned objects that were there.
+    /// Writes until an owned object goes that is not wanted any more. `uids` are those of the owned objects
+    /// that were there.
     async fn remove(&self, (kind, key): &OwnedKey, unwanted: Unwanted, uids: &[String]) -> Result<(), Error> {
         let reason = if unwanted == Unwanted::AllGo { Reason::OwnerGone } else { Reason::Unwanted };
         let Some(store) = self.view.auxiliary.of(kind) else { return Ok(()) };
@@ -171,8 +173,8 @@ impl Work<'_> {
         Err(not_written(store, key, "it changes all the time"))
     }
 
-    /// Makes one write. If somebody else was faster, the object is read, and what is to be written is decided again. Gives
-    /// whether it is written.
+    /// Makes one write. If another program was faster, the object is read, and what is to be written is
+    /// decided again. Gives whether it is written.
     async fn write_owned(
         &self,
         store: &AuxiliaryStore,

@@ -23,7 +23,8 @@ use crate::{
 /// The kind of these objects, and the observation of one, in the metrics.
 const LABELS: (&str, &str) = ("told", "look");
 
-/// How soon it is looked whether all machines have arrived, or whether an object is gone that the API server does not find.
+/// How soon it is looked whether all machines have arrived, or whether an object is gone that the API server
+/// does not find.
 const SOON: Duration = Duration::from_secs(1);
 
 /// Who is in a failure domain.

@@ -62,8 +62,8 @@ impl Answer {
         }
     }
 
-    /// The reason of the wait that is all that the status says, if it may be written later: that of a machine that never was complete, or of
-    /// a deletion, which is one wait whatever it does just now.
+    /// The reason of the wait that is all that the status says, if it may be written later: that of a machine
+    /// that never was complete, or of a deletion, which is one wait whatever it does just now.
     fn deferrable(&self, object: &InfraObject) -> Option<Cow<'static, str>> {
         match self {
             Self::Machine(_) if !object.is_provisioned() => {
@@ -101,8 +101,9 @@ impl Answer {
 }
 
 impl Work<'_> {
-    /// Calls the step that is due and writes what came of it: metadata and spec first, then the status, and then the owned objects.
-    /// Trouble with those hides nothing of what the step saw. Only of what is gone, they go first.
+    /// Calls the step that is due and writes what came of it: metadata and spec first, then the status, and
+    /// then the owned objects. Trouble with those hides nothing of what the step saw. Only of what is gone,
+    /// they go first.
     pub(super) async fn step(mut self, bootstrap: &Bootstrap) -> Ended {
         let given = record_of(&self.object);
         let mut record = match self.deferred_record() {
@@ -139,7 +140,7 @@ impl Work<'_> {
         if let Some(error) = answer.error() {
             tracing::warn!(object = %self.view.object_key, step, error = %error.log_report(), "step failed");
         }
-        // What the step saw. What somebody else writes from now on is something new for the next step.
+        // What the step saw. A write by another program from here on makes the next step due.
         let seen = Arc::clone(&self.object);
         if let Some((deferred, due)) = self.defer(&answer, (&given, &record))
             && let Some(is_alone) = self.write_at_once(&answer).await
@@ -190,8 +191,8 @@ impl Work<'_> {
         self.end(Some(memory), then)
     }
 
-    /// The status that a step leaves, if it is written later, and when the next step is due. What the step wants beside the object is
-    /// written with it.
+    /// The status that a step leaves, if it is written later, and when the next step is due. What the step
+    /// wants beside the object is written with it.
     fn defer(
         &self,
         answer: &Answer,
@@ -216,11 +217,12 @@ impl Work<'_> {
         (now < at).then(|| (deferred, outcome.due.or(Due::At(at))))
     }
 
-    /// Writes what is not deferred: the provider ID, and that a move waits for a task. `None` if that is not written. Else whether nobody
-    /// else has changed the object meanwhile.
+    /// Writes what is not deferred: the provider ID, and that a move waits for a task. `None` if that is not
+    /// written. Else whether the object had no other change meanwhile.
     ///
-    /// The core looks at an object once a second at most. Were the provider ID written together with the status at the end, the core
-    /// would look after the first of the two writes, and see the second one only a second later.
+    /// The core looks at an object once a second at most. Were the provider ID written together with the
+    /// status at the end, the core would look after the first of the two writes, and see the second one only
+    /// a second later.
     async fn write_at_once(&mut self, answer: &Answer) -> Option<bool> {
         let mut is_alone = true;
         for _ in 0..=MAX_READS_AGAIN {
@@ -311,8 +313,8 @@ impl Work<'_> {
         }
     }
 
-    /// Says in a condition of its own what is wrong with the owned objects. It goes when nothing is. What may pass by itself is told
-    /// when it comes a second time.
+    /// Says in a condition of its own what is wrong with the owned objects. It goes when nothing is. Trouble
+    /// that may pass by itself is written when it comes a second time.
     async fn tell_trouble(
         &mut self,
         trouble: Option<&Error>,

@@ -5,7 +5,7 @@ use super::*;
 const INFRASTRUCTURE: &str = "WaitingForClusterInfrastructureReady";
 const DATA: &str = "WaitingForBootstrapData";
 
-/// Longer than a wait lasts of which nothing is said.
+/// Longer than a wait is deferred.
 const LONG: Duration = Duration::from_secs(6);
 
 impl World {
