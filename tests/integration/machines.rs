@@ -3,7 +3,7 @@
 mod core;
 mod crashes;
 mod definitions;
-mod further;
+mod auxiliary;
 mod histories;
 mod hostile;
 mod kinds;
@@ -18,7 +18,7 @@ mod providers;
 mod scope;
 mod tape;
 mod tenants;
-mod told;
+mod status_only;
 mod vsphere;
 mod world;
 
@@ -30,8 +30,8 @@ pub(crate) fn trials() -> Trials {
         .and(libvirt::trials())
         .and(life::trials())
         .and(scope::trials())
-        .and(further::trials())
-        .and(told::trials())
+        .and(auxiliary::trials())
+        .and(status_only::trials())
         .and(vsphere::trials())
         .and(moves::trials())
         .and(tenants::trials())

@@ -116,7 +116,7 @@ pub(super) fn core_definitions(versions: &[&str]) -> anyhow::Result<Vec<CustomRe
 /// Installs the kinds of the fake cloud.
 pub(super) async fn install_own(api: &Api) -> anyhow::Result<()> {
     for kind in [FAKE_FLAVOR, FAKE_GUEST, FAKE_REGION] {
-        install(api, &further_definition(&kind)?).await?;
+        install(api, &auxiliary_definition(&kind)?).await?;
     }
     install_all(api, &definitions()?).await
 }
@@ -133,18 +133,18 @@ pub(super) async fn install_all(api: &Api, definitions: &Definitions) -> anyhow:
 }
 
 /// The definition of an auxiliary kind.
-pub(super) fn further_definition(kind: &AuxiliaryKind) -> anyhow::Result<CustomResourceDefinition> {
+pub(super) fn auxiliary_definition(kind: &AuxiliaryKind) -> anyhow::Result<CustomResourceDefinition> {
     let scope = if kind.is_namespaced { "Namespaced" } else { "Cluster" };
     definition_of((kind.group, kind.kind, kind.plural, scope), &[kind.version])
 }
 
 /// The flavors of the fake cloud, which are in no namespace.
 pub(super) fn flavors(client: &Client) -> kube::Api<DynamicObject> {
-    further_objects(client, &FAKE_FLAVOR)
+    auxiliary_objects(client, &FAKE_FLAVOR)
 }
 
 /// The objects of an auxiliary kind that is in no namespace.
-pub(super) fn further_objects(client: &Client, kind: &AuxiliaryKind) -> kube::Api<DynamicObject> {
+pub(super) fn auxiliary_objects(client: &Client, kind: &AuxiliaryKind) -> kube::Api<DynamicObject> {
     let AuxiliaryKind { group, version, kind, plural, .. } = *kind;
     let gvk = GroupVersionKind::gvk(group, version, kind);
     kube::Api::all_with(client.clone(), &ApiResource::from_gvk_with_plural(&gvk, plural))
@@ -172,7 +172,7 @@ pub(super) async fn install(api: &Api, crd: &CustomResourceDefinition) -> anyhow
 /// Deletes all objects, with their finalizers, that an earlier scenario has left on a real API server.
 pub(super) async fn clear(api: &Api, namespaces: &[&str]) -> anyhow::Result<()> {
     for kind in [FAKE_FLAVOR, FAKE_REGION] {
-        let all = further_objects(&api.client, &kind);
+        let all = auxiliary_objects(&api.client, &kind);
         let listed = eventually(PATIENCE, "the kinds can be listed", || async {
             Ok(all.list(&ListParams::default()).await.ok())
         });

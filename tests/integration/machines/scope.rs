@@ -160,7 +160,7 @@ async fn explained(api: &Api) -> anyhow::Result<()> {
         "apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "FakeRegion",
         "metadata": {"name": "west"}, "spec": {"flavors": ["large"]},
     });
-    let regions = core::further_objects(&api.client, &FAKE_REGION);
+    let regions = core::auxiliary_objects(&api.client, &FAKE_REGION);
     regions.create(&PostParams::default(), &serde_json::from_value(region)?).await?;
     let words = "FakeRegion west: not ready: FlavorMissing: there is no FakeFlavor large";
     let told = || async { Ok((uses().await? == [words]).then_some(())) };

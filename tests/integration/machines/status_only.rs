@@ -22,18 +22,18 @@ const LIFE: Duration = Duration::from_secs(90);
 
 pub(super) fn trials() -> Trials {
     Trials::new()
-        .both("machines::the_status_of_an_object_is_told_and_kept", told)
-        .sandbox("machines::an_object_that_another_program_told", taken_over)
+        .both("machines::a_status_only_object_is_observed_and_kept", observed)
+        .sandbox("machines::a_status_only_object_of_another_program", taken_over)
         .sandbox("machines::a_failure_domain_stays_while_machines_are_in_it", in_use)
         .sandbox("machines::objects_that_end_without_a_deletion_are_forgotten", forgotten)
-        .sandbox("machines::a_dry_run_tells_nothing", dry_run)
-        .sandbox("machines::killed_while_a_status_is_told", killed)
-        .sandbox("machines::a_status_that_is_refused_is_told_later", refused)
-        .sandbox("machines::a_look_that_hangs_holds_up_no_other", hangs)
+        .sandbox("machines::a_dry_run_writes_no_status", dry_run)
+        .sandbox("machines::killed_while_a_status_is_written", killed)
+        .sandbox("machines::a_status_that_is_refused_is_written_later", refused)
+        .sandbox("machines::an_observation_that_hangs_holds_up_no_other", hangs)
 }
 
 fn regions(world: &World<'_>) -> kube::Api<DynamicObject> {
-    core::further_objects(&world.api.client, &FAKE_REGION)
+    core::auxiliary_objects(&world.api.client, &FAKE_REGION)
 }
 
 async fn region(world: &World<'_>) -> anyhow::Result<Value> {
@@ -60,12 +60,12 @@ async fn becomes(world: &World<'_>, what: &str, check: impl Fn(&Value) -> bool) 
     eventually(SOON, what, || async { Ok(Some(region(world).await?).filter(|one| check(one))) }).await
 }
 
-async fn told(api: &Api) -> anyhow::Result<()> {
+async fn observed(api: &Api) -> anyhow::Result<()> {
     let world = World::new(api).await?;
     let daemon = world.start(&[])?;
     add(&world, json!({})).await?;
     let reason = |one: &Value| condition(one, "Ready")["reason"].clone();
-    let first = becomes(&world, "it is told", |one| reason(one) == "FlavorMissing").await?;
+    let first = becomes(&world, "it has a status", |one| reason(one) == "FlavorMissing").await?;
     ensure!(first["status"]["ready"] == false && first["status"]["machines"] == 0, "{first}");
 
     // What it has read changes, and so does the cloud.
@@ -89,9 +89,9 @@ async fn told(api: &Api) -> anyhow::Result<()> {
     world.pause().await;
     core::flavors(&world.api.client).delete("large", &DeleteParams::default()).await?;
     world.pause().await;
-    ensure!(is_ready(&region(&world).await?), "it was told");
+    ensure!(is_ready(&region(&world).await?), "its status stays");
     change(&world, json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": null}}})).await?;
-    becomes(&world, "it is told again", |one| reason(one) == "FlavorMissing").await?;
+    becomes(&world, "it is observed again", |one| reason(one) == "FlavorMissing").await?;
     daemon.stop().await
 }
 
@@ -100,7 +100,7 @@ async fn taken_over(api: &Api) -> anyhow::Result<()> {
     let world = World::new(api).await?;
     add(&world, json!({"finalizers": ["fakeregion.example.org"]})).await?;
     let daemon = world.start(&[])?;
-    let kept = becomes(&world, "it is told", |one| !condition(one, "Ready").is_null()).await?;
+    let kept = becomes(&world, "it has a status", |one| !condition(one, "Ready").is_null()).await?;
     ensure!(kept["metadata"]["finalizers"] == json!(["fakeregion.example.org", HELD]), "{kept}");
     regions(&world).delete("west", &DeleteParams::default()).await?;
     let gone = || async { Ok(regions(&world).get_opt("west").await?.is_none().then_some(())) };
@@ -141,7 +141,7 @@ async fn in_use(api: &Api) -> anyhow::Result<()> {
 async fn forgotten(api: &Api) -> anyhow::Result<()> {
     let (world, daemon) = World::with_cluster(api).await?;
     add(&world, json!({})).await?;
-    becomes(&world, "it is told", |one| !condition(one, "Ready").is_null()).await?;
+    becomes(&world, "it has a status", |one| !condition(one, "Ready").is_null()).await?;
     world.add_machine("worker-1").await?;
     let machine = world.is_up("worker-1").await?;
     let cluster = world.get(&world.kind("Cluster"), world.cluster).await?;
@@ -175,7 +175,7 @@ async fn dry_run(api: &Api) -> anyhow::Result<()> {
     add(&world, json!({})).await?;
     let daemon = world.start(&["--dry-run"])?;
     world.pause().await;
-    ensure!(world.cloud.count(Operation::Observe) > 0, "nobody looks");
+    ensure!(world.cloud.count(Operation::Observe) > 0, "nothing is observed");
     ensure!(world.tape.steps().is_empty(), "{:?}", world.tape.steps());
     daemon.stop().await
 }
@@ -187,7 +187,7 @@ async fn killed(api: &Api) -> anyhow::Result<()> {
         let (daemon, made) = (world.start(&[])?, add(&world, json!({})));
         let is_dead = kill.during((&world.tape.trap, &world.cloud), daemon, made).await?;
         let daemon = world.start(&[])?;
-        becomes(&world, "it is told", |one| condition(one, "Ready")["reason"] == "FlavorMissing").await?;
+        becomes(&world, "it has a status", |one| condition(one, "Ready")["reason"] == "FlavorMissing").await?;
         daemon.stop().await?;
         if !is_dead {
             ensure!(world.tape.kinds().contains("PATCH fakeregions"), "{:?}", world.tape.kinds());
@@ -205,7 +205,7 @@ async fn refused(api: &Api) -> anyhow::Result<()> {
         world.cloud.fail_next(Operation::Observe, Error::new(ErrorKind::Unavailable, "away"));
         let daemon = world.start(&[])?;
         add(&world, json!({})).await?;
-        let told = becomes(&world, "it is told", |one| !condition(one, "Ready").is_null()).await;
+        let told = becomes(&world, "it has a status", |one| !condition(one, "Ready").is_null()).await;
         told.with_context(|| format!("{action:?}"))?;
         faults(api)?.clear();
         daemon.stop().await?;
@@ -233,14 +233,14 @@ async fn hangs(api: &Api) -> anyhow::Result<()> {
         let found = serde_json::to_value(regions(&world).get("east").await?)?;
         Ok(is_ready(&found).then_some(()))
     };
-    eventually(Duration::from_secs(20), "the other one is told", told).await?;
+    eventually(Duration::from_secs(20), "the other one has its status", told).await?;
     change(&world, json!({"spec": {"flavors": ["small"]}})).await?;
     tokio::time::sleep(Duration::from_secs(10)).await;
     // The second one of the other object found its own write.
     ensure!(world.cloud.count(Operation::Observe) == 3, "{}", world.cloud.count(Operation::Observe));
     let message = |one: &Value| condition(one, "Ready")["message"].as_str().unwrap_or_default().to_owned();
     let late = || async { Ok(Some(region(&world).await?).filter(|one| message(one).contains("small"))) };
-    eventually(LIFE, "it is told what it says now", late).await?;
+    eventually(LIFE, "its status says what it says now", late).await?;
     regions(&world).delete("east", &DeleteParams::default()).await?;
     daemon.stop().await
 }

@@ -21,7 +21,7 @@ use crate::{
     support::{eventually, patience},
 };
 
-/// The condition about companions.
+/// The condition about owned objects.
 const COMPANIONS: &str = "CompanionsUpToDate";
 
 /// A wait for what is missing is over when it is there, and not when the clock says so: that would take a minute.
@@ -30,11 +30,11 @@ const AT_ONCE: Duration = Duration::from_secs(45);
 pub(super) fn trials() -> Trials {
     Trials::new()
         .sandbox("machines::a_step_waits_for_an_object_that_it_reads", read)
-        .both("machines::companions_are_made_kept_and_removed", kept)
-        .sandbox("machines::a_foreign_object_in_the_place_of_a_companion", foreign)
-        .sandbox("machines::companions_that_another_program_made", taken_over)
-        .sandbox("machines::a_further_kind_that_is_missing_stops_only_who_uses_it", missing_kind)
-        .sandbox("machines::trouble_with_a_companion_hides_nothing", refused)
+        .both("machines::owned_objects_are_made_kept_and_removed", kept)
+        .sandbox("machines::a_foreign_object_in_the_place_of_an_owned_one", foreign)
+        .sandbox("machines::owned_objects_that_another_program_made", taken_over)
+        .sandbox("machines::an_auxiliary_kind_that_is_missing_stops_only_what_uses_it", missing_kind)
+        .sandbox("machines::trouble_with_an_owned_object_hides_nothing", refused)
         .sandbox("machines::a_list_that_does_not_arrive_stops_no_machine", unlisted)
 }
 
@@ -75,7 +75,7 @@ async fn missing_kind(api: &Api) -> anyhow::Result<()> {
     let waits = world.waits_for("one", "Unsupported").await?;
     let message = condition(&waits, "Ready")["message"].to_string();
     ensure!(message.contains(&name), "{message}");
-    definitions.create(&PostParams::default(), &core::further_definition(&FAKE_FLAVOR)?).await?;
+    definitions.create(&PostParams::default(), &core::auxiliary_definition(&FAKE_FLAVOR)?).await?;
     world.waits_for("one", "DependencyNotFound").await?;
     world.add_flavor("large", 8).await?;
     world.is_up("one").await?;
@@ -146,7 +146,7 @@ async fn kept(api: &Api) -> anyhow::Result<()> {
     daemon.stop().await
 }
 
-/// Waits until the machine tells of trouble with its companion, for this reason. Gives the message.
+/// Waits until the machine tells of trouble with its owned object, for this reason. Gives the message.
 async fn trouble(world: &World<'_>, reason: &str) -> anyhow::Result<String> {
     let tells = |one: &Value| condition(one, COMPANIONS)["reason"] == reason;
     let machine = world.becomes("FakeMachine", "one", reason, tells).await?;
@@ -158,7 +158,7 @@ async fn no_trouble(world: &World<'_>) -> anyhow::Result<()> {
     world.becomes("FakeMachine", "one", "tells of no trouble", is_over).await.map(drop)
 }
 
-/// The API server takes no write of a companion, for as long as it likes.
+/// The API server takes no write of an owned object, for as long as it likes.
 async fn refused(api: &Api) -> anyhow::Result<()> {
     let (world, daemon) = World::with_cluster(api).await?;
     let faults = faults(api)?;
@@ -198,7 +198,7 @@ async fn refused(api: &Api) -> anyhow::Result<()> {
     daemon.stop().await
 }
 
-/// The list of the companions does not arrive.
+/// The list of the owned objects does not arrive.
 async fn unlisted(api: &Api) -> anyhow::Result<()> {
     let world = World::new(api).await?;
     let faults = faults(api)?;
