@@ -18,14 +18,13 @@ mod files;
 mod handler;
 mod listener;
 mod peer;
-mod refusals;
+mod permits;
 mod responses;
 mod seldom;
 mod source;
 mod threads;
 mod tls;
 mod trust;
-mod turns;
 mod user;
 mod webhooks;
 
@@ -44,7 +43,7 @@ use authentication::Authenticator;
 use authorization::Authorizer;
 use certificates::Certificates;
 use cluster_trust::ClusterTrust;
-use connections::Limits;
+use connections::{Limits, OTHER_FILES, Tls};
 use delegation::Delegation;
 use endpoints::Endpoints;
 use handler::Handler;
@@ -95,7 +94,8 @@ impl Serving {
             shares_port: options.permit_port_sharing,
             flags: "",
         })?;
-        let limits = Limits::new(http2_max_streams(options)).within_open_files();
+        let limits = Limits::secure_port(http2_max_streams(options));
+        let limits = limits.within_open_files("the secure port", OTHER_FILES);
         let threads = Threads::start("secure-port", SLOW_THREADS)?;
         let (options, reporter) = (options.clone(), reporter.clone());
         let starting = async move { Self::on(listener, limits, &options, shown, &reporter).await };
@@ -145,13 +145,12 @@ impl Serving {
             metrics.get::<AccessMetrics>()?,
         );
         tracing::info!("Serving securely on {address}");
-        tasks.spawn(connections::serve(
-            listener,
-            limits,
-            connections::Tls { settings, certificates, trust },
-            Arc::new(handler),
-            stop.clone(),
-        ));
+        let tls = Tls {
+            settings,
+            certificates: Box::new(move |local| Arc::new(certificates.for_address(local))),
+            trust: Some(trust),
+        };
+        tasks.spawn(connections::serve(listener, limits, tls, Arc::new(handler), stop.clone()));
         Ok(Self {
             address,
             stop,
