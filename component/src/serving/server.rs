@@ -9,23 +9,18 @@
 mod authentication;
 mod authorization;
 mod certificates;
-mod client_certificate;
-mod cluster_trust;
 mod connections;
 mod delegation;
 mod endpoints;
 mod files;
 mod handler;
 mod listener;
-mod peer;
 mod permits;
 mod responses;
 mod seldom;
 mod source;
 mod threads;
 mod tls;
-mod trust;
-mod user;
 mod webhooks;
 
 use std::{
@@ -39,10 +34,9 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{AccessMetrics, ServingOptions, Shown};
 use crate::reload::ReloadReporter;
-use authentication::Authenticator;
+use authentication::{Authenticator, ClusterTrust, Trust};
 use authorization::Authorizer;
 use certificates::Certificates;
-use cluster_trust::ClusterTrust;
 use connections::{Limits, OTHER_FILES, Tls};
 use delegation::Delegation;
 use endpoints::Endpoints;
@@ -50,7 +44,6 @@ use handler::Handler;
 use listener::Listen;
 use threads::Threads;
 use tls::TlsSettings;
-use trust::Trust;
 
 pub use webhooks::{MadeCertificate, Webhook, WebhookServer};
 
@@ -126,7 +119,7 @@ impl Serving {
         let client = delegation.authentication_client(&options.authentication).await?;
         let access_client = delegation.authorization_client(&options.authorization).await?;
         let trust = Trust::load(&options.authentication, client.is_some())?;
-        trust::follow(&trust, &options.authentication, reporter, &stop, &mut tasks);
+        authentication::follow(&trust, &options.authentication, reporter, &stop, &mut tasks);
         let cluster_trust = client
             .clone()
             .and_then(|client| ClusterTrust::new(&trust, &options.authentication, client, reporter));

@@ -38,11 +38,10 @@ use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    peer::Peer,
+    authentication::{Peer, Trust},
     responses::Answer,
     source::Source,
     tls::{H2, TlsSettings},
-    trust::Trust,
 };
 use admission::Admission;
 use limits::{HANDSHAKE_MEMORY, HEADER_SIZE, MAX_ANSWER, REQUEST_MEMORY, SEND_BUFFER, TLS_BUFFER};

@@ -11,12 +11,11 @@ use hyper::body::Incoming;
 use percent_encoding::percent_decode_str;
 
 use super::{
-    authentication::{Authenticator, Credentials},
+    authentication::{Authenticator, Credentials, Peer},
     authorization::{Authorizer, Decision},
     connections::{Connection, Service},
     delegation::Unanswered,
     endpoints::{self, Endpoints},
-    peer::Peer,
     permits::FairPermits,
     responses::{self, Answer},
     seldom::Seldom,

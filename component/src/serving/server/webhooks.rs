@@ -22,12 +22,12 @@ use tokio::{net::TcpListener, task::JoinSet, time::timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{
+    authentication::Peer,
     certificates::Certificates,
     connections::{
         self, CONNECTION_WINDOW, Connection, Limits, OTHER_FILES, STREAMS_OF_STRANGERS, Service, Tls,
     },
     listener::{self, Listen},
-    peer::Peer,
     permits::FairPermits,
     responses::{self, Answer},
     seldom::Seldom,

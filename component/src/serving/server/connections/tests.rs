@@ -1,5 +1,5 @@
 use std::{
-    io::{ErrorKind, Read as _},
+    io::ErrorKind,
     net::Ipv4Addr,
     path::{Path, PathBuf},
 };
