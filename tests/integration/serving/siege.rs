@@ -70,7 +70,9 @@ const ATTACKS: &[(Attack, usize)] = &[
     (Attack::UnreadMetrics, 128),
     (Attack::Resets, 64),
     (Attack::Continuations, 128),
+    (Attack::SlowHeads, 300),
     (Attack::SlowBodies, 128),
+    (Attack::KeptAlive, 300),
     (Attack::Pings, 128),
     (Attack::Requests, 128),
     (Attack::Tokens, 128),
@@ -86,6 +88,7 @@ const SHARED: &[(Attack, usize)] = &[
     (Attack::UnreadMetrics, 190),
     (Attack::Requests, 190),
     (Attack::Tokens, 190),
+    (Attack::KeptAlive, 400),
     (Attack::Silence, 400),
     (Attack::Churn, 64),
 ];
@@ -229,7 +232,8 @@ async fn watch(leases: &KubeApi<Lease>, asked: Asked<'_>, soak: Duration) -> any
         loop {
             let now = spec(leases).await?;
             ensure!(
-                now.holder_identity == first.holder_identity && now.lease_transitions == first.lease_transitions,
+                now.holder_identity == first.holder_identity
+                    && now.lease_transitions == first.lease_transitions,
                 "it does not lead any more: {now:?}"
             );
             if now.renew_time != last.renew_time {
@@ -265,19 +269,15 @@ async fn watch(leases: &KubeApi<Lease>, asked: Asked<'_>, soak: Duration) -> any
             error = renewing => error,
         }
     };
-    timeout(soak + 2 * test_env::PATIENCE, watching).await.with_context(|| {
-        format!("{} renewals and {} rounds", renewals.get(), rounds.get())
-    })?
+    timeout(soak + 2 * test_env::PATIENCE, watching)
+        .await
+        .with_context(|| format!("{} renewals and {} rounds", renewals.get(), rounds.get()))?
 }
 
 /// The body of a successful response, and the number of failed tries before. A connection that was closed before the end of the
 /// response is tried again, as the kubelet and Prometheus do, and so are metrics that too many wait for: the server cannot tell honest
 /// clients from attackers with the same address.
-async fn answered(
-    asked: Asked<'_>,
-    from: Option<IpAddr>,
-    path: &str,
-) -> anyhow::Result<(String, usize)> {
+async fn answered(asked: Asked<'_>, from: Option<IpAddr>, path: &str) -> anyhow::Result<(String, usize)> {
     let Asked { port, token, attack, .. } = asked;
     let (began, mut failures) = (Instant::now(), Vec::new());
     loop {
@@ -299,7 +299,8 @@ async fn answered(
             sent.elapsed(),
             answer.text()
         ));
-        let is_lasting = answer.is_whole && ![0, 429].contains(status) || (status == &429 && path == "/livez");
+        let is_lasting =
+            answer.is_whole && ![0, 429].contains(status) || (status == &429 && path == "/livez");
         if is_lasting || began.elapsed() >= test_env::PATIENCE {
             let from = from.map_or("loopback".to_owned(), |from| from.to_string());
             bail!("{attack:?}: {path} from {from} is not answered 200: {failures:#?}");
