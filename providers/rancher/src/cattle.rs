@@ -12,4 +12,5 @@ pub(crate) mod inventory;
 pub(crate) mod judge;
 pub(crate) mod load_balancer;
 pub(crate) mod model;
+mod requests;
 pub(crate) mod source;

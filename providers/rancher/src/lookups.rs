@@ -270,6 +270,7 @@ impl<K: Eq + Hash> Absences<K> {
     }
 
     /// Forgets everything. What is added later does not count before the next listing.
+    #[cfg(feature = "cattle")]
     pub(crate) fn forget(&mut self) {
         *self = Self::default();
     }

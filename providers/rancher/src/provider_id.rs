@@ -59,6 +59,7 @@ fn parse_machine(text: &str) -> Option<(String, String)> {
 }
 
 /// Whether `text` is the provider ID of a Cattle host.
+#[cfg(feature = "cattle")]
 pub(crate) fn is_ours(text: &str) -> bool {
     parse(text).is_some()
 }

@@ -33,7 +33,6 @@ pub(super) struct ServerUrl {
     /// The API that the path names.
     pub(super) api: Option<ApiVersion>,
     /// The project of Rancher 1.6 that the path names.
-    #[cfg_attr(not(feature = "cattle"), expect(dead_code, reason = "only Rancher 1.6 has projects in URLs"))]
     pub(super) project: Option<String>,
 }
 

@@ -9,17 +9,10 @@ use cloudprovider::{
 };
 use http::{HeaderValue, Method, header};
 use parking_lot::Mutex;
-use reqwest::{Upgraded, Url};
+use reqwest::Url;
 use secrecy::ExposeSecret as _;
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::time::Instant;
-use tokio_tungstenite::{
-    WebSocketStream,
-    tungstenite::{
-        handshake::{client::generate_key, derive_accept_key},
-        protocol::{Role, WebSocketConfig},
-    },
-};
 
 use super::reply::{Reply, unavailable};
 use crate::{
@@ -34,13 +27,10 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const KEEPALIVE: Duration = Duration::from_secs(15);
 
 /// The type of the answers that are asked for.
-const JSON: &str = "application/json";
+pub(crate) const JSON: &str = "application/json";
 
 /// A page of 10,000 hosts is smaller.
 const MAX_BODY: usize = 128 << 20;
-
-/// An event with the largest object is smaller.
-const MAX_EVENT: usize = 16 << 20;
 
 /// A client of one server. Clones share its connections.
 #[derive(Clone)]
@@ -124,22 +114,6 @@ impl Client {
         self.send(Method::GET, url, None::<&()>).await?.decode()
     }
 
-    /// Sends `body` and reads the answer.
-    pub(crate) async fn send_object<T: DeserializeOwned>(
-        &self,
-        method: Method,
-        url: Url,
-        body: &impl Serialize,
-    ) -> Result<T> {
-        self.send(method, url, Some(body)).await?.decode()
-    }
-
-    /// Deletes an object. It is no error if the object is gone.
-    pub(crate) async fn delete(&self, url: Url) -> Result<()> {
-        let reply = self.send(Method::DELETE, url, None::<&()>).await?;
-        if reply.status == 404 { Ok(()) } else { reply.check() }
-    }
-
     /// Reads from an API of the same server. The caller decodes successful answers as they arrive. `timeout`
     /// is the time for the whole answer. Answers with one of the statuses `passed` are successful too.
     ///
@@ -171,37 +145,7 @@ impl Client {
         Err(unavailable("the answer does not say that it is JSON"))
     }
 
-    /// Opens a WebSocket.
-    pub(crate) async fn web_socket(&self, url: Url) -> Result<WebSocketStream<Upgraded>> {
-        self.check_pause()?;
-        let key = generate_key();
-        let request = self
-            .request(Method::GET, url)
-            .header(header::ACCEPT, JSON)
-            .header(header::CONNECTION, "Upgrade")
-            .header(header::UPGRADE, "websocket")
-            .header(header::SEC_WEBSOCKET_VERSION, "13")
-            .header(header::SEC_WEBSOCKET_KEY, &key);
-        let opening = async {
-            let response = request.send().await.map_err(unreachable)?;
-            if response.status() != http::StatusCode::SWITCHING_PROTOCOLS {
-                read(response).await?.check()?;
-                return Err(unavailable("the server or a proxy does not open a WebSocket"));
-            }
-            let accepted = response.headers().get(header::SEC_WEBSOCKET_ACCEPT);
-            if accepted.is_none_or(|accept| accept.as_bytes() != derive_accept_key(key.as_bytes()).as_bytes())
-            {
-                return Err(unavailable("the answer to the opening of a WebSocket is not valid"));
-            }
-            response.upgrade().await.map_err(unreachable)
-        };
-        let connection = self.in_time(opening).await?;
-        let limits =
-            WebSocketConfig::default().max_message_size(Some(MAX_EVENT)).max_frame_size(Some(MAX_EVENT));
-        Ok(WebSocketStream::from_raw_socket(connection, Role::Client, Some(limits)).await)
-    }
-
-    async fn send(&self, method: Method, url: Url, body: Option<&impl Serialize>) -> Result<Reply> {
+    pub(crate) async fn send(&self, method: Method, url: Url, body: Option<&impl Serialize>) -> Result<Reply> {
         let mut request = self.request(method, url).header(header::ACCEPT, JSON);
         if let Some(body) = body {
             request = request.json(body);
@@ -220,7 +164,7 @@ impl Client {
     }
 
     /// Fails while the server wants to be left alone. So one refusal is enough for all callers.
-    fn check_pause(&self) -> Result<()> {
+    pub(crate) fn check_pause(&self) -> Result<()> {
         let until = *self.paused.lock();
         match until.map(|until| until.saturating_duration_since(Instant::now())) {
             Some(left) if !left.is_zero() => {
@@ -231,7 +175,7 @@ impl Client {
         }
     }
 
-    fn request(&self, method: Method, url: Url) -> reqwest::RequestBuilder {
+    pub(crate) fn request(&self, method: Method, url: Url) -> reqwest::RequestBuilder {
         let request = self.http.request(method, url);
         match &self.credentials {
             Credentials::Key { access, secret } => {
@@ -241,7 +185,7 @@ impl Client {
         }
     }
 
-    async fn in_time<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
+    pub(crate) async fn in_time<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
         let late = || {
             let message = format!("no answer within {:?}", self.timeout);
             Error::new(ErrorKind::Timeout, message)
@@ -250,7 +194,7 @@ impl Client {
     }
 }
 
-async fn read(mut response: reqwest::Response) -> Result<Reply> {
+pub(crate) async fn read(mut response: reqwest::Response) -> Result<Reply> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(unreachable)? {
         if body.len() + chunk.len() > MAX_BODY {
@@ -261,7 +205,7 @@ async fn read(mut response: reqwest::Response) -> Result<Reply> {
     Ok(Reply { status: response.status().as_u16(), headers: std::mem::take(response.headers_mut()), body })
 }
 
-fn unreachable(error: reqwest::Error) -> Error {
+pub(crate) fn unreachable(error: reqwest::Error) -> Error {
     unavailable(format!("the server cannot be reached: {}", error_chain(&error.without_url())))
 }
 
