@@ -29,7 +29,7 @@ use crate::{
     config::{Config, Environment},
     follow,
     instances::{Answer, Rules, Seen, Site, View},
-    machines::{self, Fleet, OpenSites, Outside},
+    machines::{self, Deps, SessionPool, VSphereMachines},
     provider_id::is_ours,
     secrets::CredentialStore,
     vcenter::{Settings, VCenter},
@@ -55,7 +55,7 @@ const PROBES: usize = 4;
 pub struct VSphereProvider {
     rules: Rules,
     seen: Seen,
-    fleet: Fleet,
+    machines: VSphereMachines,
     vcenters: Vec<Followed>,
     /// Set if the configuration has address pools.
     load_balancer: Option<PooledLoadBalancer>,
@@ -159,26 +159,26 @@ impl VSphereProvider {
         });
         let vcenters: Vec<_> = vcenters.collect();
         let (stopped, tasks) = (CancellationToken::new(), TaskTracker::new());
-        let open = Arc::new(OpenSites::new(Outside {
+        let pool = Arc::new(SessionPool::new(Deps {
             instance_changes: instance_changes.clone(),
             status_changes: status_changes.clone(),
             accounts,
             tasks: tasks.clone(),
             stop: stopped.clone(),
         }));
-        let site = |followed: &Followed| machines::Site {
+        let handle = |followed: &Followed| machines::VCenterHandle {
             vcenter: Arc::clone(&followed.vcenter),
             stop: stopped.clone(),
             is_configured: true,
-            number: open.number(),
-            removed: machines::Removed::default(),
+            number: pool.number(),
+            tombstones: machines::Tombstones::default(),
         };
-        let sites = vcenters.iter().map(site).collect();
-        let fleet = Fleet::new(config.machines, sites, open, tasks.clone());
+        let handles = vcenters.iter().map(handle).collect();
+        let machines = VSphereMachines::new(config.machines, handles, pool, tasks.clone());
         Self {
             rules,
             seen: Seen::default(),
-            fleet,
+            machines,
             vcenters,
             load_balancer: config
                 .address_pools
@@ -245,7 +245,7 @@ impl CloudProvider for VSphereProvider {
         if self.started.set(Instant::now()).is_err() {
             return Err(Error::new(ErrorKind::Conflict, "the provider was started already"));
         }
-        self.fleet.read_secrets_from(&context);
+        self.machines.read_secrets_from(&context);
         for followed in &self.vcenters {
             let vcenter = Arc::clone(&followed.vcenter);
             if let Some(versions) = followed.credentials.versions(&*context.secrets) {
@@ -325,7 +325,7 @@ impl CloudProvider for VSphereProvider {
     }
 
     fn machines(&self) -> Option<&dyn DynMachines> {
-        Some(&self.fleet)
+        Some(&self.machines)
     }
 }
 

@@ -8,10 +8,7 @@
 
 use cloudprovider::{Error, ErrorKind, Result};
 
-use super::{
-    invalid::invalid,
-    spec::{MAX_VMX_KEYS, MAX_VMX_VALUE, PciDeviceSpec, VirtualMachineCloneSpec},
-};
+use super::spec::{MAX_VMX_KEYS, MAX_VMX_VALUE, PciDeviceSpec, VirtualMachineCloneSpec, invalid};
 use crate::{
     config::{ALLOW, AllowEntry, ObjectPattern, WordPattern},
     moref::MoRef,

@@ -11,9 +11,8 @@ use uuid::Uuid;
 
 use super::{
     guest::{bootstrap, mac_of, metadata},
-    invalid::invalid,
     places::Catalog,
-    spec::{CloneMode, VirtualMachineCloneSpec},
+    spec::{CloneMode, VirtualMachineCloneSpec, invalid},
     template::{self, TemplateFacts},
 };
 use crate::{
@@ -43,7 +42,7 @@ pub(crate) struct Place {
 }
 
 /// What a machine is made from.
-pub(crate) struct Wanted<'a> {
+pub(crate) struct DesiredObject<'a> {
     pub(crate) mark: &'a Mark,
     /// The name of the machine, and of its guest.
     pub(crate) name: &'a str,
@@ -117,8 +116,8 @@ pub(crate) fn macs(uid: Uuid, spec: &VirtualMachineCloneSpec) -> Result<Vec<[u8;
 /// # Errors
 /// [`ErrorKind::InvalidInput`](cloudprovider::ErrorKind::InvalidInput) for what cannot be made of this template, with the name of the field; those of the
 /// [`Catalog`].
-pub(crate) fn plan(wanted: &Wanted<'_>) -> Result<Clone> {
-    let Wanted { name, uid, spec, place, template, .. } = wanted;
+pub(crate) fn plan(wanted: &DesiredObject<'_>) -> Result<Clone> {
+    let DesiredObject { name, uid, spec, place, template, .. } = wanted;
     let (mode, snapshot, notice) = mode(spec, template)?;
     let is_linked = mode == CloneMode::LinkedClone;
     let macs = macs(*uid, spec)?;
@@ -251,8 +250,8 @@ fn mode(
     }
 }
 
-fn extra_config(wanted: &Wanted<'_>, macs: &[[u8; 6]]) -> Result<Vec<OptionValue>> {
-    let Wanted { mark, name, spec, bootstrap: data, .. } = wanted;
+fn extra_config(wanted: &DesiredObject<'_>, macs: &[[u8; 6]]) -> Result<Vec<OptionValue>> {
+    let DesiredObject { mark, name, spec, bootstrap: data, .. } = wanted;
     let mut options = Vec::new();
     for (key, value) in &spec.custom_vmx_keys {
         options.push(OptionValue { key: key.clone(), value: Value::AnyString(value.clone()) });

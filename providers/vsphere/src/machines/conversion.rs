@@ -8,7 +8,6 @@
 //! `status.initialization.provisioned`.
 
 mod duration;
-mod later;
 mod rest;
 mod shape;
 mod v1beta1;
@@ -23,6 +22,7 @@ use cloudprovider::{
 use serde_json::{Map, Value};
 
 use self::shape::{Body, Shape};
+use super::v1beta1::LATER_FIELDS;
 
 /// Holds the whole object in the other version, without its metadata. Cluster API's own conversions use the same one.
 const ANNOTATION: &str = "cluster.x-k8s.io/conversion-data";
@@ -82,7 +82,7 @@ pub fn convert(object: Value, to: &str) -> Result<Value> {
         let later = conversion.take_later(&mut kept, to);
         let known = conversion.there_and_back(kept.clone(), to);
         rest::restore(&mut converted, &known, &kept);
-        later::put_back(shape, &mut converted, later);
+        put_back_later_fields(shape, &mut converted, later);
     }
     if conversion.converted(converted.clone(), from) != body {
         let mut body = body;
@@ -135,7 +135,7 @@ impl Conversion<'_> {
     fn take_later(&self, body: &mut Body, version: Version) -> Map<String, Value> {
         match version {
             Version::V1Beta1 => Map::new(),
-            Version::V1Beta2 => later::take(self.shape, body),
+            Version::V1Beta2 => take_later_fields(self.shape, body),
         }
     }
 
@@ -179,6 +179,24 @@ fn add_annotation(metadata: &mut Map<String, Value>, body: &Body) {
     let annotations = metadata.entry("annotations").or_insert_with(|| Value::Object(Map::new()));
     if let (Some(annotations), Ok(kept)) = (annotations.as_object_mut(), serde_json::to_string(body)) {
         annotations.insert(ANNOTATION.to_owned(), kept.into());
+    }
+}
+
+/// Takes the fields out of a body in v1beta2 that v1beta1 got after v1beta2 had them.
+///
+/// While v1beta1 had no place for them, they were kept in the annotation alone, and objects that were stored then still have them there.
+/// So they are never kept: what is found there is from that time.
+fn take_later_fields(shape: Shape, body: &mut Body) -> Map<String, Value> {
+    let Some(spec) = shape.spec(body).filter(|_| shape.has_clone_spec()) else { return Map::new() };
+    LATER_FIELDS.into_iter().filter_map(|field| spec.remove_entry(field)).collect()
+}
+
+/// Puts the fields into a body that does not have them.
+fn put_back_later_fields(shape: Shape, body: &mut Body, taken: Map<String, Value>) {
+    if let Some(spec) = shape.spec(body) {
+        for (field, value) in taken {
+            spec.entry(field).or_insert(value);
+        }
     }
 }
 

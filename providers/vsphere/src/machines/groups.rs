@@ -1,11 +1,11 @@
 //! Groups of virtual machines and of hosts in a cluster, and the rules that tie them together.
 //!
-//! vCenter cannot add a machine to a group: an edit replaces the whole group. So each cluster has one [`Board`] here. It holds what
+//! vCenter cannot add a machine to a group: an edit replaces the whole group. So each cluster has one [`GroupEdits`] here. It holds what
 //! machines want, and lets one edit at a time go out, for all machines that want something at that moment.
 
-mod board;
+mod edits;
 
-pub(crate) use self::board::{Board, Boards, Write};
+pub(crate) use self::edits::{AllGroupEdits, GroupEdits, Write};
 
 use cloudprovider::{Error, ErrorKind, Result};
 

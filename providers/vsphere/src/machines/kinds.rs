@@ -2,7 +2,7 @@
 
 use cloudprovider::machines::{AuxiliaryKind, GROUP, Kind, Kinds};
 
-use super::older;
+use super::v1beta1_conditions;
 
 /// The condition of a `VSphereMachine` and its `VSphereVM` that programs which know them look at.
 pub(crate) const PROVISIONED: &str = "VirtualMachineProvisioned";
@@ -11,9 +11,9 @@ pub(crate) const PROVISIONED: &str = "VirtualMachineProvisioned";
 pub(crate) const KINDS: Kinds = Kinds::new(
     "v1beta2",
     Kind::new("VSphereMachine", "vspheremachines")
-        .with_v1beta1_conditions(older::OF_MACHINE)
+        .with_v1beta1_conditions(v1beta1_conditions::OF_MACHINE)
         .with_ready_twin(PROVISIONED),
-    Kind::new("VSphereCluster", "vsphereclusters").with_v1beta1_conditions(older::OF_CLUSTER),
+    Kind::new("VSphereCluster", "vsphereclusters").with_v1beta1_conditions(v1beta1_conditions::OF_CLUSTER),
 )
 .with_auxiliary(&[
     VM_KIND,
@@ -28,25 +28,25 @@ pub(crate) const KINDS: Kinds = Kinds::new(
 .shared();
 
 /// The virtual machine of a `VSphereMachine`.
-pub(crate) const VM: Kind = Kind::new("VSphereVM", "vspherevms").with_v1beta1_conditions(older::OF_VM);
+pub(crate) const VM: Kind =
+    Kind::new("VSphereVM", "vspherevms").with_v1beta1_conditions(v1beta1_conditions::OF_VM);
 
 /// Credentials for several namespaces.
 pub(crate) const CLUSTER_IDENTITY: Kind = Kind::new("VSphereClusterIdentity", "vsphereclusteridentities")
-    .with_v1beta1_conditions(older::OF_IDENTITY);
+    .with_v1beta1_conditions(v1beta1_conditions::OF_IDENTITY);
 
 /// A place for machines.
-pub(crate) const DEPLOYMENT_ZONE: Kind =
-    Kind::new("VSphereDeploymentZone", "vspheredeploymentzones").with_v1beta1_conditions(older::OF_ZONE);
+pub(crate) const DEPLOYMENT_ZONE: Kind = Kind::new("VSphereDeploymentZone", "vspheredeploymentzones")
+    .with_v1beta1_conditions(v1beta1_conditions::OF_ZONE);
 
 /// A part of vSphere that can fail as a whole.
 pub(crate) const FAILURE_DOMAIN: Kind = Kind::new("VSphereFailureDomain", "vspherefailuredomains");
 
 /// `VSphereClusterIdentity`, which the steps read. Cluster API Provider vSphere leaves its finalizer.
-pub(crate) const CLUSTER_IDENTITY_KIND: AuxiliaryKind =
-    AuxiliaryKind::new(GROUP, "v1beta2", CLUSTER_IDENTITY)
-        .cluster_scoped()
-        .status_only()
-        .with_left_finalizers(&["vsphereclusteridentity/infrastructure.cluster.x-k8s.io"]);
+pub(crate) const CLUSTER_IDENTITY_KIND: AuxiliaryKind = AuxiliaryKind::new(GROUP, "v1beta2", CLUSTER_IDENTITY)
+    .cluster_scoped()
+    .status_only()
+    .with_left_finalizers(&["vsphereclusteridentity/infrastructure.cluster.x-k8s.io"]);
 
 /// Namespaces: an identity is for those with certain labels.
 pub(crate) const NAMESPACE_KIND: AuxiliaryKind =

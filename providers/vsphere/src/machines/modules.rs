@@ -2,16 +2,16 @@
 //! are in one module, which keeps them on different hosts.
 //!
 //! A module has neither name nor mark. What is recorded in `spec.clusterModules` of the `VSphereCluster` says whose it is, as with Cluster
-//! API Provider vSphere. Only the step of a cluster can write there, so that one makes the modules, and the [`Board`] tells it which.
+//! API Provider vSphere. Only the step of a cluster can write there, so that one makes the modules, and the [`ModuleRequests`] tells it which.
 
-mod board;
 mod joining;
+mod requests;
 
 use std::collections::BTreeSet;
 
 pub(crate) use self::{
-    board::{Board, Claim},
     joining::{Joined, Joining},
+    requests::{Claim, ModuleRequests},
 };
 use super::spec::ClusterModule;
 use crate::{cluster_modules::Known, moref::MoRef};

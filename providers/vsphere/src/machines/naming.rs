@@ -9,10 +9,7 @@ mod parse;
 use cloudprovider::{Result, machines::MachineRequest};
 
 use self::{evaluate::evaluate, parse::parse};
-use super::{
-    invalid::invalid,
-    spec::{OperatingSystem, VSphereMachineSpec},
-};
+use super::spec::{OperatingSystem, VSphereMachineSpec, invalid};
 
 /// Longer names are cut.
 const MAX_NAME: usize = 63;

@@ -13,9 +13,8 @@ use serde_json::{Value, json};
 
 use super::{
     guest::static_ips,
-    invalid::invalid,
     kinds::{ADDRESS_KIND, CLAIM_KIND},
-    spec::{AddressPoolReference, NetworkDeviceSpec, NetworkSpec},
+    spec::{AddressPoolReference, NetworkDeviceSpec, NetworkSpec, invalid},
 };
 
 /// The condition of a machine with pools, and of its `VSphereVM`, as with Cluster API Provider vSphere.

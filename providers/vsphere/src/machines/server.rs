@@ -2,7 +2,7 @@
 
 use cloudprovider::Result;
 
-use super::invalid::invalid;
+use super::spec::invalid;
 use crate::{endpoint::Endpoint, thumbprint::Thumbprint};
 
 /// The port of a vCenter.

@@ -7,29 +7,33 @@
 
 mod clone;
 mod cluster;
-mod deployment_zone;
 mod failure_domain;
 mod hardware;
-mod identity;
 mod machine;
 mod network;
 mod selector;
-mod vm;
+
+use cloudprovider::{Error, ErrorKind};
 
 pub(crate) use self::{
     clone::{CloneMode, MAX_VMX_KEYS, MAX_VMX_VALUE, OperatingSystem, VirtualMachineCloneSpec, text},
-    cluster::{ClusterModule, IdentityKind, VSphereClusterSpec, VSphereIdentityReference},
-    deployment_zone::{PlacementConstraint, VSphereDeploymentZoneSpec},
+    cluster::{
+        ClusterModule, IdentityKind, VSphereClusterIdentitySpec, VSphereClusterSpec, VSphereIdentityReference,
+    },
     failure_domain::{
-        FailureDomain, FailureDomainHosts, FailureDomainType, NetworkConfiguration, VSphereFailureDomainSpec,
+        FailureDomain, FailureDomainHosts, FailureDomainType, NetworkConfiguration, PlacementConstraint,
+        VSphereDeploymentZoneSpec, VSphereFailureDomainSpec,
     },
     hardware::{DataDisk, PciDeviceSpec, ProvisioningMode, Quantity, ResourceAmounts, Resources},
-    identity::VSphereClusterIdentitySpec,
-    machine::{PowerOffMode, VSphereMachineSpec},
+    machine::{PowerOffMode, VSphereMachineSpec, VSphereVMSpec},
     network::{AddressPoolReference, DhcpOverrides, NetworkDeviceSpec, NetworkRouteSpec, NetworkSpec},
     selector::LabelSelector,
-    vm::VSphereVMSpec,
 };
+
+/// The error about a value that a spec may not have. `words` begin with the field.
+pub(crate) fn invalid(words: String) -> Error {
+    Error::new(ErrorKind::InvalidInput, words)
+}
 
 #[cfg(test)]
 mod tests;

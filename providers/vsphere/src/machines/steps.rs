@@ -1,87 +1,296 @@
-//! The steps of machines and clusters.
+//! The steps of machines and clusters. [`Step::reconcile`] and [`DeletionStep::reconcile_delete`] list those of a machine, in their order.
 //!
-//! ```text
-//!  a task runs? ── wait for its end
-//!  find the machine by its instance UUID ─┬─ it is there: upgrade, power on, wait for its addresses     (present)
-//!                                         ├─ it was there, and vCenter denies it: lost
-//!                                         └─ ask vCenter once more, then clone                          (create)
-//! ```
-//!
-//! The instance UUID is the UID of the mark. It and the whole mark are in the call that makes a machine, so whatever
-//! happens in between, the machine is found again.
+//! The instance UUID of a virtual machine is the UID of its object's mark. It and the whole mark are in the call that makes the machine,
+//! so whatever happens in between, the machine is found again. A step decides from what the inventory shows, from the status of the
+//! object, and from what this process knows beside them, all of which may be lost.
 
-mod available;
-mod bootstrap;
+mod boot;
 mod claims;
 mod cluster;
 mod cluster_modules;
-mod companion;
 mod configuration;
 mod create;
 mod delete;
-mod edits;
 mod failure_domains;
-mod last_seen;
+mod find;
+mod guest;
 mod login;
-mod outstanding;
-mod power_on;
-mod present;
-mod request;
+mod report;
+mod step;
 mod take_over;
+mod tasks;
 mod vm_group;
+mod vsphere_vm;
 mod zone_status;
 
-use std::{sync::Arc, time::Duration};
+use std::{future::Future, slice, sync::Arc};
 
 use cloudprovider::{
     Error, ErrorKind, InstanceStream, Machines, Result, async_trait,
     machines::{
-        Capacity, ClusterReport, ClusterRequest, Condition, ConditionStatus, Deletion, Kinds, MachineReport,
-        MachineRequest, Mark, NodeInfo, ObserveRequest, Record, StatusReport, Wait,
+        Capacity, ClusterReport, ClusterRequest, Deletion, Kinds, ObserveRequest, MachineReport, Mark, NodeInfo,
+        Record, StatusReport,
     },
-    ties::{Contender, Evidence, Meant, the_meant_one},
 };
 use uuid::Uuid;
 
 use self::{
-    companion::{Seen, deleted, name_of, provisioned},
-    edits::Edit,
-    last_seen::confirm_left,
+    cluster::note_ignored,
+    guest::Edit,
     login::{Login, MadeOn},
+    step::{
+        DeletionRequest, DeletionStep, Flow, MachineRecord, Pass, Request, Step, Stop, answer_of, owner_of,
+    },
+    take_over::server_of_vm,
+    vsphere_vm::{deleted, name_of, provisioned},
 };
 use super::{
     clone::{cpus, memory_mib},
-    fleet::{Fleet, Turn},
     identities::ObjectKey,
-    invalid::invalid,
     kinds::{CLUSTER_IDENTITY_KIND, DEPLOYMENT_ZONE_KIND, KINDS},
     naming::is_windows,
     pools::Addresses,
-    site::Site,
     spec::{VSphereClusterSpec, VSphereMachineSpec},
+    state::{MachineState, Observed},
     status::{VSphereClusterStatus, VSphereMachineStatus},
     supported,
-    work::Work,
+    vcenter_handle::VCenterHandle,
+    vsphere_machines::VSphereMachines,
 };
-use crate::{
-    provider_id::{byte_orders, parse_provider_id},
-    vcenter::State,
-    vm::VirtualMachine,
-};
+use crate::vm::VirtualMachine;
 
-pub(crate) use request::{DeletionRequest, MachineRecord, Request};
+impl Step<'_> {
+    /// The steps of a machine towards existing. The first one that has to wait ends them.
+    async fn reconcile(&mut self, addresses: &Addresses, edit: Edit) -> Flow<MachineReport, MachineReport> {
+        self.wait_for_task().await?;
+        let Some(vm) = self.shown()? else {
+            if self.request.provider_id.is_some() {
+                return self.confirm_lost().await;
+            }
+            self.wait_for_addresses(addresses)?;
+            return self.clone_template(edit).await;
+        };
+        self.wait_until_left(&vm)?;
+        self.take_over(&vm).await?;
+        self.attach_tags(&vm).await?;
+        self.pass_on_network(&vm, edit).await?;
+        if self.is_to_start(&vm) {
+            self.wait_for_start(&vm)?;
+            self.upgrade_hardware(&vm).await?;
+            self.join_vm_group(&vm).await?;
+            self.join_module(&vm).await?;
+            return self.power_on(&vm).await;
+        }
+        self.remove_bootstrap_data(&vm).await
+    }
+}
 
-/// When to look again for a machine that another session still shows.
-const SIGHTING_RETRY: Duration = Duration::from_secs(1);
+impl DeletionStep<'_> {
+    /// The steps of a machine towards gone from one vCenter. The first one that has to wait ends them.
+    async fn reconcile_delete(&mut self) -> Flow<Deletion, Deletion> {
+        self.take_over_task();
+        self.wait_for_last_task().await?;
+        let Some(vm) = self.shown()? else {
+            self.confirm_gone().await?;
+            return Ok(Deletion::Gone);
+        };
+        self.wait_until_left(&vm)?;
+        if self.is_left_over(&vm) {
+            return Ok(Deletion::Gone);
+        }
+        let answer = self.remove(&vm).await;
+        if let Err(Stop::Error(_)) = answer {
+            // It may have left while the step had it in hand.
+            self.wait_until_left(&vm)?;
+        }
+        answer
+    }
 
-/// The same where it is not known that both are sessions of one vCenter.
-const ELSEWHERE_RETRY: Duration = Duration::from_secs(10);
+    /// The steps of a machine that is shown.
+    async fn remove(&mut self, vm: &VirtualMachine) -> Flow<Deletion, Deletion> {
+        self.check_is_own(vm).await?;
+        self.power_off(vm).await?;
+        self.detach_foreign_disks(vm).await?;
+        self.leave_module(vm).await?;
+        Ok(self.destroy(vm).await?)
+    }
+}
 
-/// The condition that names fields that mean nothing here.
-const FIELDS_IGNORED: &str = "FieldsIgnored";
+impl Pass<'_> {
+    /// One step towards existing: finds out where the machine is to be, and makes the steps there.
+    async fn ensure(&mut self) -> Result<MachineReport> {
+        let request = self.request;
+        if request.provider_id.is_none() {
+            supported::check_machine(&request.spec)?;
+            name_of(request)?;
+        }
+        note_ignored(self.record, supported::ignored_of_machine(&request.spec, &request.cluster.spec));
+        let login = Login::of_machine(request);
+        let made_on = MadeOn::of(&self.record.status);
+        if self.record.status.login.is_none() {
+            self.record.status.login = login.remembered(None);
+        }
+        let is_there = request.provider_id.is_some() || self.machines.has(&request.mark);
+        let addresses = claims::addresses(request, self.record, is_there)?;
+        let has_begun = self.has_begun();
+        let vcenter = self.machines.vcenter_of(&login, &request.mark, has_begun).await;
+        let vcenter = self.state.note_followed(vcenter)?;
+        let (known, written) = self.state.guest();
+        let edit = Edit::of(request, &addresses, known, written);
+        let with_addresses = claims::with_addresses(request, &addresses);
+        let mut step = Step { request: with_addresses.as_ref().unwrap_or(request), ..self.on(&vcenter) };
+        step.follow()?;
+        // What was used before stays while what was made there may be there.
+        let mut may_be_elsewhere = step.shown()?.is_none() && has_begun;
+        if may_be_elsewhere && made_on.is_elsewhere(slice::from_ref(&vcenter)) {
+            step.check_elsewhere(slice::from_ref(&vcenter)).await?;
+            step.confirm_left_elsewhere(&made_on).await?;
+            may_be_elsewhere = false;
+        }
+        if !may_be_elsewhere || login.has_identity() {
+            login.note(&vcenter, &mut step.record.status);
+        }
+        if request.provider_id.is_none() {
+            step.take_over_task();
+        }
+        let answer = answer_of(step.reconcile(&addresses, edit).await);
+        match step.shown() {
+            // It has left while the step had it in hand.
+            Ok(Some(vm)) if answer.is_err() && vcenter.tombstones.has(&vm.moref) => step.report_removed(&vm),
+            _ => answer,
+        }
+    }
+}
+
+impl Pass<'_, Option<VSphereClusterSpec>> {
+    /// One step towards gone. Without its cluster's object nothing may say on which vCenter the machine is. Then it has to be
+    /// gone from all that are configured: who names no credentials has those of nobody else.
+    async fn delete(&mut self) -> Result<Deletion> {
+        let made_on = MadeOn::of(&self.record.status);
+        let was_begun = self.has_begun();
+        let Some(vcenters) = self.vcenters_to_delete_from(was_begun).await? else {
+            return Ok(Deletion::Gone);
+        };
+        let Some(first) = vcenters.first() else {
+            let words = "nothing says any more on which vCenter the virtual machine is, so the finalizer stays; if there is none, an operator can \
+                         remove it by hand";
+            return Err(Error::new(ErrorKind::NotFound, words));
+        };
+        for vcenter in &vcenters {
+            let mut step = self.on(vcenter);
+            step.follow()?;
+            let answer = answer_of(step.reconcile_delete().await)?;
+            if answer != Deletion::Gone {
+                return Ok(answer);
+            }
+        }
+        let step = self.on(first);
+        if let Some(wait) = step.check_elsewhere(&vcenters).await? {
+            return Ok(Deletion::Deleting(wait));
+        }
+        let is_destroyed = vcenters.iter().any(|vcenter| step.state.is_destroyed_on(vcenter.name()));
+        if was_begun && !is_destroyed && made_on.is_elsewhere(&vcenters) {
+            step.confirm_left_elsewhere(&made_on).await?;
+        }
+        self.state.note_gone();
+        self.machines.pool.release(&ObjectKey::of(&self.request.mark));
+        Ok(Deletion::Gone)
+    }
+
+    /// The vCenters on which the machine may be. `None` if nothing was begun on any.
+    async fn vcenters_to_delete_from(&self, was_begun: bool) -> Result<Option<Vec<Arc<VCenterHandle>>>> {
+        let (machines, request) = (self.machines, self.request);
+        let known = self.record.status.login.as_ref();
+        let Some(login) = Login::of_deletion(request, known) else {
+            machines.pool.release(&ObjectKey::of(&request.mark));
+            return Ok(Some(match server_of_vm(request)? {
+                Some(server) => {
+                    vec![machines.configured_vcenter("spec.server of the VSphereVM", Some(&server))?]
+                }
+                None => machines.configured.clone(),
+            }));
+        };
+        let was_begun = was_begun || known.is_some();
+        match machines.vcenter_of(&login, &request.mark, was_begun).await {
+            // On a vCenter that is not configured, nothing was begun.
+            Err(error) if login::is_out_of_reach(&login, &error) => Ok(None),
+            vcenter => {
+                let own = self.state.note_followed(vcenter)?;
+                let other = machines.vcenter_of_lost_zone(request, &own).await?;
+                Ok(Some([Some(own), other].into_iter().flatten().collect()))
+            }
+        }
+    }
+}
+
+impl VSphereMachines {
+    /// A step towards existing, and what is wanted beside the object after it.
+    async fn ensure_with_objects(
+        &self,
+        request: &Request,
+        record: &mut MachineRecord,
+    ) -> Result<MachineReport> {
+        // Without its failure domain it is not known what its `VSphereVM` would say.
+        let request = &*self.placed(request, record).await?;
+        let of_step = &mut *record;
+        let step = move |uid, state| async move {
+            Pass { machines: self, uid, state, request, record: of_step }.ensure().await
+        };
+        let (answer, observed) = self.with_state(&request.mark, request.is_provisioned, step).await;
+        let is_there = request.provider_id.is_some() || self.has(&request.mark);
+        claims::want(request, record, &answer, is_there);
+        self.want_vm(request, record, &answer, observed);
+        answer
+    }
+
+    /// A step towards gone, and what is said of it beside the object.
+    async fn delete_with_objects(
+        &self,
+        request: &DeletionRequest,
+        record: &mut MachineRecord,
+    ) -> Result<Deletion> {
+        let request = &*Self::placed_for_deletion(request);
+        let of_step = &mut *record;
+        let step = move |uid, state| async move {
+            Pass { machines: self, uid, state, request, record: of_step }.delete().await
+        };
+        let (answer, observed) = self.with_state(&request.mark, false, step).await;
+        claims::note(request);
+        self.want_vm_of_deletion(request, record, &answer, observed);
+        if let Some(condition) = deleted(&answer) {
+            record.set(condition);
+        }
+        answer
+    }
+
+    /// Makes a step with what is known of its machine. Returns what it has seen beside its answer.
+    async fn with_state<T, F: Future<Output = Result<T>>>(
+        &self,
+        mark: &Mark,
+        is_complete: bool,
+        step: impl FnOnce(Uuid, Arc<MachineState>) -> F,
+    ) -> (Result<T>, Observed) {
+        let owner = match owner_of(mark) {
+            Ok(owner) => owner,
+            Err(error) => return (Err(error), Observed::default()),
+        };
+        let state = self.states.of(&owner);
+        let mut observed = Observed::default();
+        let (of_step, seen) = (Arc::clone(&state), &mut observed);
+        let step = async move {
+            let answer = step(owner.1, Arc::clone(&of_step)).await;
+            *seen = of_step.observed(is_complete);
+            answer
+        };
+        let answer = self.locks.step(mark, step).await;
+        drop(state);
+        self.states.forget_unused(&(mark.namespace.clone(), owner.1));
+        (answer, observed)
+    }
+}
 
 #[async_trait]
-impl Machines for Fleet {
+impl Machines for VSphereMachines {
     type MachineSpec = VSphereMachineSpec;
     type MachineStatus = VSphereMachineStatus;
     type ClusterSpec = VSphereClusterSpec;
@@ -100,31 +309,14 @@ impl Machines for Fleet {
         request: &DeletionRequest,
         record: &mut MachineRecord,
     ) -> Result<Deletion> {
-        let request = &*Self::placed_for_deletion(request);
-        let mut seen = Seen::default();
-        let answer = {
-            let (record, seen) = (&mut *record, &mut seen);
-            self.one_step(&request.mark, move |turn| async move {
-                let slot = Arc::clone(&turn.slot);
-                let answer = self.delete(turn, request, record).await;
-                *seen = Seen::of(&slot);
-                answer
-            })
-            .await
-        };
-        claims::note(request);
-        self.tell_deletion(request, record, &answer, seen);
-        if let Some(condition) = deleted(&answer) {
-            record.set(condition);
-        }
-        answer
+        self.delete_with_objects(request, record).await
     }
 
     async fn identify_machine(&self, request: &DeletionRequest) -> Result<Option<String>> {
         let answer = self.identify(&Self::placed_for_deletion(request)).await;
         if answer.as_ref().is_ok_and(|uid| uid.as_deref() != Some(&*request.mark.uid)) {
             // From now on it has another UID.
-            self.open.release(&ObjectKey::of(&request.mark));
+            self.pool.release(&ObjectKey::of(&request.mark));
         }
         answer
     }
@@ -143,7 +335,7 @@ impl Machines for Fleet {
         _: &mut Record<VSphereClusterStatus>,
     ) -> Result<Deletion> {
         self.delete_modules(request).await?;
-        self.open.release(&ObjectKey::of(&request.mark));
+        self.pool.release(&ObjectKey::of(&request.mark));
         Ok(Deletion::Gone)
     }
 
@@ -171,327 +363,14 @@ impl Machines for Fleet {
     }
 
     fn forget(&self, uid: &str) {
-        self.open.forget(uid);
-        self.module_board.forget_object(uid);
+        self.pool.forget(uid);
+        self.module_requests.forget_object(uid);
     }
 
     fn changes(&self) -> Option<InstanceStream> {
-        Some(self.open.changes())
-    }
-}
-
-impl Fleet {
-    /// A step towards existing, and what is wanted beside the object after it.
-    async fn ensure_with_objects(
-        &self,
-        request: &Request,
-        record: &mut MachineRecord,
-    ) -> Result<MachineReport> {
-        // Without its failure domain it is not known what its `VSphereVM` would say.
-        let request = &*self.placed(request, record).await?;
-        let mut seen = Seen::default();
-        let answer = {
-            let (record, seen) = (&mut *record, &mut seen);
-            self.one_step(&request.mark, move |turn| async move {
-                let slot = Arc::clone(&turn.slot);
-                let answer = self.ensure(turn, request, record).await;
-                *seen = Seen::of(&slot);
-                if request.is_provisioned {
-                    slot.known().guest = None;
-                }
-                answer
-            })
-            .await
-        };
-        let is_there = request.provider_id.is_some() || self.has(&request.mark);
-        claims::want(request, record, &answer, is_there);
-        self.want_vm(request, record, &answer, seen);
-        answer
-    }
-
-    async fn ensure(
-        &self,
-        turn: Turn,
-        request: &Request,
-        record: &mut MachineRecord,
-    ) -> Result<MachineReport> {
-        if request.provider_id.is_none() {
-            supported::check_machine(&request.spec)?;
-            name_of(request)?;
-        }
-        note_ignored(record, supported::ignored_of_machine(&request.spec, &request.cluster.spec));
-        let login = Login::of_machine(request);
-        let made_on = MadeOn::of(&record.status);
-        if record.status.login.is_none() {
-            record.status.login = login.remembered(None);
-        }
-        let is_there = request.provider_id.is_some() || self.has(&request.mark);
-        let addresses = claims::addresses(request, record, is_there)?;
-        let with_addresses = claims::with_addresses(request, &addresses);
-        let site = self.site_of(&login, &request.mark, || has_begun(&turn, request, record)).await;
-        let site = &turn.note_vcenter(site)?;
-        let (known, written) = {
-            let known = turn.slot.known();
-            (known.guest, known.guest_written)
-        };
-        let edit = Edit::of(request, &addresses, known, written);
-        let request = with_addresses.as_ref().unwrap_or(request);
-        site.vcenter.follow_tasks();
-        turn.note_vcenter(site.check_live())?;
-        // What was used before stays while what was made there may be there.
-        let is_shown = machine_of(site, &turn)?.is_some();
-        let mut may_be_elsewhere = !is_shown && has_begun(&turn, request, record);
-        if may_be_elsewhere && made_on.is_elsewhere(std::slice::from_ref(site)) {
-            self.check_elsewhere(std::slice::from_ref(site), &turn, request, record).await?;
-            self.confirm_left_elsewhere(&made_on, &turn, &request.mark).await?;
-            may_be_elsewhere = false;
-        }
-        if !may_be_elsewhere || login.has_identity() {
-            login.note(site, &mut record.status);
-        }
-        if request.provider_id.is_none() {
-            Self::take_over_task(&turn, request, record);
-        }
-        let answer = self.ensure_on(site, &turn, request, record, (&addresses, edit)).await;
-        match machine_of(site, &turn) {
-            // It has left while the step had it in hand.
-            Ok(Some(vm)) if answer.is_err() && site.removed.has(&vm.moref) => {
-                Self::report_removed(&vm, site, request, record)
-            }
-            _ => answer,
-        }
-    }
-
-    /// The rest of a step towards existing, once it is known on which vCenter.
-    async fn ensure_on(
-        &self,
-        site: &Arc<Site>,
-        turn: &Turn,
-        request: &Request,
-        record: &mut MachineRecord,
-        (addresses, edit): (&Addresses, Edit),
-    ) -> Result<MachineReport> {
-        if let Some(wait) = self.outstanding(site, turn, request, record).await? {
-            let quiet = turn.slot.known().quiet_work();
-            match (quiet, machine_of(site, turn)?) {
-                (Some(Work::RemoveBootstrapData), Some(vm)) => {
-                    return Self::report_beside(&vm, site, request, record, wait.look_again_after);
-                }
-                (Some(work), Some(vm)) => return Self::report_meanwhile(&vm, site, request, record, work),
-                _ => {}
-            }
-            // A machine that is being cloned may be seen already, and is not to be touched.
-            return match (&request.provider_id, machine_of(site, turn)?) {
-                (Some(_), Some(vm)) if request.mark.owns(site.mark_of(&vm).await?.as_ref()) => {
-                    Self::report(&vm, site, request, record, Some(wait))
-                }
-                _ => Ok(MachineReport::Creating(wait)),
-            };
-        }
-        if let Some(vm) = machine_of(site, turn)? {
-            turn.slot.known().unshown_since = None;
-            if site.removed.has(&vm.moref) {
-                return Self::report_removed(&vm, site, request, record);
-            }
-            return self.present(site, turn, &vm, request, record, edit).await;
-        }
-        if request.provider_id.is_none() {
-            if let Some(wait) = claims::wait(request, addresses) {
-                return Ok(MachineReport::Creating(wait));
-            }
-            return self.create(site, turn, request, record, edit).await;
-        }
-        let here = std::slice::from_ref(site);
-        if let Some(wait) = self.check_elsewhere(here, turn, request, record).await? {
-            return Err(Error::new(ErrorKind::Unavailable, wait.message));
-        }
-        self.confirm_other_absent(site, turn, request.provider_id.as_deref()).await?;
-        site.vcenter.confirm_absent(turn.uid).await?;
-        confirm_left(site, turn, request).await?;
-        let words = format!(
-            "vCenter {:?} has no virtual machine with the instance UUID {} any more",
-            site.vcenter.name(),
-            turn.uid
-        );
-        Ok(MachineReport::lost(words))
-    }
-
-    /// Whether a machine that is not where it should be is nowhere, as far as is known. It may be in the vCenter that its
-    /// `server` named before, or be one that another program made, with the BIOS UUID of the provider ID. Neither is
-    /// lost, or gone. A copy of the machine is neither of the two. `here` is where it should be. There is something to wait for while
-    /// another session of the same vCenter shows it.
-    ///
-    /// # Errors
-    /// What was found.
-    async fn check_elsewhere<C>(
-        &self,
-        here: &[Arc<Site>],
-        turn: &Turn,
-        request: &MachineRequest<VSphereMachineSpec, C>,
-        record: &MachineRecord,
-    ) -> Result<Option<Wait>> {
-        let mark = &request.mark;
-        let was_made = was_made(here, turn, record);
-        for site in &self.sites_of(mark) {
-            let (same, others) = {
-                let state = site.vcenter.state();
-                let same = state.inventory.with_instance_uuid(turn.uid).next().cloned();
-                (same, with_bios_uuid_alone(&state, turn.uid, request.provider_id.as_deref()))
-            };
-            if let Some(vm) = same
-                && mark.owns(site.mark_of(&vm).await?.as_ref())
-                && !is_left_over(site, turn, &vm)
-            {
-                if here.iter().any(|own| is_one_vcenter(own, site)) {
-                    let words =
-                        format!("another session of vCenter {:?} still shows it", site.vcenter.name());
-                    return Ok(Some(Wait::task(words).look_again_after(SIGHTING_RETRY)));
-                }
-                let error = invalid(format!(
-                    "spec.server: the virtual machine {:?} ({}) is in vCenter {:?}, and another one is named",
-                    vm.name,
-                    vm.moref.id(),
-                    site.vcenter.name()
-                ));
-                // It may be the same one under another address, whose session knows a change a moment later.
-                return Err(error.with_retry_after(ELSEWHERE_RETRY));
-            }
-            for vm in others {
-                if !was_made && !Self::is_copy(site, &vm, request).await? {
-                    let found = site.mark_of(&vm).await?;
-                    return Err(conflict(site, &vm, mark, found.as_ref()));
-                }
-            }
-        }
-        Ok(None)
-    }
-
-    /// Confirms that a vCenter has no machine with the BIOS UUID of a provider ID either, but for copies: what the inventory shows was
-    /// checked before.
-    ///
-    /// # Errors
-    /// Why there may be one.
-    async fn confirm_other_absent(&self, site: &Site, turn: &Turn, provider_id: Option<&str>) -> Result<()> {
-        let Some(Ok(bios_uuid)) = provider_id.map(parse_provider_id) else { return Ok(()) };
-        let copies = with_bios_uuid_alone(&site.vcenter.state(), turn.uid, provider_id);
-        let copies: Vec<_> = copies.into_iter().map(|vm| vm.moref).collect();
-        site.vcenter.confirm_absent_but_for(bios_uuid, &copies).await
-    }
-}
-
-/// The machines that have the BIOS UUID of a provider ID, in either byte order, and not the instance UUID of the object.
-fn with_bios_uuid_alone(state: &State, uid: Uuid, provider_id: Option<&str>) -> Vec<VirtualMachine> {
-    let Some(Ok(bios_uuid)) = provider_id.map(parse_provider_id) else { return Vec::new() };
-    let mut orders = byte_orders(bios_uuid).to_vec();
-    orders.dedup();
-    let found = orders.into_iter().flat_map(|uuid| state.inventory.with_bios_uuid(uuid));
-    found.filter(|vm| vm.instance_uuid != Some(uid)).cloned().collect()
-}
-
-/// Whether it is known that a machine was made with the identity of the object as its instance UUID. What has another one is a copy.
-fn was_made(here: &[Arc<Site>], turn: &Turn, record: &MachineRecord) -> bool {
-    // only a clone of our own has its mode in the status
-    record.status.clone_mode.is_some()
-        || here.iter().any(|site| {
-            turn.slot.known().is_destroyed_on(site.vcenter.name())
-                || !site.vcenter.state().inventory.departed_with(turn.uid).is_empty()
-        })
-}
-
-/// Whether a machine is only an entry that vCenter has kept of one that it has destroyed.
-fn is_left_over(site: &Site, turn: &Turn, vm: &VirtualMachine) -> bool {
-    !vm.is_connected() && turn.slot.known().is_destroyed_on(site.vcenter.name())
-}
-
-/// The machine with this instance UUID, as far as it is known. Of several, the one that carries the mark is meant, and of these the one
-/// that vCenter can reach.
-///
-/// # Errors
-/// [`ErrorKind::Ambiguous`] if that leaves two.
-fn machine_of(site: &Site, turn: &Turn) -> Result<Option<VirtualMachine>> {
-    let state = site.vcenter.state();
-    let found: Vec<_> = state.inventory.with_instance_uuid(turn.uid).collect();
-    let contender = |vm: &&VirtualMachine| {
-        let evidence = Evidence {
-            is_marked: turn.mark.owns(vm.mark.as_deref()),
-            is_connected: vm.is_connected(),
-            ..Evidence::default()
-        };
-        Contender { instance: vm.moref.clone(), evidence, is_read: true }
-    };
-    let contenders: Vec<_> = found.iter().map(contender).collect();
-    match the_meant_one(&contenders) {
-        Meant::None => Ok(None),
-        Meant::One(meant) | Meant::Unread(meant) => Ok(state.inventory.machine(&meant).cloned()),
-        Meant::Tie => {
-            let ids: Vec<_> = found.iter().map(|vm| vm.moref.id()).collect();
-            let words =
-                format!("the virtual machines {} have the instance UUID {}", ids.join(" and "), turn.uid);
-            Err(site.vcenter.error(ErrorKind::Ambiguous, &words))
-        }
-    }
-}
-
-/// Whether a machine was made, or may have been, as far as is known.
-fn has_begun<C>(
-    turn: &Turn,
-    request: &MachineRequest<VSphereMachineSpec, C>,
-    record: &MachineRecord,
-) -> bool {
-    let known = turn.slot.known();
-    request.provider_id.is_some()
-        || record.status.task_ref.is_some()
-        || known.task.is_some()
-        || known.uncertain.is_some()
-        || known.done.is_some_and(|(work, _)| work == Work::Clone)
-}
-
-/// The error about a machine that is somebody else's.
-fn conflict(site: &Site, vm: &VirtualMachine, mark: &Mark, found: Option<&Mark>) -> Error {
-    conflict_over(mark.name(), site, vm, mark, found)
-}
-
-/// The same where the object is to have this name in vCenter.
-fn conflict_over(name: &str, site: &Site, vm: &VirtualMachine, mark: &Mark, found: Option<&Mark>) -> Error {
-    // another name is not for everybody who reads the object
-    let name = if *vm.name == *name { format!("{name:?} ") } else { String::new() };
-    let what = format!("virtual machine {name}({}) in vCenter {:?}", vm.moref.id(), site.vcenter.name());
-    tracing::info!(%mark, machine = %vm.name, moref = vm.moref.id(), "a foreign virtual machine is in its way");
-    mark.conflict(what, found)
-}
-
-fn note_ignored<S>(record: &mut Record<S>, words: Option<String>) {
-    match ignored_fields(words) {
-        Some(condition) => record.set(condition),
-        None => record.remove(FIELDS_IGNORED),
-    }
-}
-
-/// The condition that names fields that mean nothing here.
-fn ignored_fields(words: Option<String>) -> Option<Condition> {
-    words.map(|words| Condition::new(FIELDS_IGNORED, ConditionStatus::True, "NotNeeded").with_message(words))
-}
-
-/// Whether two sites are sessions of the same vCenter. One of them may know a change a moment later than the other.
-fn is_one_vcenter(one: &Arc<Site>, other: &Arc<Site>) -> bool {
-    let (one, other) = (&one.vcenter, &other.vcenter);
-    Arc::ptr_eq(one, other) || {
-        let (state, other_state) = (one.state(), other.state());
-        one.is_same(&state, other, &other_state)
+        Some(self.pool.changes())
     }
 }
 
 #[cfg(test)]
-mod copies_tests;
-#[cfg(test)]
-mod reach_tests;
-#[cfg(test)]
-mod removed_tests;
-#[cfg(test)]
-mod rig;
-#[cfg(test)]
-mod term_tests;
-#[cfg(test)]
-mod told_tests;
-#[cfg(test)]
-mod unshown_tests;
+mod tests;

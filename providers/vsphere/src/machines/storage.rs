@@ -4,7 +4,7 @@
 use cloudprovider::{Error, ErrorKind, Result};
 use uuid::Uuid;
 
-use super::{invalid::invalid, site::Site};
+use super::{spec::invalid, vcenter_handle::VCenterHandle};
 use crate::{
     moref::MoRef,
     vim::{
@@ -80,26 +80,26 @@ impl StoragePolicy {
 ///
 /// # Errors
 /// [`ErrorKind::NotFound`] if there is no such policy; those of the calls.
-pub(crate) async fn read_policy(site: &Site, name: &str, pool: &MoRef) -> Result<StoragePolicy> {
-    let services = site.ask(&RetrievePolicyServices {}.of(&policy_service())).await?;
+pub(crate) async fn read_policy(vcenter: &VCenterHandle, name: &str, pool: &MoRef) -> Result<StoragePolicy> {
+    let services = vcenter.ask(&RetrievePolicyServices {}.of(&policy_service())).await?;
     let service = |name: &str| {
-        let words = || site.vcenter.error(ErrorKind::Unsupported, "it has no storage policies");
+        let words = || vcenter.error(ErrorKind::Unsupported, "it has no storage policies");
         services.moref_of(name).ok_or_else(words)
     };
     let profiles = service("profileManager")?;
     let query =
         QueryProfile { resource_type: ResourceType { kind: "STORAGE" }, category: Some("REQUIREMENT") };
-    let ids = site.ask(&query.of(&profiles)).await?;
+    let ids = vcenter.ask(&query.of(&profiles)).await?;
     let ids: Vec<_> = results(&ids).filter_map(|one| one.text_of("uniqueId")).map(id_of).collect();
     // both methods refuse empty lists, or take them for all
     let all = if ids.is_empty() {
         Element::default()
     } else {
-        site.ask(&RetrieveContent { profile_ids: ids }.of(&profiles)).await?
+        vcenter.ask(&RetrieveContent { profile_ids: ids }.of(&profiles)).await?
     };
-    let id = policy_id(&all, name, site.is_configured)?;
+    let id = policy_id(&all, name, vcenter.is_configured)?;
     let mut hubs = Vec::new();
-    site.read(selection(pool), |updates| hubs.extend(updates.iter().filter_map(usable))).await?;
+    vcenter.read(selection(pool), |updates| hubs.extend(updates.iter().filter_map(usable))).await?;
     let check = CheckRequirements {
         hubs: hubs.iter().map(|one| Hub { kind: one.kind().to_owned(), id: one.id().to_owned() }).collect(),
         requirements: vec![ProfileRequirement { profile_id: id_of(&id) }],
@@ -107,7 +107,7 @@ pub(crate) async fn read_policy(site: &Site, name: &str, pool: &MoRef) -> Result
     let answer = if hubs.is_empty() {
         Element::default()
     } else {
-        site.ask(&check.of(&service("placementSolver")?)).await?
+        vcenter.ask(&check.of(&service("placementSolver")?)).await?
     };
     Ok(StoragePolicy { id, name: name.to_owned(), datastores: compatible(&answer, &hubs) })
 }

@@ -5,7 +5,7 @@
 
 use cloudprovider::{Error, ErrorKind, Result};
 
-use super::{clone::Clone, site::Site, storage::StoragePolicy};
+use super::{clone::Clone, storage::StoragePolicy, vcenter_handle::VCenterHandle};
 use crate::{
     moref::MoRef,
     tasks::TaskFault,
@@ -32,18 +32,18 @@ pub(crate) struct Recommended {
 /// # Errors
 /// Those of the call.
 pub(crate) async fn recommend(
-    site: &Site,
+    vcenter: &VCenterHandle,
     pod: &MoRef,
     word: &str,
     template: &MoRef,
     clone: &Clone,
 ) -> Result<Recommended> {
-    let content = site.content()?;
+    let content = vcenter.content()?;
     let Some(manager) = &content.storage_resource_manager else {
-        return Err(site.vcenter.error(ErrorKind::Unsupported, "it has no Storage DRS"));
+        return Err(vcenter.error(ErrorKind::Unsupported, "it has no Storage DRS"));
     };
-    let answer = site.call(&request(pod, template, clone).of(manager)).await.map_err(|error| {
-        let told = site.vcenter.error_of(&error);
+    let answer = vcenter.call(&request(pod, template, clone).of(manager)).await.map_err(|error| {
+        let told = vcenter.error_of(&error);
         match error {
             CallError::Fault { .. } => {
                 Error::new(told.kind(), format!("{FIELD}: the datastore cluster {word:?}: {told}"))

@@ -16,7 +16,7 @@ use crate::{provider_id::parse_provider_id, vm::VirtualMachine};
 
 /// What the objects of the API say of a virtual machine that CAPV may have made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct ExpectedVm {
     /// The UID of the `VSphereVM`.
     pub(crate) vm_uid: Uuid,
     /// The name of the `VSphereVM`.
@@ -31,7 +31,7 @@ pub(crate) struct Told {
     of_machine: Option<Uuid>,
 }
 
-impl Told {
+impl ExpectedVm {
     /// What these objects say.
     ///
     /// # Errors
@@ -43,7 +43,7 @@ impl Told {
             parse_uuid(text.trim())
                 .ok_or_else(|| format!("{what} of VSphereVM {name:?}, {text:?}, is not a UUID"))
         };
-        let told = Self {
+        let expected = Self {
             vm_uid: uuid("the UID", vm.uid.clone())?,
             task: text(&vm.status["taskRef"]),
             // CAPV writes the kind before it
@@ -57,12 +57,12 @@ impl Told {
                 .transpose()?,
             name: name.clone(),
         };
-        match (told.of_vm, told.of_machine) {
+        match (expected.of_vm, expected.of_machine) {
             (Some(of_vm), Some(of_machine)) if of_vm != of_machine => Err(format!(
                 "spec.biosUUID of VSphereVM {name:?} is {of_vm}, and spec.providerID names {of_machine}: \
                  one of the objects belongs to another virtual machine"
             )),
-            _ => Ok(told),
+            _ => Ok(expected),
         }
     }
 
@@ -131,10 +131,10 @@ mod tests {
     const BIOS: &str = "42015e4c-0000-4000-8000-000000000001";
     const OTHER: &str = "42015e4c-0000-4000-8000-000000000002";
 
-    fn told(bios: &str, provider_id: Option<&str>) -> Result<Told, String> {
+    fn expected(bios: &str, provider_id: Option<&str>) -> Result<ExpectedVm, String> {
         let vm = AuxiliaryObject::new("worker-1").with_uid(UID);
         let vm = vm.with_spec(json!({"biosUUID": bios})).with_status(json!({"taskRef": "task-7"}));
-        Told::new(&vm, provider_id.map(|uuid| format!("vsphere://{uuid}")).as_deref())
+        ExpectedVm::new(&vm, provider_id.map(|uuid| format!("vsphere://{uuid}")).as_deref())
     }
 
     fn vm(name: &str, bios: &str, instance: &str) -> VirtualMachine {
@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn everything_that_is_known_has_to_agree() {
         let check = |bios: &str, provider_id: Option<&str>, vm: &VirtualMachine| {
-            told(bios, provider_id).expect("nothing contradicts").check(vm)
+            expected(bios, provider_id).expect("nothing contradicts").check(vm)
         };
         let its_own = vm("worker-1", BIOS, UID);
         for (bios, provider_id) in
@@ -180,7 +180,7 @@ mod tests {
         let object = |vm_ref: &str| {
             let vm = AuxiliaryObject::new("worker-1").with_uid(UID);
             let vm = vm.with_spec(json!({"biosUUID": BIOS, "server": "one"}));
-            Told::new(&vm.with_status(json!({"vmRef": vm_ref})), Some(&format!("vsphere://{BIOS}")))
+            ExpectedVm::new(&vm.with_status(json!({"vmRef": vm_ref})), Some(&format!("vsphere://{BIOS}")))
                 .expect("right")
         };
         let moved = vm("worker-1", BIOS, OTHER);
@@ -204,13 +204,16 @@ mod tests {
     }
 
     #[test]
-    fn objects_that_contradict_each_other_are_told() {
-        let why = told(BIOS, Some(OTHER)).expect_err("two machines");
+    fn objects_that_contradict_each_other_are_refused() {
+        let why = expected(BIOS, Some(OTHER)).expect_err("two machines");
         assert!(why.contains(BIOS) && why.contains(OTHER), "{why}");
-        let why = told("no UUID", None).expect_err("no UUID");
+        let why = expected("no UUID", None).expect_err("no UUID");
         assert!(why.contains("spec.biosUUID of VSphereVM \"worker-1\", \"no UUID\""), "{why}");
-        told("", Some("")).expect_err("no provider ID");
-        let told = told(BIOS, None).expect("nothing contradicts");
-        assert_eq!((told.bios_uuid(), told.task.as_deref()), (Uuid::parse_str(BIOS).ok(), Some("task-7")));
+        expected("", Some("")).expect_err("no provider ID");
+        let expected = expected(BIOS, None).expect("nothing contradicts");
+        assert_eq!(
+            (expected.bios_uuid(), expected.task.as_deref()),
+            (Uuid::parse_str(BIOS).ok(), Some("task-7"))
+        );
     }
 }

@@ -5,9 +5,8 @@ use cloudprovider::Result;
 use crate::{
     machines::{
         guest::written,
-        invalid::invalid,
         places::Catalog,
-        spec::{NetworkSpec, PciDeviceSpec, ProvisioningMode, VirtualMachineCloneSpec},
+        spec::{NetworkSpec, PciDeviceSpec, ProvisioningMode, VirtualMachineCloneSpec, invalid},
         template::{Card, Controller, TemplateDisk, TemplateFacts},
     },
     vim::{

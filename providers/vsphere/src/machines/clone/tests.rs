@@ -74,7 +74,7 @@ pub(crate) fn planned_on(
     policy: Option<&str>,
     datastore: Option<MoRef>,
 ) -> Result<Clone> {
-    plan(&Wanted {
+    plan(&DesiredObject {
         mark: &Mark::machine(UID, "default", "prod", "worker-1"),
         name: "node-1",
         uid: Uuid::parse_str(UID).expect("a UUID"),

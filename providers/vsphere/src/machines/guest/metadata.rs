@@ -1,12 +1,17 @@
 //! `guestinfo.metadata`: the name and the network configuration of a machine, as cloud-init reads them.
 
-use std::net::IpAddr;
+use std::{
+    fmt::Write as _,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    net::IpAddr,
+};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value as Json, json};
+use uuid::Uuid;
 
-use super::written;
 use crate::{
+    inventory::parse_mac,
     machines::spec::{DhcpOverrides, NetworkDeviceSpec, NetworkRouteSpec, NetworkSpec},
     vim::{Value, machines::OptionValue},
 };
@@ -118,6 +123,48 @@ fn overrides(of: &DhcpOverrides) -> Option<Json> {
     (!config.is_empty()).then_some(Json::Object(config))
 }
 
+/// A number that changes with what a guest is told of its devices. It is good for this process. Networks and MAC addresses are not in
+/// it: of a virtual machine that is there they stay what they are.
+pub(crate) fn shape(network: &NetworkSpec) -> u64 {
+    let macs = vec![[0; 6]; network.devices.len()];
+    let mut hasher = DefaultHasher::new();
+    for OptionValue { value, .. } in metadata("", network, &macs) {
+        if let Value::AnyString(text) = value {
+            text.hash(&mut hasher);
+        }
+    }
+    hasher.finish()
+}
+
+/// The first byte of MAC addresses that no maker of hardware uses.
+const LOCALLY_ADMINISTERED: u8 = 0x02;
+
+/// The MAC address of the device with this number: what the spec says, or else one with 36 random bits of the UID.
+/// It is fixed before the machine is made, so that its network configuration, which finds devices by it, is in the call that makes it.
+/// VMware's own range for fixed addresses has 22 bits, with which two of a thousand machines often are the same.
+pub(crate) fn mac_of(uid: Uuid, device: usize, wanted: Option<&str>) -> Option<[u8; 6]> {
+    if let Some(wanted) = wanted.filter(|text| !text.is_empty()) {
+        return parse_mac(wanted);
+    }
+    let mut bytes = [0; 6];
+    bytes[1..].copy_from_slice(&uid.as_bytes()[11..]);
+    bytes[0] = LOCALLY_ADMINISTERED;
+    // A machine has at most ten devices.
+    let number = u8::try_from(device % 16).unwrap_or_default() << 4;
+    bytes[1] = number | (bytes[1] & 0x0f);
+    Some(bytes)
+}
+
+/// The address in six pairs of hexadecimal digits.
+pub(crate) fn written(mac: [u8; 6]) -> String {
+    let mut text = String::with_capacity(17);
+    for (i, byte) in mac.iter().enumerate() {
+        // a String takes everything
+        let _ = write!(text, "{}{byte:02x}", if i == 0 { "" } else { ":" });
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -180,5 +227,39 @@ mod tests {
         let addresses = guestinfo::static_addresses(&value(0), &value(1)).expect("readable");
         assert_eq!(addresses, ["192.0.2.10".parse::<IpAddr>().expect("an address")]);
         assert_eq!(options[1].key, "guestinfo.metadata.encoding");
+    }
+
+    #[test]
+    fn what_a_guest_does_not_see_changes_nothing() {
+        let of = |more: &Json| {
+            let mut device = json!({"networkName": "VM Network", "dhcp4": true});
+            if let (Some(device), Some(more)) = (device.as_object_mut(), more.as_object()) {
+                device.extend(more.clone());
+            }
+            shape(&serde_json::from_value(json!({"devices": [device]})).expect("a network"))
+        };
+        let before = of(&json!({}));
+        for more in [
+            json!({"networkName": "another"}),
+            json!({"macAddr": "00:50:56:00:00:01"}),
+            json!({"dhcp6": false, "mtu": 0, "deviceName": "", "nameservers": []}),
+        ] {
+            assert_eq!(of(&more), before, "{more}");
+        }
+        for more in [json!({"dhcp4": false}), json!({"nameservers": ["192.0.2.53"]}), json!({"mtu": 9000})] {
+            assert_ne!(of(&more), before, "{more}");
+        }
+    }
+
+    #[test]
+    fn devices_have_different_addresses_that_stay() {
+        let uid = Uuid::from_u128(0x4d3c_2b1a_0000_4000_8000_1234_5678_9abc);
+        let mac = |device, wanted| mac_of(uid, device, wanted).map(written);
+        assert_eq!(mac(0, None).as_deref(), Some("02:04:56:78:9a:bc"));
+        assert_eq!(mac(1, Some("")).as_deref(), Some("02:14:56:78:9a:bc"));
+        assert_eq!(mac(1, Some("00:50:56:AA:bb:01")).as_deref(), Some("00:50:56:aa:bb:01"));
+        for wrong in ["00:50:56:aa:bb", "00:50:56:aa:bb:1", "00:50:56:aa:bb:zz", "00:50:56:aa:bb:01:02"] {
+            assert_eq!(mac(0, Some(wrong)), None, "{wrong}");
+        }
     }
 }

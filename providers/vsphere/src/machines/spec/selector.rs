@@ -2,11 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use cloudprovider::Result;
+use cloudprovider::{Error, ErrorKind, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-use crate::machines::invalid::invalid;
 
 /// Selects objects by their labels. All requirements must be met; without any, every object is selected.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -55,23 +53,18 @@ impl LabelSelectorRequirement {
         let Self { key, operator, values } = self;
         let has_values = !values.is_empty();
         let is_one_of_them = labels.get(key).is_some_and(|value| values.contains(value));
-        match (operator.as_str(), has_values) {
-            ("In", true) => Ok(is_one_of_them),
-            ("NotIn", true) => Ok(!is_one_of_them),
-            ("Exists", false) => Ok(labels.contains_key(key)),
-            ("DoesNotExist", false) => Ok(!labels.contains_key(key)),
-            ("In" | "NotIn", false) => {
-                Err(invalid(format!("{field}.values: missing; {operator} needs some")))
-            }
+        let why = match (operator.as_str(), has_values) {
+            ("In", true) => return Ok(is_one_of_them),
+            ("NotIn", true) => return Ok(!is_one_of_them),
+            ("Exists", false) => return Ok(labels.contains_key(key)),
+            ("DoesNotExist", false) => return Ok(!labels.contains_key(key)),
+            ("In" | "NotIn", false) => format!("{field}.values: missing; {operator} needs some"),
             ("Exists" | "DoesNotExist", true) => {
-                Err(invalid(format!("{field}.values: {operator} has none; leave them out")))
+                format!("{field}.values: {operator} has none; leave them out")
             }
-            _ => {
-                let words =
-                    format!("{field}.operator: {operator:?} is none of In, NotIn, Exists, DoesNotExist");
-                Err(invalid(words))
-            }
-        }
+            _ => format!("{field}.operator: {operator:?} is none of In, NotIn, Exists, DoesNotExist"),
+        };
+        Err(Error::new(ErrorKind::InvalidInput, why))
     }
 }
 

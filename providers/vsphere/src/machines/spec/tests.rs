@@ -56,7 +56,7 @@ fn a_virtual_machine_is_read_and_written_as_it_is() {
         "template": "t", "network": {"devices": [{"networkName": "n"}]},
         "bootstrapRef": {"name": "data"}, "biosUUID": "4210", "powerOffMode": "hard",
     }));
-    assert_eq!(spec.bootstrap_ref, Some(vm::BootstrapReference { name: "data".to_owned() }));
+    assert_eq!(spec.bootstrap_ref, Some(machine::BootstrapReference { name: "data".to_owned() }));
 }
 
 #[test]

@@ -13,8 +13,8 @@ use cloudprovider::{
 };
 
 use super::{
-    companion::existing,
-    request::{DeletionRequest, MachineRecord, Request},
+    step::{DeletionRequest, MachineRecord, Request},
+    vsphere_vm::existing,
 };
 use crate::machines::{
     addresses::unassigned,

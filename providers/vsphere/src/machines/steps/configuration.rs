@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use crate::{
     inventory::{parse_mac, unescaped},
-    machines::{site::Site, template::is_card},
+    machines::{template::is_card, vcenter_handle::VCenterHandle},
     mark::MARK,
     vim::{
         element::Element,
@@ -51,7 +51,7 @@ impl Configuration {
     ///
     /// # Errors
     /// Those of the call; [`ErrorKind::Unavailable`] if vCenter does not tell all of it.
-    pub(super) async fn read(site: &Site, vm: &VirtualMachine) -> Result<Self> {
+    pub(super) async fn read(vcenter: &VCenterHandle, vm: &VirtualMachine) -> Result<Self> {
         let paths = vec![NAME, CHANGE_VERSION, BIOS_UUID, INSTANCE_UUID, TEMPLATE, EXTRA_CONFIG, DEVICES];
         let selection = PropertyFilterSpec {
             prop_set: vec![PropertySpec { kind: "VirtualMachine", all: None, path_set: paths }],
@@ -59,13 +59,14 @@ impl Configuration {
             report_missing_objects_in_results: None,
         };
         let mut found = None;
-        site.read(selection, |updates| {
-            found = updates.first().and_then(|update| Self::of(vm, update)).or(found.take());
-        })
-        .await?;
+        vcenter
+            .read(selection, |updates| {
+                found = updates.first().and_then(|update| Self::of(vm, update)).or(found.take());
+            })
+            .await?;
         found.ok_or_else(|| {
             let words = format!("it does not tell the configuration of {:?} ({})", vm.name, vm.moref.id());
-            site.vcenter.error(ErrorKind::Unavailable, &words)
+            vcenter.error(ErrorKind::Unavailable, &words)
         })
     }
 

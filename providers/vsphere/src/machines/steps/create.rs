@@ -1,6 +1,6 @@
-//! The steps of a machine that is not there yet.
+//! Clones the template of a machine that is not there yet.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use cloudprovider::{
     Error, ErrorKind, Result,
@@ -9,20 +9,24 @@ use cloudprovider::{
 };
 use uuid::Uuid;
 
-use super::{MachineRecord, Request, conflict_over, edits::Edit, name_of, outstanding::waiting};
-use tokio::time::Instant;
-
+use super::{
+    claims,
+    find::MAX_BEHIND,
+    guest::Edit,
+    step::{Flow, Request, Step, Stop, UNSEEN_TASK_RETRY, waiting},
+    vsphere_vm::name_of,
+};
 use crate::{
     machines::{
         allowed::{Allowed, Located},
-        clone::{Place, Wanted, plan},
-        fleet::{Fleet, Turn},
+        clone::{Place, DesiredObject, plan},
         kinds::VM_KIND,
         naming::vm_name_or_own,
         places::{Catalog, Finder, Storage},
-        site::Site,
+        pools::Addresses,
         storage_drs,
         template::{Hands, TemplateFacts},
+        vcenter_handle::VCenterHandle,
         work::Work,
     },
     moref::MoRef,
@@ -32,72 +36,58 @@ use crate::{
 /// When a step looks again at a machine that vCenter has and the inventory has not. The watch tells it before.
 const UNSEEN_RETRY: Duration = Duration::from_secs(5);
 
-/// For how long the inventory may be behind the end of a task. A vCenter with much to do takes several seconds to tell a change, and
-/// asking it for the same again makes that longer.
-pub(super) const MAX_BEHIND: Duration = Duration::from_secs(30);
-
-/// How soon a step looks again at a machine that vCenter has and that is not shown.
-const UNSHOWN_RETRY: Duration = Duration::from_secs(60);
-
 /// How soon a step looks again whether a name is free that another machine has.
 const NAME_RETRY: Duration = Duration::from_secs(60);
 
 /// The condition that says that a machine was cloned in another way than the spec says.
 const CLONED_AS_WANTED: &str = "ClonedAsSpecified";
 
-impl Fleet {
-    /// A step of a machine that no inventory has, and that never existed.
-    pub(super) async fn create(
-        &self,
-        site: &Arc<Site>,
-        turn: &Turn,
-        request: &Request,
-        record: &mut MachineRecord,
-        edit: Edit,
-    ) -> Result<MachineReport> {
-        if turn.slot.known().has_just_done(Work::Clone, MAX_BEHIND) {
-            return Ok(MachineReport::Creating(unseen(request)));
+impl Step<'_> {
+    /// Waits until a machine that is to be cloned has its addresses.
+    pub(super) fn wait_for_addresses(&self, addresses: &Addresses) -> Flow<MachineReport> {
+        let wait = claims::wait(self.request, addresses);
+        wait.map_or(Ok(()), |wait| Err(Stop::Answer(MachineReport::Creating(wait))))
+    }
+
+    /// Clones the template, unless vCenter has the machine. `edit` has what its guest is told.
+    pub(super) async fn clone_template(&mut self, edit: Edit) -> Flow<MachineReport, MachineReport> {
+        if self.state.has_just_done(Work::Clone, MAX_BEHIND) {
+            return Ok(MachineReport::Creating(unseen(self.request)));
         }
-        let Some(bootstrap) = &request.bootstrap else {
+        let Some(bootstrap) = &self.request.bootstrap else {
             return Ok(MachineReport::Creating(Wait::bootstrap_data()));
         };
-        let name = name_of(request)?;
-        free_for(request, &name)?;
-        let has_identity = request.cluster.spec.identity_ref.is_some();
-        let allowed = self.allowed(site, &request.mark.namespace, has_identity);
-        allowed.words(&request.spec.clone)?;
-        let (folder, pool, datacenter, template) = places(site, request, &allowed)?;
-        if let Some(other) = called(site, &name, &folder) {
-            let mark = site.mark_of(&other).await?;
-            return Err(conflict_over(&name, site, &other, &request.mark, mark.as_ref()));
+        let name = name_of(self.request)?;
+        free_for(self.request, &name)?;
+        let allowed = self.allowed();
+        allowed.words(&self.request.spec.clone)?;
+        let places = self.places(&allowed)?;
+        if let Some(other) = called(&self.vcenter, &name, &places.folder) {
+            let mark = self.vcenter.mark_of(&other).await?;
+            return Err(self.vcenter.conflict_over(&name, &other, &self.request.mark, mark.as_ref()).into());
         }
-        let found = site.find(turn.uid).await?;
+        let found = self.vcenter.find(self.uid).await?;
         if !found.is_empty() {
-            check_unshown(site, turn, &found).await?;
-            return Ok(MachineReport::Creating(unseen(request)));
+            self.check_unshown(&found).await?;
+            return Ok(MachineReport::Creating(unseen(self.request)));
         }
-        turn.slot.known().unshown_since = None;
-        let places = (folder, pool, datacenter, template);
-        let report =
-            self.clone_template(site, turn, request, record, (&name, bootstrap, &allowed), places).await?;
-        turn.slot.known().guest = edit.shape();
+        self.state.clear_unshown();
+        let report = self.begin_clone((&name, bootstrap, &allowed), places).await?;
+        self.state.note_guest(edit.shape());
         Ok(report)
     }
 
-    async fn clone_template(
-        &self,
-        site: &Arc<Site>,
-        turn: &Turn,
-        request: &Request,
-        record: &mut MachineRecord,
+    async fn begin_clone(
+        &mut self,
         (name, bootstrap, allowed): (&str, &BootstrapData, &Allowed<'_>),
-        (folder, pool, datacenter, template): (MoRef, MoRef, MoRef, MoRef),
+        places: Places,
     ) -> Result<MachineReport> {
-        let spec = &request.spec.clone;
-        let catalog = self.catalog(site, &datacenter).await?;
-        let facts = self.template(site, &template).await?;
-        self.check_template(site, request, &template, &facts, allowed)?;
-        let here = Here { site, catalog: &catalog, allowed };
+        let spec = &self.request.spec.clone;
+        let Places { folder, pool, datacenter, template } = places;
+        let catalog = self.machines.catalog(&self.vcenter, &datacenter).await?;
+        let facts = self.machines.template(&self.vcenter, &template).await?;
+        self.check_template(&template, &facts, allowed)?;
+        let here = Here { vcenter: &self.vcenter, catalog: &catalog, allowed };
         for (number, device) in spec.network.devices.iter().enumerate() {
             let field = format!("spec.network.devices[{number}].networkName");
             let network = catalog.network(&field, &device.network_name)?;
@@ -110,7 +100,7 @@ impl Fleet {
             None => (None, None),
         };
         let policy = match spec.storage_policy_name.as_deref().filter(|name| !name.is_empty()) {
-            Some(name) => Some(self.policy(site, name, &pool).await?),
+            Some(name) => Some(self.machines.policy(&self.vcenter, name, &pool).await?),
             None => None,
         };
         let datastore = match &policy {
@@ -119,15 +109,15 @@ impl Fleet {
                     !allowed.limits_datastores()
                         || here.at(one, false, |at| allowed.datastore(None, at)).is_ok()
                 };
-                Some(policy.datastore(datastore, turn.uid, may_use)?)
+                Some(policy.datastore(datastore, self.uid, may_use)?)
             }
             _ => datastore.cloned(),
         };
         here.check_datastore((word, pod.or(datastore.as_ref())), &facts, policy.is_some())?;
-        let mut planned = plan(&Wanted {
-            mark: &request.mark,
+        let mut planned = plan(&DesiredObject {
+            mark: &self.request.mark,
             name,
-            uid: turn.uid,
+            uid: self.uid,
             spec,
             place: Place { folder, pool, datastore, policy: policy.as_ref().map(|policy| policy.id.clone()) },
             template: &facts,
@@ -135,63 +125,50 @@ impl Fleet {
             bootstrap,
         })
         // what was read may be old
-        .inspect_err(|_| self.forget_facts())?;
+        .inspect_err(|_| self.machines.forget_facts())?;
         if let (Some(pod), Some(word)) = (pod, word) {
-            let recommended = storage_drs::recommend(site, pod, word, &template, &planned).await;
-            let recommended = recommended.inspect_err(|_| self.forget_facts())?;
+            let recommended = storage_drs::recommend(&self.vcenter, pod, word, &template, &planned).await;
+            let recommended = recommended.inspect_err(|_| self.machines.forget_facts())?;
             planned.put_on(recommended.choose(word, policy.as_deref())?, &facts);
         }
         let call = planned.call_of(&template);
-        let task = self.begin(site, turn, Work::Clone, call).await.map_err(|error| {
-            self.forget_facts();
-            site.vcenter.error_of(&error)
+        let task = self.begin(Work::Clone, call).await.map_err(|error| {
+            self.machines.forget_facts();
+            self.vcenter.error_of(&error)
         })?;
-        {
-            // one that was destroyed before it was complete may have had them
-            let mut known = turn.slot.known();
-            (known.is_tagged, known.was_left_to_drs) = (false, false);
-        }
-        record.status.module_uuid = None;
-        record.status.task_ref = Some(task.id().to_owned());
-        record.status.hardware_version = planned.hardware_version;
-        record.status.clone_mode = Some(planned.mode);
-        record.status.snapshot = planned.snapshot.map(|snapshot| snapshot.id().to_owned());
+        self.state.note_new();
+        self.record.status.module_uuid = None;
+        self.record.status.task_ref = Some(task.id().to_owned());
+        self.record.status.hardware_version = planned.hardware_version;
+        self.record.status.clone_mode = Some(planned.mode);
+        self.record.status.snapshot = planned.snapshot.map(|snapshot| snapshot.id().to_owned());
         match planned.notice {
             Some((reason, words)) => {
                 let condition = Condition::new(CLONED_AS_WANTED, ConditionStatus::False, reason);
-                record.set(condition.with_message(words));
+                self.record.set(condition.with_message(words));
             }
-            None => record.remove(CLONED_AS_WANTED),
+            None => self.record.remove(CLONED_AS_WANTED),
         }
-        site.vcenter.wait_for_task(&task, &request.mark.uid);
+        self.vcenter.wait_for_task(&task, &self.request.mark.uid);
         Ok(MachineReport::Creating(
-            waiting(site, Some(Work::Clone), &task).look_again_after(UNSEEN_TASK_RETRY),
+            waiting(&self.vcenter, Some(Work::Clone), &task).look_again_after(UNSEEN_TASK_RETRY),
         ))
     }
-}
 
-impl Fleet {
     /// Checks that a template is one, and in nobody's hands: the copy of a machine has its secrets.
     ///
     /// # Errors
     /// [`ErrorKind::PermissionDenied`], and [`ErrorKind::Unavailable`] while two readings of it disagree.
-    fn check_template(
-        &self,
-        site: &Site,
-        request: &Request,
-        template: &MoRef,
-        facts: &TemplateFacts,
-        allowed: &Allowed<'_>,
-    ) -> Result<()> {
-        let word = &request.spec.clone.template;
+    fn check_template(&self, template: &MoRef, facts: &TemplateFacts, allowed: &Allowed<'_>) -> Result<()> {
+        let word = &self.request.spec.clone.template;
         let (is_template, has_mark, bios_uuid) = {
-            let state = site.vcenter.state();
+            let state = self.vcenter.state();
             let vm = state.inventory.machine(template);
             let bios_uuid = vm.and_then(|vm| vm.bios_uuid);
             (vm.is_some_and(|vm| vm.is_template), vm.is_some_and(|vm| vm.mark.is_some()), bios_uuid)
         };
         let taken = |why: &str| {
-            self.forget_facts();
+            self.machines.forget_facts();
             let words = format!("spec.template: {word:?} cannot be cloned: {why}");
             Err(Error::new(ErrorKind::PermissionDenied, words))
         };
@@ -204,54 +181,59 @@ impl Fleet {
         let is_of = |vm: &AuxiliaryObject| {
             is_it(Some(&vm.uid), facts.instance_uuid) || is_it(vm.spec["biosUUID"].as_str(), bios_uuid)
         };
-        let is_known = || match request.objects.any(&VM_KIND, is_of) {
+        let is_known = || match self.request.objects.any(&VM_KIND, is_of) {
             // If the kind is not served, there is none.
             Err(error) if error.kind() == ErrorKind::Unsupported => Ok(false),
             answer => answer,
         };
-        if has_mark || self.has_machine(facts.instance_uuid) || is_known()? {
+        if has_mark || self.machines.has_machine(facts.instance_uuid) || is_known()? {
             return taken("it is the virtual machine of another object");
         }
         if facts.is_template != is_template {
-            self.forget_facts();
+            self.machines.forget_facts();
             let words =
                 format!("it tells of {} both that it is a template and that it is none", template.id());
-            return Err(site.vcenter.error(ErrorKind::Unavailable, &words));
+            return Err(self.vcenter.error(ErrorKind::Unavailable, &words));
         }
         if facts.is_template { Ok(()) } else { allowed.machine_as_template(word) }
     }
+
+    /// Where the machine goes, and what it is made of.
+    fn places(&self, allowed: &Allowed<'_>) -> Result<Places> {
+        let spec = &self.request.spec.clone;
+        let state = self.vcenter.state();
+        let used: Vec<_> = self.vcenter.datacenters(&state).into_iter().collect();
+        let authority = self.vcenter.settings.endpoint.authority();
+        let finder = Finder::new(&authority, &state.inventory, &used).discreet(self.vcenter.is_configured);
+        let datacenter = finder.datacenter(spec.datacenter.as_deref())?;
+        let vm = finder.template(&datacenter, &spec.template)?;
+        let template = vm.moref.clone();
+        let path = state.inventory.names_to_machine(vm).unwrap_or_default();
+        allowed.template(&spec.template, Located { object: &template, path: &path, is_default: false })?;
+        let (folder_word, pool_word) = (spec.folder.as_deref(), spec.resource_pool.as_deref());
+        let folder = finder.folder(&datacenter, folder_word)?;
+        let path = state.inventory.names_to(&folder).unwrap_or_default();
+        let is_default = finder.folder(&datacenter, None).ok().as_ref() == Some(&folder);
+        allowed.folder(folder_word, Located { object: &folder, path: &path, is_default })?;
+        let pool = finder.resource_pool(&datacenter, pool_word)?;
+        let path = state.inventory.names_to(&pool).unwrap_or_default();
+        let is_default = finder.resource_pool(&datacenter, None).ok().as_ref() == Some(&pool);
+        allowed.resource_pool(pool_word, Located { object: &pool, path: &path, is_default })?;
+        Ok(Places { folder, pool, datacenter, template })
+    }
 }
 
-/// When a step looks again at a task that was begun just now. Its end is told, unless vCenter has lost it.
-pub(super) const UNSEEN_TASK_RETRY: Duration = Duration::from_secs(6);
-
-/// The folder, the resource pool, the datacenter and the template.
-fn places(site: &Site, request: &Request, allowed: &Allowed<'_>) -> Result<(MoRef, MoRef, MoRef, MoRef)> {
-    let spec = &request.spec.clone;
-    let state = site.vcenter.state();
-    let used: Vec<_> = site.vcenter.datacenters(&state).into_iter().collect();
-    let vcenter = site.vcenter.settings.endpoint.authority();
-    let finder = Finder::new(&vcenter, &state.inventory, &used).discreet(site.is_configured);
-    let datacenter = finder.datacenter(spec.datacenter.as_deref())?;
-    let vm = finder.template(&datacenter, &spec.template)?;
-    let template = vm.moref.clone();
-    let path = state.inventory.names_to_machine(vm).unwrap_or_default();
-    allowed.template(&spec.template, Located { object: &template, path: &path, is_default: false })?;
-    let (folder_word, pool_word) = (spec.folder.as_deref(), spec.resource_pool.as_deref());
-    let folder = finder.folder(&datacenter, folder_word)?;
-    let path = state.inventory.names_to(&folder).unwrap_or_default();
-    let is_default = finder.folder(&datacenter, None).ok().as_ref() == Some(&folder);
-    allowed.folder(folder_word, Located { object: &folder, path: &path, is_default })?;
-    let pool = finder.resource_pool(&datacenter, pool_word)?;
-    let path = state.inventory.names_to(&pool).unwrap_or_default();
-    let is_default = finder.resource_pool(&datacenter, None).ok().as_ref() == Some(&pool);
-    allowed.resource_pool(pool_word, Located { object: &pool, path: &path, is_default })?;
-    Ok((folder, pool, datacenter, template))
+/// Where a machine goes, and its template.
+struct Places {
+    folder: MoRef,
+    pool: MoRef,
+    datacenter: MoRef,
+    template: MoRef,
 }
 
 /// What the networks and datastores of a machine are compared with.
 struct Here<'a> {
-    site: &'a Site,
+    vcenter: &'a VCenterHandle,
     catalog: &'a Catalog,
     allowed: &'a Allowed<'a>,
 }
@@ -265,7 +247,7 @@ impl Here<'_> {
         check: impl FnOnce(Located<'_>) -> Result<()>,
     ) -> Result<()> {
         let path = {
-            let state = self.site.vcenter.state();
+            let state = self.vcenter.state();
             match self.catalog.place_of(object) {
                 Some((parent, name)) => state.inventory.names_to(parent).map(|mut path| {
                     path.push(name.to_owned());
@@ -328,19 +310,9 @@ fn free_for(request: &Request, name: &str) -> Result<()> {
     }
 }
 
-/// Checks that the inventory may still show a machine that vCenter finds.
-///
-/// # Errors
-/// Why it does not, once it had the time.
-pub(super) async fn check_unshown(site: &Site, turn: &Turn, found: &[MoRef]) -> Result<()> {
-    let since = *turn.slot.known().unshown_since.get_or_insert_with(Instant::now);
-    let Some(machine) = found.first().filter(|_| since.elapsed() >= MAX_BEHIND) else { return Ok(()) };
-    Err(site.vcenter.why_unshown(machine).await.with_retry_after(UNSHOWN_RETRY))
-}
-
 /// A machine with this name in a folder.
-fn called(site: &Site, name: &str, folder: &MoRef) -> Option<VirtualMachine> {
-    let state = site.vcenter.state();
+fn called(vcenter: &VCenterHandle, name: &str, folder: &MoRef) -> Option<VirtualMachine> {
+    let state = vcenter.state();
     let mut found = state.inventory.with_name(name);
     found.find(|vm| vm.folder.as_ref() == Some(folder)).cloned()
 }

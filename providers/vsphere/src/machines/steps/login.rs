@@ -8,23 +8,22 @@ use cloudprovider::{
 };
 use serde_json::json;
 
-use super::request::{DeletionRequest, Request};
+use super::step::{DeletionRequest, Request};
 use crate::{
     endpoint::Endpoint,
     machines::{
         allowed::{allows_server, server_denied},
-        fleet::{Fleet, Turn},
         identities::ObjectKey,
-        invalid::invalid,
         kinds::{CLUSTER_IDENTITY_KIND, NAMESPACE_KIND},
-        open_sites::{Use, no_server},
         server::endpoint,
-        site::Site,
+        session_pool::{Use, no_server},
         spec::{
             IdentityKind, VSphereClusterIdentitySpec, VSphereClusterSpec, VSphereIdentityReference,
-            VSphereMachineSpec,
+            VSphereMachineSpec, invalid,
         },
         status::{UsedLogin, VSphereMachineStatus},
+        vcenter_handle::VCenterHandle,
+        vsphere_machines::VSphereMachines,
     },
 };
 
@@ -110,25 +109,25 @@ impl<'a> Login<'a> {
         self.identity.is_some()
     }
 
-    /// What a deletion needs to know of it if the cluster's object is gone by then. `site` is where it leads, if that is known.
-    pub(super) fn remembered(&self, site: Option<&Site>) -> Option<UsedLogin> {
+    /// What a deletion needs to know of it if the cluster's object is gone by then. `vcenter` is where it leads, if that is known.
+    pub(super) fn remembered(&self, vcenter: Option<&VCenterHandle>) -> Option<UsedLogin> {
         self.identity.map(|identity| UsedLogin {
             server: self.server.map(str::to_owned),
-            vcenter_uuid: site.and_then(uuid_of),
+            vcenter_uuid: vcenter.and_then(uuid_of),
             thumbprint: self.thumbprint.map(str::to_owned),
             identity_ref: identity.clone(),
         })
     }
 
     /// Remembers in a status where the machine is made.
-    pub(super) fn note(&self, site: &Site, status: &mut VSphereMachineStatus) {
-        status.login = self.remembered(Some(site));
-        status.vcenter_uuid = if self.has_identity() { None } else { uuid_of(site) };
+    pub(super) fn note(&self, vcenter: &VCenterHandle, status: &mut VSphereMachineStatus) {
+        status.login = self.remembered(Some(vcenter));
+        status.vcenter_uuid = if self.has_identity() { None } else { uuid_of(vcenter) };
     }
 }
 
-fn uuid_of(site: &Site) -> Option<String> {
-    site.vcenter.state().instance_uuid.clone()
+fn uuid_of(vcenter: &VCenterHandle) -> Option<String> {
+    vcenter.state().instance_uuid.clone()
 }
 
 /// Where a machine was made, as far as its status says it.
@@ -148,21 +147,21 @@ impl MadeOn {
     }
 
     /// Whether this is the vCenter. Another one may get its name, and it may get another name. `None` if that is not known.
-    pub(super) fn is(&self, site: &Site) -> Option<bool> {
-        match (&self.uuid, uuid_of(site), &self.server) {
+    pub(super) fn is(&self, vcenter: &VCenterHandle) -> Option<bool> {
+        match (&self.uuid, uuid_of(vcenter), &self.server) {
             (Some(uuid), Some(found), _) => Some(*uuid == found),
-            (_, _, Some(server)) => Some(site.is_called(server)),
+            (_, _, Some(server)) => Some(vcenter.is_called(server)),
             _ => None,
         }
     }
 
     /// Whether it was made on another vCenter than these. What they do not have may be there.
-    pub(super) fn is_elsewhere(&self, sites: &[Arc<Site>]) -> bool {
-        !sites.is_empty() && sites.iter().all(|site| self.is(site) == Some(false))
+    pub(super) fn is_elsewhere(&self, vcenters: &[Arc<VCenterHandle>]) -> bool {
+        !vcenters.is_empty() && vcenters.iter().all(|vcenter| self.is(vcenter) == Some(false))
     }
 
     /// The error about what may be there.
-    fn elsewhere(&self, mark: &Mark) -> Error {
+    pub(super) fn elsewhere(&self, mark: &Mark) -> Error {
         match (&self.server, &self.uuid) {
             (Some(server), _) => invalid(format!(
                 "spec.server of the VSphereCluster: the virtual machine was made on vCenter {server:?}, and another one is named, or has \
@@ -183,36 +182,19 @@ pub(super) fn is_out_of_reach(login: &Login<'_>, error: &Error) -> bool {
     error.kind() == ErrorKind::NotFound && !login.has_identity()
 }
 
-impl Fleet {
-    /// Confirms that nothing is left of a machine on the vCenter where it was made, which is not one of those that were asked.
-    ///
-    /// # Errors
-    /// What may be there, or that it cannot be asked.
-    pub(super) async fn confirm_left_elsewhere(
-        &self,
-        made_on: &MadeOn,
-        turn: &Turn,
-        mark: &Mark,
-    ) -> Result<()> {
-        let Some(site) = self.configured.iter().find(|site| made_on.is(site) == Some(true)) else {
-            return Err(made_on.elsewhere(mark));
-        };
-        site.check_live()?;
-        site.vcenter.confirm_absent(turn.uid).await
-    }
-
+impl VSphereMachines {
     /// The vCenter of a machine, with its credentials. `has_begun`: whether something of it may be there.
     ///
     /// # Errors
-    /// Those of [`site_for`](Self::site_for), and that the machine is out of reach.
-    pub(super) async fn site_of(
+    /// Those of [`vcenter_for`](Self::vcenter_for), and that the machine is out of reach.
+    pub(super) async fn vcenter_of(
         &self,
         login: &Login<'_>,
         mark: &Mark,
-        has_begun: impl FnOnce() -> bool,
-    ) -> Result<Arc<Site>> {
-        self.site_for(login).await.map_err(|error| {
-            if !is_out_of_reach(login, &error) || !has_begun() {
+        has_begun: bool,
+    ) -> Result<Arc<VCenterHandle>> {
+        self.vcenter_for(login).await.map_err(|error| {
+            if !is_out_of_reach(login, &error) || !has_begun {
                 return error;
             }
             let server = login.server.unwrap_or_default();
@@ -224,32 +206,32 @@ impl Fleet {
     ///
     /// # Errors
     /// What is wrong with the server, the identity, its Secret or the credentials.
-    pub(super) async fn site_for(&self, login: &Login<'_>) -> Result<Arc<Site>> {
+    pub(super) async fn vcenter_for(&self, login: &Login<'_>) -> Result<Arc<VCenterHandle>> {
         let owner = ObjectKey::new(login.namespace, login.uid);
         let Some(identity) = login.identity else {
-            self.open.release(&owner);
-            return self.site(login.field, login.server);
+            self.pool.release(&owner);
+            return self.configured_vcenter(login.field, login.server);
         };
         let named = self.endpoint_of(login).and_then(|endpoint| {
-            let name = secret_of(identity, login.namespace, self.open.own_namespace(), login.objects)?;
+            let name = secret_of(identity, login.namespace, self.pool.own_namespace(), login.objects)?;
             Ok((endpoint, name))
         });
         let (endpoint, name) = named.inspect_err(|error| {
             if names_nothing(error) {
-                self.open.release(&owner);
+                self.pool.release(&owner);
             }
         })?;
         let reference = identity;
-        let identity = self.open.identity(&name, &owner)?;
+        let identity = self.pool.identity(&name, &owner)?;
         if let Err(error) = identity.credentials() {
             return Err(for_user(reference, error));
         }
-        self.open.site(&self.configured, Use { owner: &owner, endpoint, identity }).await
+        self.pool.vcenter_for(&self.configured, Use { owner: &owner, endpoint, identity }).await
     }
 
     /// Where an object that names credentials is to be served.
     fn endpoint_of(&self, login: &Login<'_>) -> Result<Endpoint> {
-        let endpoints = || self.configured.iter().map(|site| &site.vcenter.settings.endpoint);
+        let endpoints = || self.configured.iter().map(|vcenter| &vcenter.settings.endpoint);
         match (login.server, &self.configured[..]) {
             (Some(server), _) => {
                 let endpoint = endpoint(login.field, server, login.thumbprint, endpoints())?;
@@ -273,8 +255,8 @@ impl Fleet {
         let object = &request.object;
         let spec: VSphereClusterIdentitySpec =
             serde_json::from_value(object.spec.clone()).map_err(|error| invalid(format!("spec: {error}")))?;
-        let name = SecretName { namespace: self.open.own_namespace().to_owned(), name: spec.secret_name };
-        let identity = self.open.identity(&name, &ObjectKey::new("", &object.uid))?;
+        let name = SecretName { namespace: self.pool.own_namespace().to_owned(), name: spec.secret_name };
+        let identity = self.pool.identity(&name, &ObjectKey::new("", &object.uid))?;
         let outcome = identity.credentials();
         if identity.is_unread() {
             // The Secret tells when it is read.
@@ -369,12 +351,12 @@ mod tests {
     use cloudprovider::machines::AuxiliaryObject;
 
     use super::*;
-    use crate::{inventory::Changes, machines::steps::rig::rig};
+    use crate::{inventory::Changes, machines::steps::tests::rig::rig};
 
     #[tokio::test(start_paused = true)]
     async fn a_vcenter_is_known_by_its_uuid_and_else_by_its_name() {
         let rig = rig().await;
-        let site = rig.fleet.configured.clone();
+        let vcenter = rig.machines.configured.clone();
         let given = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
         for (known, server, uuid, expected) in [
             ("", "vc.example", "a", Some(true)),
@@ -392,8 +374,8 @@ mod tests {
                 Changes::default()
             });
             let made_on = MadeOn { server: given(server), uuid: given(uuid) };
-            assert_eq!(made_on.is(&site[0]), expected, "{known:?} {made_on:?}");
-            assert_eq!(made_on.is_elsewhere(&site), expected == Some(false), "{known:?} {made_on:?}");
+            assert_eq!(made_on.is(&vcenter[0]), expected, "{known:?} {made_on:?}");
+            assert_eq!(made_on.is_elsewhere(&vcenter), expected == Some(false), "{known:?} {made_on:?}");
         }
         assert!(!MadeOn { server: given("vc.example"), uuid: None }.is_elsewhere(&[]));
     }

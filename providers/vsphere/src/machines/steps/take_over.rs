@@ -16,98 +16,68 @@ use std::{sync::Arc, time::Duration};
 
 use cloudprovider::{
     Error, ErrorKind, Result,
-    machines::{MachineReport, MachineRequest, Mark, PresentMachine, Wait},
+    machines::{MachineReport, MachineRequest, Mark},
     ties::{Contender, Meant, the_meant_one},
 };
 use uuid::Uuid;
 
 use super::{
-    DeletionRequest, MachineRecord, Request,
     configuration::{Configuration, METADATA},
-    conflict,
     login::Login,
-    outstanding::is_outdated,
+    step::{DeletionRequest, DeletionStep, Flow, MachineRecord, Step, Stop},
 };
 use crate::{
     machines::{
-        allowed::Located,
-        fleet::{Fleet, Turn},
+        allowed::{Allowed, Located},
         guest::metadata,
         kinds::VM_KIND,
         naming::vm_name_or_own,
-        site::Site,
         spec::VSphereMachineSpec,
-        takeover::Told,
+        takeover::ExpectedVm,
+        vcenter_handle::VCenterHandle,
+        vsphere_machines::VSphereMachines,
         work::Work,
     },
     mark::{self, MARK},
     provider_id::parse_provider_id,
-    vim::{
-        CallError, Value,
-        machines::{ConfigSpec, OptionValue, ReconfigVm},
-    },
+    vim::{Value, machines::OptionValue},
     vm::{VirtualMachine, VmPower},
 };
-
-/// How soon a step looks again at a machine whose mark was written. The inventory tells it.
-const RETRY: Duration = Duration::from_secs(1);
 
 /// For how long the inventory may be behind the writing of a mark. After that it is read whether it can be read at all.
 const MARK_BEHIND: Duration = Duration::from_secs(5);
 
-/// How soon a step looks again at a machine that is not to be taken over.
-const FOREIGN_RETRY: Duration = Duration::from_secs(5);
-
-impl Fleet {
-    /// Whether a machine that has the BIOS UUID of an object's own, and not its identity as the instance UUID, is a copy of that, or another
-    /// object's. Where nothing says so, it may be one that CAPV has made for the object.
-    ///
-    /// # Errors
-    /// It cannot be told.
-    pub(super) async fn is_copy<C>(
-        site: &Site,
-        vm: &VirtualMachine,
-        request: &MachineRequest<VSphereMachineSpec, C>,
-    ) -> Result<bool> {
-        match site.mark_of(vm).await? {
-            Some(mark) if !request.mark.owns(Some(&mark)) => Ok(true),
-            // It may have got another instance UUID when it was moved.
-            Some(_) => Ok(vm.is_connected() && vm.power == VmPower::Off),
-            None => Ok(told_of(request)?.is_some_and(|told| {
-                told.check(vm).is_err() || told.is_another(vm, |server| site.is_called(server))
-            })),
-        }
-    }
-
+impl VSphereMachines {
     /// The identity of an object on which CAPV has worked. See [`Machines::identify_machine`](cloudprovider::Machines::identify_machine).
     pub(super) async fn identify(&self, request: &DeletionRequest) -> Result<Option<String>> {
-        let Some(told) = told_of(request)? else {
+        let Some(expected) = expected_of(request)? else {
             // Before it clones, CAPV makes the VSphereVM.
             let Some(id) = request.provider_id.as_deref() else { return Ok(Some(request.mark.uid.clone())) };
             return match &self.found(request, parse_provider_id(id)?).await?[..] {
                 [] => Ok(Some(request.mark.uid.clone())),
-                [(site, vm), ..] => {
+                [(vcenter, vm), ..] => {
                     let why = "the object owns no VSphereVM, by which it would be known as its own";
-                    Err(foreign(site, vm, &request.mark, why))
+                    Err(vcenter.foreign(vm, &request.mark, why))
                 }
             };
         };
-        let of_vm = || Ok(Some(told.vm_uid.hyphenated().to_string()));
-        let Some(bios_uuid) = told.bios_uuid() else { return of_vm() };
+        let of_vm = || Ok(Some(expected.vm_uid.hyphenated().to_string()));
+        let Some(bios_uuid) = expected.bios_uuid() else { return of_vm() };
         let found = self.found(request, bios_uuid).await?;
-        let (site, vm) = match &found[..] {
+        let (vcenter, vm) = match &found[..] {
             [] => return of_vm(),
             [only] => only,
-            several => meant_of(&told, several, bios_uuid)?,
+            several => meant_of(&expected, several, bios_uuid)?,
         };
-        told.check(vm).map_err(|why| foreign(site, vm, &request.mark, &why))?;
+        expected.check(vm).map_err(|why| vcenter.foreign(vm, &request.mark, &why))?;
         // after a move or a restore, one that is ours has its mark
-        if site.mark_of(vm).await?.is_none() {
-            self.may_take_over(site, vm, &request.mark, has_identity(request, None))?;
+        if vcenter.mark_of(vm).await?.is_none() {
+            let has_identity = has_identity(request, None);
+            may_take_over(vcenter, vm, &self.allowed(vcenter, &request.mark.namespace, has_identity))?;
         }
         let uid = vm.instance_uuid.ok_or_else(|| {
             let words = format!("it does not tell the instance UUID of {:?}", vm.name);
-            site.vcenter.error(ErrorKind::Unavailable, &words)
+            vcenter.error(ErrorKind::Unavailable, &words)
         })?;
         Ok(Some(uid.hyphenated().to_string()))
     }
@@ -120,149 +90,119 @@ impl Fleet {
         &self,
         request: &DeletionRequest,
         bios_uuid: Uuid,
-    ) -> Result<Vec<(Arc<Site>, VirtualMachine)>> {
-        let sites = match Login::of_deletion(request, None) {
+    ) -> Result<Vec<(Arc<VCenterHandle>, VirtualMachine)>> {
+        let vcenters = match Login::of_deletion(request, None) {
             None => self.configured.clone(),
-            Some(login) => vec![self.site_for(&login).await?],
+            Some(login) => vec![self.vcenter_for(&login).await?],
         };
         let mut found = Vec::new();
-        for site in &sites {
-            site.check_live()?;
-            let state = site.vcenter.state();
-            found.extend(state.inventory.with_bios_uuid(bios_uuid).map(|vm| (Arc::clone(site), vm.clone())));
+        for vcenter in &vcenters {
+            vcenter.check_live()?;
+            let state = vcenter.state();
+            found.extend(
+                state.inventory.with_bios_uuid(bios_uuid).map(|vm| (Arc::clone(vcenter), vm.clone())),
+            );
         }
         if found.is_empty() {
             // The answer is kept for good.
-            for site in &sites {
-                site.vcenter.confirm_absent(bios_uuid).await?;
+            for vcenter in &vcenters {
+                vcenter.confirm_absent(bios_uuid).await?;
             }
         }
         Ok(found)
     }
+}
 
-    /// Waits for the task that CAPV had begun last, once.
-    pub(super) fn take_over_task<C>(
-        turn: &Turn,
-        request: &MachineRequest<VSphereMachineSpec, C>,
-        record: &mut MachineRecord,
-    ) {
-        if record.status.task_ref.is_some() || turn.slot.known().task.is_some() {
+impl<C> Step<'_, C> {
+    /// Takes over the task that CAPV had begun last, once.
+    pub(super) fn take_over_task(&mut self) {
+        if self.record.status.task_ref.is_some() || self.state.running().is_some() {
             return;
         }
-        let Ok(Some(told)) = told_of(request) else { return };
-        let mut known = turn.slot.known();
+        let Ok(Some(expected)) = expected_of(self.request) else { return };
         // One of ours has a VSphereVM with another UID, and has its task in its own status.
-        if told.vm_uid == turn.uid && told.task.is_some() && known.taken_over != told.task {
-            known.taken_over.clone_from(&told.task);
-            record.status.task_ref = told.task;
+        if expected.vm_uid == self.uid
+            && let Some(task) = expected.task
+            && self.state.take_over(&task)
+        {
+            self.record.status.task_ref = Some(task);
         }
     }
+}
 
-    /// A step of a machine without a mark. `None`: it is not one of CAPV's, as far as is known.
-    pub(super) async fn take_over(
-        &self,
-        site: &Arc<Site>,
-        turn: &Turn,
+impl Step<'_> {
+    /// Makes sure that the machine is the object's own. One without a mark that CAPV has made for the object gets the mark.
+    pub(super) async fn take_over(&mut self, vm: &VirtualMachine) -> Flow<MachineReport> {
+        let mark = self.vcenter.mark_of(vm).await?;
+        if mark.is_none()
+            && let Some(expected) = expected_of(self.request)?
+        {
+            let report = self.take_over_from_capv(vm, &expected).await?;
+            return Err(Stop::Answer(report));
+        }
+        if self.request.mark.owns(mark.as_ref()) {
+            return Ok(());
+        }
+        Err(self.vcenter.conflict(vm, &self.request.mark, mark.as_ref()).into())
+    }
+
+    async fn take_over_from_capv(
+        &mut self,
         vm: &VirtualMachine,
-        request: &Request,
-        record: &mut MachineRecord,
-    ) -> Result<Option<MachineReport>> {
-        let Some(told) = told_of(request)? else { return Ok(None) };
-        told.check(vm).map_err(|why| foreign(site, vm, &request.mark, &why))?;
-        let has_identity = request.cluster.spec.identity_ref.is_some();
-        self.may_take_over(site, vm, &request.mark, has_identity)?;
-        if !turn.slot.known().has_just_done(Work::Mark, MARK_BEHIND) {
-            let found = Configuration::read(site, vm).await?;
-            check(&found, &told).map_err(|why| foreign(site, vm, &request.mark, &why))?;
+        expected: &ExpectedVm,
+    ) -> Result<MachineReport> {
+        let foreign = |why: String| self.vcenter.foreign(vm, &self.request.mark, &why);
+        expected.check(vm).map_err(foreign)?;
+        may_take_over(&self.vcenter, vm, &self.allowed())?;
+        if !self.state.has_just_done(Work::Mark, MARK_BEHIND) {
+            let found = Configuration::read(&self.vcenter, vm).await?;
+            check(&found, expected).map_err(foreign)?;
             if found.has_mark {
                 let words = format!("the mark of {:?} ({}) cannot be read", vm.name, vm.moref.id());
-                return Err(site.vcenter.error(ErrorKind::Unavailable, &words));
+                return Err(self.vcenter.error(ErrorKind::Unavailable, &words));
             }
-            self.write_mark(site, turn, &found, request).await?;
+            self.write_mark(&found).await?;
         }
-        Self::report_meanwhile(vm, site, request, record, Work::Mark).map(Some)
+        self.report_meanwhile(vm, Work::Mark)
     }
 
-    /// Checks that a virtual machine without a mark may become an object's own, which then changes and destroys it. What the objects of
-    /// the API say of it a user may have written, so the configuration has to list it.
-    ///
-    /// # Errors
-    /// [`ErrorKind::PermissionDenied`].
-    fn may_take_over(&self, site: &Site, vm: &VirtualMachine, mark: &Mark, has_identity: bool) -> Result<()> {
-        let path = site.vcenter.state().inventory.names_to_machine(vm).unwrap_or_default();
-        let at = Located { object: &vm.moref, path: &path, is_default: false };
-        self.allowed(site, &mark.namespace, has_identity).take_over(at)
+    async fn write_mark(&self, found: &Configuration) -> Result<()> {
+        let option = |key: &str, value| OptionValue { key: key.to_owned(), value: Value::AnyString(value) };
+        let mut extra_config = vec![option(MARK, mark::write(&self.request.mark))];
+        let is_off = found.vm.power == VmPower::Off;
+        if !self.request.is_provisioned && is_off && found.metadata.is_none() {
+            extra_config.extend(metadata(&found.vm.name, &self.request.spec.clone.network, &found.macs));
+        }
+        self.write_options(Work::Mark, found, extra_config).await
     }
+}
 
+impl DeletionStep<'_> {
     /// Checks that a machine without a mark, which has the identity of an object as its instance UUID, is the object's own all the same,
     /// so that it is removed with it.
     ///
     /// # Errors
     /// What speaks against it. It is never left over in silence: nobody else would know of it.
-    pub(super) async fn check_own(
-        &self,
-        site: &Site,
-        vm: &VirtualMachine,
-        request: &DeletionRequest,
-        record: &MachineRecord,
-    ) -> Result<()> {
-        let Some(told) = told_of(request)? else { return Err(conflict(site, vm, &request.mark, None)) };
-        let found = Configuration::read(site, vm).await?;
-        check(&found, &told).map_err(|why| foreign(site, vm, &request.mark, &why))?;
-        self.may_take_over(site, vm, &request.mark, has_identity(request, Some(record)))
+    pub(super) async fn check_own(&self, vm: &VirtualMachine) -> Result<()> {
+        let mark = &self.request.mark;
+        let Some(expected) = expected_of(self.request)? else {
+            return Err(self.vcenter.conflict(vm, mark, None));
+        };
+        let found = Configuration::read(&self.vcenter, vm).await?;
+        check(&found, &expected).map_err(|why| self.vcenter.foreign(vm, mark, &why))?;
+        let has_identity = has_identity(self.request, Some(self.record));
+        may_take_over(&self.vcenter, vm, &self.machines.allowed(&self.vcenter, &mark.namespace, has_identity))
     }
+}
 
-    /// What is seen of a machine whose options are being written. Nothing else is done about it. If it was complete, it still is.
-    pub(super) fn report_meanwhile(
-        vm: &VirtualMachine,
-        site: &Site,
-        request: &Request,
-        record: &mut MachineRecord,
-        work: Work,
-    ) -> Result<MachineReport> {
-        let wait = (!request.is_provisioned).then(|| meanwhile(work));
-        Ok(match Self::report(vm, site, request, record, wait)? {
-            MachineReport::Present(machine) => PresentMachine::look_again_after(*machine, RETRY).into(),
-            report => report,
-        })
-    }
-
-    async fn write_mark(
-        &self,
-        site: &Arc<Site>,
-        turn: &Turn,
-        found: &Configuration,
-        request: &Request,
-    ) -> Result<()> {
-        let option = |key: &str, value| OptionValue { key: key.to_owned(), value: Value::AnyString(value) };
-        let mut extra_config = vec![option(MARK, mark::write(&request.mark))];
-        if !request.is_provisioned && found.vm.power == VmPower::Off && found.metadata.is_none() {
-            extra_config.extend(metadata(&found.vm.name, &request.spec.clone.network, &found.macs));
-        }
-        self.write_options(site, turn, Work::Mark, found, extra_config, &request.mark).await
-    }
-
-    /// Writes options of a machine, unless it has changed since it was read. Then it is looked at again.
-    pub(super) async fn write_options(
-        &self,
-        site: &Arc<Site>,
-        turn: &Turn,
-        work: Work,
-        found: &Configuration,
-        extra_config: Vec<OptionValue>,
-        mark: &Mark,
-    ) -> Result<()> {
-        let change_version = found.change_version.clone();
-        let call = ReconfigVm { spec: ConfigSpec { change_version, extra_config, ..ConfigSpec::empty() } };
-        match self.begin(site, turn, work, call.of(&found.vm.moref)).await {
-            Ok(task) => {
-                site.vcenter.wait_for_task(&task, &mark.uid);
-                Ok(())
-            }
-            Err(CallError::Fault { kind, .. }) if is_outdated(&kind) => Ok(()),
-            Err(error) => Err(site.vcenter.error_of(&error)),
-        }
-    }
+/// Checks that a virtual machine without a mark may become an object's own, which then changes and destroys it. What the objects of
+/// the API say of it a user may have written, so the configuration has to list it.
+///
+/// # Errors
+/// [`ErrorKind::PermissionDenied`].
+fn may_take_over(vcenter: &VCenterHandle, vm: &VirtualMachine, allowed: &Allowed<'_>) -> Result<()> {
+    let path = vcenter.state().inventory.names_to_machine(vm).unwrap_or_default();
+    allowed.take_over(Located { object: &vm.moref, path: &path, is_default: false })
 }
 
 /// The one of several virtual machines with a BIOS UUID that the objects mean.
@@ -270,13 +210,13 @@ impl Fleet {
 /// # Errors
 /// [`ErrorKind::Ambiguous`] if nothing that is known tells them apart.
 fn meant_of<'a>(
-    told: &Told,
-    found: &'a [(Arc<Site>, VirtualMachine)],
+    expected: &ExpectedVm,
+    found: &'a [(Arc<VCenterHandle>, VirtualMachine)],
     bios_uuid: Uuid,
-) -> Result<&'a (Arc<Site>, VirtualMachine)> {
-    let contender = |one: &'a (Arc<Site>, VirtualMachine)| {
-        let (site, vm) = one;
-        let evidence = told.evidence(vm, |server| site.is_called(server))?;
+) -> Result<&'a (Arc<VCenterHandle>, VirtualMachine)> {
+    let contender = |one: &'a (Arc<VCenterHandle>, VirtualMachine)| {
+        let (vcenter, vm) = one;
+        let evidence = expected.evidence(vm, |server| vcenter.is_called(server))?;
         Some(Contender { instance: one, evidence, is_read: true })
     };
     let contenders: Vec<_> = found.iter().filter_map(contender).collect();
@@ -285,9 +225,9 @@ fn meant_of<'a>(
         Meant::None | Meant::Tie => {
             let ids: Vec<_> = found.iter().map(|(_, vm)| vm.moref.id()).collect();
             let words = format!("the virtual machines {} have the BIOS UUID {bios_uuid}", ids.join(" and "));
-            let site = found.first().map(|(site, _)| site);
-            Err(match site {
-                Some(site) => site.vcenter.error(ErrorKind::Ambiguous, &words),
+            let vcenter = found.first().map(|(vcenter, _)| vcenter);
+            Err(match vcenter {
+                Some(vcenter) => vcenter.error(ErrorKind::Ambiguous, &words),
                 None => Error::new(ErrorKind::Ambiguous, words),
             })
         }
@@ -305,10 +245,10 @@ fn has_identity(request: &DeletionRequest, record: Option<&MachineRecord>) -> bo
 ///
 /// # Errors
 /// What speaks against it.
-fn check(found: &Configuration, told: &Told) -> Result<(), String> {
-    told.check(&found.vm)?;
-    if found.vm.instance_uuid != Some(told.vm_uid) && found.metadata.is_none() {
-        return Err(format!("its instance UUID is not {}, and it has no {METADATA}", told.vm_uid));
+fn check(found: &Configuration, expected: &ExpectedVm) -> Result<(), String> {
+    expected.check(&found.vm)?;
+    if found.vm.instance_uuid != Some(expected.vm_uid) && found.metadata.is_none() {
+        return Err(format!("its instance UUID is not {}, and it has no {METADATA}", expected.vm_uid));
     }
     Ok(())
 }
@@ -325,7 +265,7 @@ pub(super) fn server_of_vm(request: &DeletionRequest) -> Result<Option<String>> 
 }
 
 /// What the objects of the API say. `None` without a `VSphereVM`.
-fn told_of<C>(request: &MachineRequest<VSphereMachineSpec, C>) -> Result<Option<Told>> {
+pub(super) fn expected_of<C>(request: &MachineRequest<VSphereMachineSpec, C>) -> Result<Option<ExpectedVm>> {
     let Mark { namespace, .. } = &request.mark;
     let found =
         request.objects.owned_by(&VM_KIND, namespace, &vm_name_or_own(request), &request.object_uid)?;
@@ -338,21 +278,6 @@ fn told_of<C>(request: &MachineRequest<VSphereMachineSpec, C>) -> Result<Option<
             return Err(Error::new(ErrorKind::Ambiguous, words));
         }
     };
-    let told = Told::new(vm, request.provider_id.as_deref());
-    told.map(Some).map_err(|why| Error::new(ErrorKind::Conflict, why))
-}
-
-/// The error about a machine that is not to be taken over.
-fn foreign(site: &Site, vm: &VirtualMachine, mark: &Mark, why: &str) -> Error {
-    let error = conflict(site, vm, mark, None);
-    let words = format!("{}; it is not taken over: {why}", error.report());
-    Error::new(error.kind(), words).with_retry_after(error.retry_after().unwrap_or(FOREIGN_RETRY))
-}
-
-fn meanwhile(work: Work) -> Wait {
-    let wait = match work {
-        Work::Mark => Wait::task("the virtual machine is taken over").with_reason("TakingOver"),
-        work => Wait::task(work.words()),
-    };
-    wait.look_again_after(RETRY)
+    let expected = ExpectedVm::new(vm, request.provider_id.as_deref());
+    expected.map(Some).map_err(|why| Error::new(ErrorKind::Conflict, why))
 }

@@ -8,10 +8,10 @@ use cloudprovider::{
 };
 use serde_json::json;
 
-use super::{available::available, ignored_fields};
+use super::cluster::{available, ignored_fields};
 use crate::machines::{
-    fleet::Fleet,
-    site::Site,
+    vcenter_handle::VCenterHandle,
+    vsphere_machines::VSphereMachines,
     zones::{Checked, Zone},
 };
 
@@ -24,7 +24,7 @@ const RETRY: Duration = Duration::from_secs(60);
 /// The same where its vCenter is not there.
 const AWAY_RETRY: Duration = Duration::from_secs(10);
 
-impl Fleet {
+impl VSphereMachines {
     /// What is said about a zone: whether its vCenter is there and has what it names.
     ///
     /// # Errors
@@ -33,24 +33,24 @@ impl Fleet {
         let zone = match Zone::of(&request.objects, &request.object) {
             Ok(zone) => zone,
             Err(error) if error.is_retryable() => return Err(error),
-            Err(error) => return Ok(told(vec![wrong(VALIDATED, "ValidationFailed", &error)])),
+            Err(error) => return Ok(status(vec![wrong(VALIDATED, "ValidationFailed", &error)])),
         };
-        let told = |conditions: Vec<Condition>| {
-            told(conditions.into_iter().chain(ignored_fields(zone.ignored())).collect())
+        let status = |conditions: Vec<Condition>| {
+            status(conditions.into_iter().chain(ignored_fields(zone.ignored())).collect())
         };
         let checked = match self.check_where_possible(&zone).await {
             Ok(checked) => checked,
             Err(error) => {
-                return Ok(told(vec![available::<()>(&Err(error))]).look_again_after(AWAY_RETRY));
+                return Ok(status(vec![available::<()>(&Err(error))]).look_again_after(AWAY_RETRY));
             }
         };
         let available = available(&Ok(()));
         let conditions: [Condition; 2] = match checked {
             Ok(checked) => Checked::conditions(&checked),
             Err(error) if error.is_retryable() => return Err(error),
-            Err(error) => return Ok(told(vec![available, wrong(VALIDATED, "ValidationFailed", &error)])),
+            Err(error) => return Ok(status(vec![available, wrong(VALIDATED, "ValidationFailed", &error)])),
         };
-        Ok(told([available].into_iter().chain(conditions).collect()))
+        Ok(status([available].into_iter().chain(conditions).collect()))
     }
 
     /// What is found out about a zone with the first session that shows all of it, or else with the first one that shows anything: what
@@ -60,12 +60,12 @@ impl Fleet {
     /// Why there is no session. The inner ones are those of the calls.
     async fn check_where_possible(&self, zone: &Zone) -> Result<Result<Arc<Checked>>> {
         let mut answer = Err(without_session(zone.server()));
-        for site in self.sites_of_zone(zone.server())? {
-            if let Err(error) = site.check_live() {
+        for vcenter in self.vcenters_of_zone(zone.server())? {
+            if let Err(error) = vcenter.check_live() {
                 answer = answer.or(Err(error));
                 continue;
             }
-            let checked = self.checked(&site, zone).await;
+            let checked = self.checked(&vcenter, zone).await;
             let is_good = checked.as_ref().is_ok_and(|checked| checked.flaw().is_none());
             if is_good || !matches!(answer, Ok(Ok(_))) {
                 answer = Ok(checked);
@@ -82,11 +82,11 @@ impl Fleet {
     ///
     /// # Errors
     /// The configuration has several, and the zone names none.
-    fn sites_of_zone(&self, server: Option<&str>) -> Result<Vec<Arc<Site>>> {
-        match self.site("spec.server", server) {
-            Ok(site) => Ok(vec![site]),
+    fn vcenters_of_zone(&self, server: Option<&str>) -> Result<Vec<Arc<VCenterHandle>>> {
+        match self.configured_vcenter("spec.server", server) {
+            Ok(vcenter) => Ok(vec![vcenter]),
             Err(error) if server.is_none() && !self.configured.is_empty() => Err(error),
-            Err(_) => Ok(self.open.called(server)),
+            Err(_) => Ok(self.pool.called(server)),
         }
     }
 }
@@ -106,7 +106,7 @@ fn wrong(condition: &'static str, reason: &'static str, error: &Error) -> Condit
 }
 
 /// The status with these conditions, of which `Ready` is the sum.
-fn told(mut conditions: Vec<Condition>) -> StatusReport {
+fn status(mut conditions: Vec<Condition>) -> StatusReport {
     let flaw = conditions.iter().find(|one| one.status != ConditionStatus::True);
     let ready = match flaw {
         None => Condition::new(READY, ConditionStatus::True, "Ready"),
@@ -128,13 +128,13 @@ mod tests {
         let good = available(&Ok(()));
         let bad =
             Condition::new(VALIDATED, ConditionStatus::False, "ZoneMisconfigured").with_message("no tag");
-        let all = told(vec![good.clone(), bad]);
+        let all = status(vec![good.clone(), bad]);
         assert_eq!(all.status, json!({"ready": false}));
         let ready = &all.conditions[0];
         assert_eq!((&*ready.condition_type, &*ready.reason, &*ready.message), (READY, "NotReady", "no tag"));
         assert_eq!(all.look_again_after, Some(RETRY));
         let ignored = ignored_fields(Some("autoConfigure".to_owned())).expect("a condition");
-        let all = told(vec![good, ignored]);
+        let all = status(vec![good, ignored]);
         assert_eq!((all.status["ready"].as_bool(), all.look_again_after), (Some(true), None));
         assert_eq!(all.conditions[0].status, ConditionStatus::True);
     }

@@ -10,11 +10,10 @@ use serde::de::DeserializeOwned;
 
 use crate::machines::{
     conversion::kept,
-    invalid::invalid,
     kinds::{DEPLOYMENT_ZONE_KIND, FAILURE_DOMAIN_KIND},
     spec::{
         FailureDomainHosts, PlacementConstraint, VSphereDeploymentZoneSpec, VSphereFailureDomainSpec,
-        VSphereMachineSpec,
+        VSphereMachineSpec, invalid,
     },
 };
 

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::*;
 use crate::machines::{
     spec::VSphereClusterSpec,
-    steps::rig::{machine, mark, rig},
+    steps::tests::rig::{machine, mark, rig},
 };
 
 /// No list has arrived.
@@ -70,7 +70,8 @@ async fn a_template_of_which_it_is_not_told_whose_it_is_is_looked_at_again() {
     let rig = rig().await;
     for _ in 0..2 {
         rig.is_read();
-        let error = rig.fleet.template(&rig.fleet.configured[0], &machine()).await.expect_err("not told");
+        let error =
+            rig.machines.template(&rig.machines.configured[0], &machine()).await.expect_err("not told");
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{}", error.report());
         assert!(error.report().contains("does not tell the configuration of vm-1"), "{}", error.report());
     }

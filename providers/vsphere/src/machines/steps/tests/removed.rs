@@ -78,7 +78,7 @@ async fn a_machine_that_leaves_while_a_step_reads_it_is_no_failure() {
 #[tokio::test(start_paused = true)]
 async fn machines_whose_tasks_are_not_told_share_an_answer() {
     let rig = rig().await;
-    let site = rig.fleet.site("spec.server", None).expect("the only one");
+    let vcenter = rig.machines.configured_vcenter("spec.server", None).expect("the only one");
     let task = |number: usize| MoRef::new(TASK, &format!("task-{number}"));
     let listed = |number: usize, state: &str| {
         let property = node("propSet", vec![text("name", "info.state"), text("val", state)]);
@@ -87,17 +87,17 @@ async fn machines_whose_tasks_are_not_told_share_an_answer() {
     let listing = |objects| Ok(node("returnval", objects));
     rig.transport.answer("RetrievePropertiesEx", listing(vec![listed(1, "success"), listed(2, "running")]));
     for (number, has_ended) in [(1, true), (2, false), (1, true)] {
-        let found = rig.fleet.task(&site, &task(number)).await.expect("told").expect("known");
+        let found = rig.machines.task(&vcenter, &task(number)).await.expect("told").expect("known");
         assert_eq!(found.has_ended(), has_ended, "task-{number}");
     }
     assert_eq!(rig.calls().len(), 1);
     // vCenter lists the last ones only
     rig.transport.answer("RetrievePropertiesEx", listing(vec![listed(3, "success")]));
-    assert!(rig.fleet.task(&site, &task(3)).await.expect("told").expect("known").has_ended());
+    assert!(rig.machines.task(&vcenter, &task(3)).await.expect("told").expect("known").has_ended());
     assert_eq!(rig.calls().len(), 2);
     advance(Duration::from_secs(5)).await;
     rig.transport.answer("RetrievePropertiesEx", listing(vec![listed(2, "success")]));
-    assert!(rig.fleet.task(&site, &task(2)).await.expect("told").expect("known").has_ended());
+    assert!(rig.machines.task(&vcenter, &task(2)).await.expect("told").expect("known").has_ended());
     assert_eq!(rig.calls().len(), 3);
 }
 

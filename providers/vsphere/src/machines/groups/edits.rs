@@ -24,21 +24,21 @@ const GROUPS_LAST: Duration = Duration::from_secs(60);
 /// For how long an edit may begin after its call was lost. No other edit goes out before that: it would be undone.
 const MAX_UNCERTAIN: Duration = Duration::from_secs(10);
 
-/// The boards of all clusters, by vCenter and cluster. Sessions of several users with one vCenter share them.
+/// The edits of all clusters, by vCenter and cluster. Sessions of several users with one vCenter share them.
 #[derive(Debug, Default)]
-pub(crate) struct Boards(Mutex<HashMap<Key, Arc<AsyncMutex<Board>>>>);
+pub(crate) struct AllGroupEdits(Mutex<HashMap<Key, Arc<AsyncMutex<GroupEdits>>>>);
 
 /// The address of a vCenter, and a cluster of hosts.
 type Key = (String, MoRef);
 
-impl Boards {
-    /// The board of a cluster. Whoever has it is the only one.
-    pub(crate) async fn of(&self, vcenter: &str, cluster: &MoRef) -> OwnedMutexGuard<Board> {
-        let board = {
+impl AllGroupEdits {
+    /// Waits for the edits of a cluster, and holds them.
+    pub(crate) async fn of(&self, vcenter: &str, cluster: &MoRef) -> OwnedMutexGuard<GroupEdits> {
+        let edits = {
             let mut all = self.0.lock();
             Arc::clone(all.entry((vcenter.to_lowercase(), cluster.clone())).or_default())
         };
-        board.lock_owned().await
+        edits.lock_owned().await
     }
 }
 
@@ -59,14 +59,14 @@ impl Write {
 
 /// What is known and wanted of one cluster.
 #[derive(Debug, Default)]
-pub(crate) struct Board {
+pub(crate) struct GroupEdits {
     groups: Option<(Arc<ClusterGroups>, Instant)>,
     /// The machines that are to be in each group.
     wanted: BTreeMap<String, BTreeSet<MoRef>>,
     pub(crate) write: Option<Write>,
     /// Until when an edit may begin whose call was lost.
     uncertain_until: Option<Instant>,
-    /// Whether it is known that no edit is under way but those of this board.
+    /// Whether it is known that no edit is under way but these.
     pub(crate) is_known: bool,
     /// Whether the last edit of several machines failed. One of them may be the reason.
     is_one_by_one: bool,
@@ -74,7 +74,7 @@ pub(crate) struct Board {
     alone: BTreeSet<MoRef>,
 }
 
-impl Board {
+impl GroupEdits {
     /// What was read of the cluster, since the last edit and lately.
     pub(crate) fn groups(&self) -> Option<&Arc<ClusterGroups>> {
         self.groups.as_ref().filter(|(_, since)| since.elapsed() < GROUPS_LAST).map(|(groups, _)| groups)
@@ -180,10 +180,10 @@ mod tests {
     use super::*;
     use crate::machines::groups::tests::{cluster, machine};
 
-    fn board() -> Board {
-        let mut board = Board::default();
-        board.learn(Arc::new(cluster()));
-        board
+    fn edits() -> GroupEdits {
+        let mut edits = GroupEdits::default();
+        edits.learn(Arc::new(cluster()));
+        edits
     }
 
     fn members(call: &ReconfigureCluster) -> Vec<(String, usize)> {
@@ -192,35 +192,36 @@ mod tests {
 
     #[tokio::test]
     async fn a_cluster_has_one_board_for_all_sessions_with_its_vcenter() {
-        let (boards, cluster) = (Boards::default(), MoRef::new("ClusterComputeResource", "domain-c1"));
-        boards.of("VC.example.org:443", &cluster).await.is_known = true;
-        assert!(boards.of("vc.example.org:443", &cluster).await.is_known);
-        assert!(!boards.of("vc2.example.org:443", &cluster).await.is_known);
+        let (group_edits, cluster) =
+            (AllGroupEdits::default(), MoRef::new("ClusterComputeResource", "domain-c1"));
+        group_edits.of("VC.example.org:443", &cluster).await.is_known = true;
+        assert!(group_edits.of("vc.example.org:443", &cluster).await.is_known);
+        assert!(!group_edits.of("vc2.example.org:443", &cluster).await.is_known);
     }
 
     #[tokio::test(start_paused = true)]
     async fn one_edit_is_for_all_who_wait_and_keeps_who_is_there() {
-        let mut board = board();
-        assert!(board.has("machines", &machine(1)) && !board.has("machines", &machine(3)));
-        board.want("machines", &machine(4));
-        board.want("lonely", &machine(5));
-        board.want("machines", &machine(9));
-        board.want("missing", &machine(8));
-        let (call, joining) = board.plan("machines", &machine(3), |one| *one != machine(9));
+        let mut edits = edits();
+        assert!(edits.has("machines", &machine(1)) && !edits.has("machines", &machine(3)));
+        edits.want("machines", &machine(4));
+        edits.want("lonely", &machine(5));
+        edits.want("machines", &machine(9));
+        edits.want("missing", &machine(8));
+        let (call, joining) = edits.plan("machines", &machine(3), |one| *one != machine(9));
         assert_eq!(members(&call), [("machines".to_owned(), 4), ("lonely".to_owned(), 1)]);
         assert_eq!(joining, [3, 4, 5].map(machine).into());
         assert_eq!(call.spec.groups[0].info.unique_id.as_deref(), Some("id-1"));
-        board.begun(MoRef::new("Task", "task-1"), joining);
-        assert!(board.groups().is_none(), "they are read again");
-        board.ended(false);
-        board.learn(Arc::new(cluster()));
-        let (call, _) = board.plan("machines", &machine(6), |_| true);
+        edits.begun(MoRef::new("Task", "task-1"), joining);
+        assert!(edits.groups().is_none(), "they are read again");
+        edits.ended(false);
+        edits.learn(Arc::new(cluster()));
+        let (call, _) = edits.plan("machines", &machine(6), |_| true);
         assert_eq!(members(&call), [("machines".to_owned(), 3)], "the others are asked for no more");
     }
 
     #[tokio::test(start_paused = true)]
     async fn after_a_failure_each_machine_is_tried_alone() {
-        let mut board = board();
+        let mut edits = edits();
         for (joining, has_failed, expected) in [
             (&[3, 4][..], true, &[5][..]),
             // 7 alone is what vCenter refuses, and is left out from then on
@@ -230,32 +231,32 @@ mod tests {
             // until it is there
             (&[7], false, &[5, 6, 7]),
         ] {
-            board.begun(MoRef::new("Task", "task-1"), joining.iter().copied().map(machine).collect());
-            board.ended(has_failed);
-            board.learn(Arc::new(cluster()));
+            edits.begun(MoRef::new("Task", "task-1"), joining.iter().copied().map(machine).collect());
+            edits.ended(has_failed);
+            edits.learn(Arc::new(cluster()));
             for number in [6, 7] {
-                board.want("machines", &machine(number));
+                edits.want("machines", &machine(number));
             }
-            let (_, machines) = board.plan("machines", &machine(5), |_| true);
+            let (_, machines) = edits.plan("machines", &machine(5), |_| true);
             let expected: BTreeSet<_> = expected.iter().copied().map(machine).collect();
             assert_eq!(machines, expected, "{joining:?} {has_failed}");
-            board.want("machines", &machine(6));
-            let (_, machines) = board.plan("machines", &machine(7), |_| true);
+            edits.want("machines", &machine(6));
+            let (_, machines) = edits.plan("machines", &machine(7), |_| true);
             assert_eq!(machines.len() > 1, expected.contains(&machine(7)), "{joining:?} {has_failed}");
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_lost_call_holds_the_next_edit() {
-        let mut board = board();
-        assert_eq!(board.uncertain_for(), None);
-        board.is_uncertain();
-        assert_eq!(board.uncertain_for(), Some(MAX_UNCERTAIN));
-        assert!(board.groups().is_none());
+        let mut edits = edits();
+        assert_eq!(edits.uncertain_for(), None);
+        edits.is_uncertain();
+        assert_eq!(edits.uncertain_for(), Some(MAX_UNCERTAIN));
+        assert!(edits.groups().is_none());
         tokio::time::advance(MAX_UNCERTAIN).await;
-        assert_eq!(board.uncertain_for(), None);
-        board.learn(Arc::new(cluster()));
+        assert_eq!(edits.uncertain_for(), None);
+        edits.learn(Arc::new(cluster()));
         tokio::time::advance(GROUPS_LAST).await;
-        assert!(board.groups().is_none(), "old");
+        assert!(edits.groups().is_none(), "old");
     }
 }

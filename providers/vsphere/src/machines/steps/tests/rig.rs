@@ -16,7 +16,7 @@ use crate::{
     config::MachineOptions,
     endpoint::Endpoint,
     inventory::Changes,
-    machines::{OpenSites, Outside, Removed, guest::shape},
+    machines::{Deps, SessionPool, Tombstones, guest::shape},
     mark::{self, MARK_PATH},
     moref::MoRef,
     session::{Credentials, Session},
@@ -35,7 +35,7 @@ pub(crate) const BIOS_UUID: &str = "422e4956-ad22-1139-8d72-59cc8f26bc90";
 
 /// A followed vCenter with one machine, which runs.
 pub(crate) struct Rig {
-    pub(crate) fleet: Fleet,
+    pub(crate) machines: VSphereMachines,
     pub(crate) vcenter: Arc<VCenter>,
     pub(crate) transport: Arc<Scripted>,
     pub(crate) record: MachineRecord,
@@ -74,22 +74,22 @@ pub(crate) async fn rig() -> Rig {
     let session = Session::new(dynamic, Arc::clone(&vcenter.settings.access), accounts, false);
     session.open(0).await.expect("a session");
     *vcenter.session() = Some(Arc::new(session));
-    let open = Arc::new(OpenSites::new(Outside {
+    let pool = Arc::new(SessionPool::new(Deps {
         instance_changes: changes,
         status_changes: status,
         accounts: std::collections::HashMap::new(),
         tasks: tasks.clone(),
         stop: stop.clone(),
     }));
-    let site = Site {
+    let handle = VCenterHandle {
         vcenter: Arc::clone(&vcenter),
         stop,
         is_configured: true,
         number: 0,
-        removed: Removed::default(),
+        tombstones: Tombstones::default(),
     };
-    let fleet = Fleet::new(MachineOptions::default(), vec![site], open, tasks);
-    let rig = Rig { fleet, vcenter, transport, record: MachineRecord::default() };
+    let machines = VSphereMachines::new(MachineOptions::default(), vec![handle], pool, tasks);
+    let rig = Rig { machines, vcenter, transport, record: MachineRecord::default() };
     rig.shown(true);
     rig.tell(
         &machine(),
@@ -164,7 +164,7 @@ impl Rig {
     }
 
     pub(crate) async fn delete(&mut self) -> Result<Deletion> {
-        self.fleet.delete_machine(&deletion(), &mut self.record).await
+        self.machines.delete_machine(&deletion(), &mut self.record).await
     }
 
     pub(crate) async fn waits_for_deletion(&mut self) -> Wait {
@@ -178,17 +178,14 @@ impl Rig {
         let request = MachineRequest::new(mark(), machine_spec(), ClusterContext::new(cluster_spec()))
             .with_object_uid(mark().uid)
             .with_provider_id(provider_id);
-        self.fleet.ensure_machine(&request, &mut self.record).await
+        self.machines.ensure_machine(&request, &mut self.record).await
     }
 
     /// This process has made the machine, so it knows what its guest was told.
     pub(crate) async fn has_made_it(&self) {
         let guest = shape(&machine_spec().clone.network);
-        let note = |turn: Turn| async move {
-            turn.slot.known().guest = Some(guest);
-            Ok(())
-        };
-        self.fleet.one_step(&mark(), note).await.expect("no other step");
+        let owner = owner_of(&mark()).expect("a UUID");
+        self.machines.states.of(&owner).note_guest(Some(guest));
     }
 }
 

@@ -63,8 +63,9 @@ async fn the_deletion_of_a_machine_with_a_copy_ends_and_the_copy_stays() {
         let mut rig = rig().await;
         has_copy(&rig, power, is_marked);
         let request = deletion().with_provider_id(provider_id());
-        let step =
-            async |rig: &mut Rig| rig.fleet.delete_machine(&request, &mut rig.record).await.expect("a step");
+        let step = async |rig: &mut Rig| {
+            rig.machines.delete_machine(&request, &mut rig.record).await.expect("a step")
+        };
         rig.begins("PowerOffVM_Task", "task-1");
         assert!(matches!(step(&mut rig).await, Deletion::Deleting(_)));
         rig.succeeds("task-1");

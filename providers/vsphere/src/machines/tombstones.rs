@@ -23,11 +23,11 @@ const COLLECTOR: &str = "PropertyCollector";
 
 /// The machines that vCenter has said it has not, or has destroyed, and when it said so last.
 #[derive(Debug, Default)]
-pub(crate) struct Removed {
+pub(crate) struct Tombstones {
     since: Mutex<HashMap<MoRef, Instant>>,
 }
 
-impl Removed {
+impl Tombstones {
     /// Notes that vCenter has destroyed a machine, or says that there is no such machine.
     pub(crate) fn note(&self, machine: &MoRef) {
         let mut since = self.since();
@@ -109,7 +109,7 @@ mod tests {
             (PowerOnVm { host }.of(&machine(1)), "ManagedObjectNotFound", false),
             (read(&[machine(1), machine(2)]), "ManagedObjectNotFound", false),
         ] {
-            let removed = Removed::default();
+            let removed = Tombstones::default();
             let error = CallError::Fault { method: call.method, kind: kind.into(), message: "".into() };
             removed.note_error(&call, &error);
             assert_eq!(removed.has(&machine(1)), expected, "{call:?} {kind}");
@@ -118,7 +118,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn after_a_while_vcenter_is_asked_again() {
-        let removed = Removed::default();
+        let removed = Tombstones::default();
         removed.note(&machine(1));
         tokio::time::advance(LASTS / 2).await;
         removed.note(&machine(2));

@@ -67,7 +67,7 @@ fn what_was_seen_before_stays_unless_the_machine_is_lost() {
     });
     let existing = AuxiliaryObject::new("one").with_status(before.clone());
     let after = |answer: Result<MachineReport>| {
-        let told = Told::of_step(&answer);
+        let told = Readiness::of_step(&answer);
         let status = status_of(&VSphereMachineStatus::default(), &told, None, Some(&existing));
         let all = status.as_object().expect("an object").iter().filter(|(_, value)| !value.is_null());
         Value::Object(all.map(|(field, value)| (field.clone(), value.clone())).collect())
@@ -110,8 +110,8 @@ fn the_conditions_say_what_the_step_saw() {
             "TaskFailed",
         ),
     ] {
-        let told = Told::of_step(&answer);
-        let all = conditions(&MachineRecord::default(), &told, Seen::default(), None);
+        let told = Readiness::of_step(&answer);
+        let all = conditions(&MachineRecord::default(), &told, Observed::default(), None);
         assert_eq!(all.iter().map(|one| &*one.condition_type).collect::<Vec<_>>(), [READY, PROVISIONED]);
         for condition in all.into_iter().chain([provisioned(&answer)]) {
             assert_eq!((condition.status, &*condition.reason), (status, reason), "{answer:?}");
@@ -128,8 +128,8 @@ fn what_a_step_has_not_seen_stays_as_it_was_told() {
         before("VCenterAvailable", "VCenterUnreachable"), before("GuestSoftPowerOffSucceeded", "InProgress"),
         before("Paused", "NotPaused"), before("PCIDevicesDetached", "NotFound"),
     ]}));
-    let reasons = |seen: Seen| -> Vec<(String, String)> {
-        let told = Told::not_ready("Deleting", "");
+    let reasons = |seen: Observed| -> Vec<(String, String)> {
+        let told = Readiness::not_ready("Deleting", "");
         let all = conditions(&MachineRecord::default(), &told, seen, Some(&existing));
         let own = all.into_iter().filter(|one| one.reason != "Deleting");
         own.map(|one| (one.condition_type.into_owned(), one.reason.into_owned())).collect()
@@ -138,16 +138,16 @@ fn what_a_step_has_not_seen_stays_as_it_was_told() {
         [(VCENTER_AVAILABLE, vcenter), (GUEST_SOFT_POWER_OFF, guest)]
             .map(|(name, reason)| (name.into(), reason.into()))
     };
-    assert_eq!(reasons(Seen::default()), two("VCenterUnreachable", "InProgress"));
+    assert_eq!(reasons(Observed::default()), two("VCenterUnreachable", "InProgress"));
     let guest = Condition::new(GUEST_SOFT_POWER_OFF, ConditionStatus::True, "Succeeded");
-    let seen = Seen { guest: None, vcenter: Some(Ok(())), soft_power_off: Some(guest) };
+    let seen = Observed { guest: None, vcenter: Some(Ok(())), soft_power_off: Some(guest) };
     assert_eq!(reasons(seen), two("Available", "Succeeded"));
     // This is what a step sees that does not know any more that the machine was forced.
     let forced = AuxiliaryObject::new("one")
         .with_status(json!({"conditions": [before("GuestSoftPowerOffSucceeded", "Failed")]}));
     let guest = Condition::new(GUEST_SOFT_POWER_OFF, ConditionStatus::True, "Succeeded");
-    let seen = Seen { soft_power_off: Some(guest), ..Seen::default() };
-    let told = Told::not_ready("Deleting", "");
+    let seen = Observed { soft_power_off: Some(guest), ..Observed::default() };
+    let told = Readiness::not_ready("Deleting", "");
     let all = conditions(&MachineRecord::default(), &told, seen, Some(&forced));
     assert_eq!(all.last().map(|one| (one.status, &*one.reason)), Some((ConditionStatus::False, "Failed")));
     let away = available::<()>(&Err(Error::new(ErrorKind::Unavailable, "connection refused")));

@@ -9,26 +9,27 @@ use std::error::Error as StdError;
 use cloudprovider::{
     Error, Result,
     machines::{
-        AuxiliaryObject, Condition, ConditionStatus, Deletion, DesiredObject, MachineReport, MachineRequest,
-        Mark, WaitsFor,
+        Condition, ConditionStatus, Deletion, AuxiliaryObject, MachineReport, MachineRequest, Mark, WaitsFor,
+        DesiredObject,
     },
 };
 use serde_json::{Value, json};
 
 use super::{
-    DeletionRequest, MachineRecord, Request,
-    available::{VCENTER_AVAILABLE, available},
+    cluster::{VCENTER_AVAILABLE, available},
+    step::{DeletionRequest, MachineRecord, Request},
 };
 use crate::{
     machines::{
-        fleet::{Fleet, Slot},
         guest::shape,
         kinds::{PROVISIONED, VM_KIND},
         naming::{vm_name, vm_name_or_own},
         pools::{FULFILLED, WAITING_FOR_CLAIMS},
         power::{GUEST_SOFT_POWER_OFF, SOFT_POWER_OFF_FAILED},
         spec::{NetworkSpec, VSphereClusterSpec, VSphereMachineSpec},
+        state::Observed,
         status::VSphereMachineStatus,
+        vsphere_machines::VSphereMachines,
     },
     tasks::TaskFault,
     vm::VirtualMachine,
@@ -49,28 +50,8 @@ const STAY: [&str; 4] = ["vmRef", "host", "addresses", "network"];
 /// The module, which stays although the status of the machine may be lost. Cluster API Provider vSphere writes it too.
 const MODULE: &str = "moduleUUID";
 
-/// What a step knows that neither its answer nor its record says.
-#[derive(Debug, Default)]
-pub(super) struct Seen {
-    /// The shape of the network configuration that the guest has, if that is known.
-    guest: Option<u64>,
-    /// Whether the vCenter is followed, if the step came so far.
-    vcenter: Option<Result<()>>,
-    /// How far the shutdown of the guest is.
-    soft_power_off: Option<Condition>,
-}
-
-impl Seen {
-    /// After a step of this machine.
-    pub(super) fn of(slot: &Slot) -> Self {
-        let mut known = slot.known();
-        let (vcenter, soft_power_off) = (known.vcenter.take(), known.soft_power_off.clone());
-        Self { guest: known.guest, vcenter, soft_power_off }
-    }
-}
-
-/// What is told about a virtual machine.
-struct Told {
+/// How far a virtual machine is, as the conditions say it.
+struct Readiness {
     is_ready: bool,
     /// Whether there is no such virtual machine any more.
     is_lost: bool,
@@ -79,7 +60,7 @@ struct Told {
     addresses: Option<Vec<String>>,
 }
 
-impl Told {
+impl Readiness {
     fn not_ready(reason: &str, message: impl Into<String>) -> Self {
         let (reason, message) = (reason.to_owned(), message.into());
         Self { is_ready: false, is_lost: false, reason, message, addresses: None }
@@ -99,7 +80,7 @@ impl Told {
                         .filter(|one| one.parse::<std::net::IpAddr>().is_ok())
                         .collect()
                 });
-                let told = match report.wait() {
+                let readiness = match report.wait() {
                     Some(wait) if wait.reason == WaitsFor::Address.reason() => {
                         Self::not_ready("WaitingForIPAllocation", &*wait.message)
                     }
@@ -109,7 +90,7 @@ impl Told {
                     Some(wait) => Self::not_ready(&wait.reason, &*wait.message),
                     None => Self { is_ready: true, ..Self::not_ready("Provisioned", "") },
                 };
-                Self { addresses, ..told }
+                Self { addresses, ..readiness }
             }
             Err(error) if error.source().is_some_and(<dyn StdError>::is::<TaskFault>) => {
                 Self::not_ready("TaskFailed", error.report())
@@ -140,14 +121,14 @@ struct Found {
     host: Option<String>,
 }
 
-impl Fleet {
+impl VSphereMachines {
     /// Wants the `VSphereVM` of a machine after a step towards existing. It tells no other devices before the guest has them.
     pub(super) fn want_vm(
         &self,
         request: &Request,
         record: &mut MachineRecord,
         answer: &Result<MachineReport>,
-        seen: Seen,
+        observed: Observed,
     ) {
         let found = self.found_vm(&request.mark);
         let existing = existing(request);
@@ -166,39 +147,41 @@ impl Fleet {
         let network = &request.spec.clone.network;
         if let Some(existing) = existing.as_deref()
             && request.failure_domain.is_none()
-            && seen.guest == Some(shape(network))
+            && observed.guest == Some(shape(network))
             && let Some(devices) = changed_devices(existing, network)
         {
             spec["network"] = json!({ "devices": devices });
         }
-        let told = Told::of_step(answer);
-        let status = status_of(&record.status, &told, found.as_ref(), existing.as_deref());
-        let conditions = conditions(record, &told, seen, existing.as_deref());
+        let readiness = Readiness::of_step(answer);
+        let status = status_of(&record.status, &readiness, found.as_ref(), existing.as_deref());
+        let conditions = conditions(record, &readiness, observed, existing.as_deref());
         want(record, &name, request.is_control_plane, spec, (status, conditions));
     }
 
     /// Tells in the `VSphereVM` of a machine how far its deletion is.
-    pub(super) fn tell_deletion(
+    pub(super) fn want_vm_of_deletion(
         &self,
         request: &DeletionRequest,
         record: &mut MachineRecord,
         answer: &Result<Deletion>,
-        seen: Seen,
+        observed: Observed,
     ) {
-        let (Some(existing), Some(told)) = (existing(request), Told::of_deletion(answer)) else { return };
+        let (Some(existing), Some(readiness)) = (existing(request), Readiness::of_deletion(answer)) else {
+            return;
+        };
         let found = self.found_vm(&request.mark);
         let cluster = request.cluster.spec.as_ref();
         let spec = spec_of(&request.spec, cluster, found.as_ref(), Some(&existing));
-        let status = status_of(&record.status, &told, found.as_ref(), Some(&existing));
-        let conditions = conditions(record, &told, seen, Some(&existing));
+        let status = status_of(&record.status, &readiness, found.as_ref(), Some(&existing));
+        let conditions = conditions(record, &readiness, observed, Some(&existing));
         want(record, &existing.name, request.is_control_plane, spec, (status, conditions));
     }
 
     /// The virtual machine with this instance UUID, as the inventories that the machine may see have it.
     fn found_vm(&self, mark: &Mark) -> Option<Found> {
         let instance_uuid = uuid::Uuid::parse_str(&mark.uid).ok()?;
-        self.sites_of(mark).iter().find_map(|site| {
-            let state = site.vcenter.state();
+        self.vcenters_of(mark).iter().find_map(|vcenter| {
+            let state = vcenter.state();
             let vm = state.inventory.with_instance_uuid(instance_uuid).next()?;
             // an object may claim the UID of another one
             vm.mark.as_deref().is_none_or(|found| mark.owns(Some(found))).then_some(())?;
@@ -236,11 +219,13 @@ pub(super) fn network_of(vm: &AuxiliaryObject) -> Option<NetworkSpec> {
 
 /// The network devices, if the `VSphereVM` tells others. What it says and they do not is null.
 fn changed_devices(existing: &AuxiliaryObject, network: &NetworkSpec) -> Option<Value> {
-    let told = &existing.spec["network"]["devices"];
+    let existing_devices = &existing.spec["network"]["devices"];
     let wanted = serde_json::to_value(&network.devices).ok()?;
     // false is not nothing where the guest's own default is true
-    let is_other_for_the_guest = network_of(existing).is_some_and(|told| shape(&told) != shape(network));
-    (is_other_for_the_guest || lean(told) != lean(&wanted)).then(|| with_nulls(told, wanted))
+    let is_other_for_the_guest =
+        network_of(existing).is_some_and(|existing_devices| shape(&existing_devices) != shape(network));
+    (is_other_for_the_guest || lean(existing_devices) != lean(&wanted))
+        .then(|| with_nulls(existing_devices, wanted))
 }
 
 /// Without what says nothing: what is empty, 0 or false.
@@ -266,19 +251,19 @@ fn is_nothing(value: &Value) -> bool {
     }
 }
 
-/// With a null for each field that `told` has and `wanted` has not.
-fn with_nulls(told: &Value, wanted: Value) -> Value {
-    match (told, wanted) {
-        (Value::Object(told), Value::Object(mut wanted)) => {
-            for (field, told) in told {
-                let value = wanted.remove(field).map_or(Value::Null, |value| with_nulls(told, value));
+/// With a null for each field that `existing` has and `wanted` has not.
+fn with_nulls(existing: &Value, wanted: Value) -> Value {
+    match (existing, wanted) {
+        (Value::Object(existing), Value::Object(mut wanted)) => {
+            for (field, existing) in existing {
+                let value = wanted.remove(field).map_or(Value::Null, |value| with_nulls(existing, value));
                 wanted.insert(field.clone(), value);
             }
             Value::Object(wanted)
         }
-        (Value::Array(told), Value::Array(wanted)) => {
-            let told = told.iter().chain(std::iter::repeat(&Value::Null));
-            told.zip(wanted).map(|(told, wanted)| with_nulls(told, wanted)).collect()
+        (Value::Array(existing), Value::Array(wanted)) => {
+            let existing = existing.iter().chain(std::iter::repeat(&Value::Null));
+            existing.zip(wanted).map(|(existing, wanted)| with_nulls(existing, wanted)).collect()
         }
         (_, wanted) => wanted,
     }
@@ -335,12 +320,12 @@ fn spec_of(
 /// The status: what the step saw, and what was seen before where it saw nothing else.
 fn status_of(
     own: &VSphereMachineStatus,
-    told: &Told,
+    readiness: &Readiness,
     found: Option<&Found>,
     existing: Option<&AuxiliaryObject>,
 ) -> Value {
     let mut status = json!({
-        "ready": told.is_ready,
+        "ready": readiness.is_ready,
         "taskRef": own.task_ref,
         "cloneMode": own.clone_mode,
         "snapshot": own.snapshot,
@@ -348,14 +333,14 @@ fn status_of(
         "vmRef": found.map(|found| found.vm.moref.id()),
         "host": found.and_then(|found| found.host.as_ref()),
     });
-    if let Some(addresses) = told.addresses.as_ref().filter(|all| !all.is_empty()) {
+    if let Some(addresses) = readiness.addresses.as_ref().filter(|all| !all.is_empty()) {
         status["addresses"] = json!(addresses);
     }
     if found.is_some() && !own.network.is_empty() {
         status["network"] = json!(own.network);
     }
     let before = existing.map(|existing| &existing.status);
-    let stays = STAY.iter().filter(|_| !told.is_lost).chain([&MODULE]);
+    let stays = STAY.iter().filter(|_| !readiness.is_lost).chain([&MODULE]);
     for field in stays {
         if let Some(value) = before.map(|before| &before[*field])
             && status[*field].is_null()
@@ -368,37 +353,37 @@ fn status_of(
 
 /// The condition of a `VSphereMachine` that tells of its virtual machine, after a step towards existing.
 pub(super) fn provisioned(answer: &Result<MachineReport>) -> Condition {
-    Told::of_step(answer).condition(PROVISIONED)
+    Readiness::of_step(answer).condition(PROVISIONED)
 }
 
 /// The same after a step towards gone.
 pub(super) fn deleted(answer: &Result<Deletion>) -> Option<Condition> {
-    Told::of_deletion(answer).map(|told| told.condition(PROVISIONED))
+    Readiness::of_deletion(answer).map(|readiness| readiness.condition(PROVISIONED))
 }
 
 /// The conditions: what the step saw, and what was told before where it saw nothing else.
 fn conditions(
     record: &MachineRecord,
-    told: &Told,
-    seen: Seen,
+    readiness: &Readiness,
+    observed: Observed,
     existing: Option<&AuxiliaryObject>,
 ) -> Vec<Condition> {
-    let before = |name: &'static str| existing.and_then(|existing| told_before(existing, name));
-    let vcenter = seen.vcenter.map(|found| available(&found)).or_else(|| before(VCENTER_AVAILABLE));
+    let before = |name: &'static str| existing.and_then(|existing| condition_before(existing, name));
+    let vcenter = observed.vcenter.map(|found| available(&found)).or_else(|| before(VCENTER_AVAILABLE));
     let of_claims = record.conditions.iter().find(|one| one.condition_type == FULFILLED).cloned();
     // A step after a restart sees only that the machine is off. That it was forced is in the status, if that was written in time.
     let was_given_up = before(GUEST_SOFT_POWER_OFF).filter(|one| one.reason == SOFT_POWER_OFF_FAILED);
-    let of_guest = match seen.soft_power_off {
+    let of_guest = match observed.soft_power_off {
         Some(succeeded) if succeeded.status == ConditionStatus::True => was_given_up.or(Some(succeeded)),
         other => other.or_else(|| before(GUEST_SOFT_POWER_OFF)),
     };
     // always in this order, so that nothing is written only because of it
-    let own = [told.condition(READY), told.condition(PROVISIONED)];
+    let own = [readiness.condition(READY), readiness.condition(PROVISIONED)];
     own.into_iter().chain(vcenter).chain(of_claims).chain(of_guest).collect()
 }
 
 /// A condition that an object has.
-fn told_before(existing: &AuxiliaryObject, name: &'static str) -> Option<Condition> {
+fn condition_before(existing: &AuxiliaryObject, name: &'static str) -> Option<Condition> {
     let found = existing.status["conditions"].as_array()?.iter().find(|one| one["type"] == name)?;
     let text = |field: &str| found[field].as_str().unwrap_or_default().to_owned();
     let status = match found["status"].as_str()? {

@@ -2,14 +2,16 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    ops::Deref,
     sync::Arc,
+    time::Duration,
 };
 
 use cloudprovider::{Error, ErrorKind, Result, machines::Mark};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::removed::Removed;
+use super::{places::Finder, tombstones::Tombstones};
 use crate::{
     mark::{self, MARK},
     moref::MoRef,
@@ -31,26 +33,37 @@ use crate::{
 const EXTRA_CONFIG: &str = "config.extraConfig";
 const POWER_STATE: &str = "runtime.powerState";
 
+/// How soon a step looks again at a machine that is not taken over.
+const FOREIGN_RETRY: Duration = Duration::from_secs(5);
+
 /// A vCenter, with one user.
 #[derive(Debug)]
-pub(crate) struct Site {
+pub(crate) struct VCenterHandle {
     pub(crate) vcenter: Arc<VCenter>,
     /// Set when the provider ends: no session is opened after that.
     pub(crate) stop: CancellationToken,
     /// Whether its credentials are those of the configuration.
     pub(crate) is_configured: bool,
-    /// No other site has it.
+    /// No other vCenter has it.
     pub(crate) number: u64,
     /// The machines that vCenter has not any more, also while the inventory shows them.
-    pub(crate) removed: Removed,
+    pub(crate) tombstones: Tombstones,
 }
 
-impl Site {
+impl Deref for VCenterHandle {
+    type Target = VCenter;
+
+    fn deref(&self) -> &VCenter {
+        &self.vcenter
+    }
+}
+
+impl VCenterHandle {
     /// Whether a `server` of a spec is this vCenter: its host, with a port unless that is 443.
     pub(crate) fn is_called(&self, server: &str) -> bool {
         let server =
             server.trim().trim_start_matches("https://").trim_end_matches("/sdk").trim_end_matches('/');
-        let endpoint = &self.vcenter.settings.endpoint;
+        let endpoint = &self.settings.endpoint;
         let has_port = server.rsplit_once(':').is_some_and(|(host, port)| {
             (!host.contains(':') || host.ends_with(']')) && port.parse::<u16>().is_ok()
         });
@@ -66,7 +79,15 @@ impl Site {
 
     /// An error unless its inventory is complete and live.
     pub(crate) fn check_live(&self) -> Result<()> {
-        self.vcenter.doubt(&self.vcenter.state()).map_or(Ok(()), Err)
+        self.doubt(&self.state()).map_or(Ok(()), Err)
+    }
+
+    /// Does something with what is found in the inventory.
+    pub(crate) fn with_finder<T>(&self, act: impl FnOnce(Finder<'_>) -> T) -> T {
+        let state = self.state();
+        let used: Vec<_> = self.datacenters(&state).into_iter().collect();
+        let authority = self.settings.endpoint.authority();
+        act(Finder::new(&authority, &state.inventory, &used).discreet(self.is_configured))
     }
 
     /// Makes a call in the current session, which is opened again if it has ended.
@@ -75,7 +96,7 @@ impl Site {
     /// The error of the call, or of the login.
     pub(crate) async fn call(&self, call: &Call) -> Result<Element, CallError> {
         let away = || CallError::Unreachable { method: call.method, reason: "not connected".into() };
-        let session = self.vcenter.session().clone().ok_or_else(away)?;
+        let session = self.session().clone().ok_or_else(away)?;
         let outcome = match session.call_once(call, CALL_DEADLINE).await {
             // It did not take place, so it can be made again.
             Err(error) if error.is_session_lost() && !self.stop.is_cancelled() => {
@@ -83,12 +104,12 @@ impl Site {
             }
             outcome => outcome,
         };
-        outcome.inspect_err(|error| self.removed.note_error(call, error))
+        outcome.inspect_err(|error| self.tombstones.note_error(call, error))
     }
 
     /// Makes a call whose error is that of the step.
     pub(crate) async fn ask(&self, call: &Call) -> Result<Element> {
-        self.call(call).await.map_err(|error| self.vcenter.error_of(&error))
+        self.call(call).await.map_err(|error| self.error_of(&error))
     }
 
     /// The references of vCenter's services.
@@ -96,10 +117,10 @@ impl Site {
     /// # Errors
     /// [`ErrorKind::Unavailable`] while there is no session.
     pub(crate) fn content(&self) -> Result<Arc<ServiceContent>> {
-        let session = self.vcenter.session().clone();
+        let session = self.session().clone();
         session
             .and_then(|session| session.content())
-            .ok_or_else(|| self.vcenter.error(ErrorKind::Unavailable, "not connected"))
+            .ok_or_else(|| self.error(ErrorKind::Unavailable, "not connected"))
     }
 
     /// Reads the selected properties, all pages, and passes each page on.
@@ -109,7 +130,7 @@ impl Site {
         take: impl FnMut(&[ObjectUpdate<'_>]) + Send,
     ) -> Result<()> {
         self.content()?;
-        self.try_read(selection, take).await.map_err(|error| self.vcenter.error_of(&error))
+        self.try_read(selection, take).await.map_err(|error| self.error_of(&error))
     }
 
     /// The same, with the error of the call.
@@ -138,7 +159,7 @@ impl Site {
     pub(crate) async fn find(&self, uid: Uuid) -> Result<Vec<MoRef>> {
         let content = self.content()?;
         let Some(index) = &content.search_index else {
-            return Err(self.vcenter.error(ErrorKind::Unsupported, "it cannot be asked for a UUID"));
+            return Err(self.error(ErrorKind::Unsupported, "it cannot be asked for a UUID"));
         };
         let call = FindAllByUuid {
             datacenter: None,
@@ -161,7 +182,7 @@ impl Site {
             report_missing_objects_in_results: None,
         };
         match self.read(selection, |_| {}).await {
-            Err(_) if self.removed.has(machine) => Ok(true),
+            Err(_) if self.tombstones.has(machine) => Ok(true),
             answer => answer.map(|()| false),
         }
     }
@@ -198,7 +219,34 @@ impl Site {
             "it does not tell the configuration of {}, so it is not known whose it is",
             vm.moref.id()
         );
-        Err(self.vcenter.error(ErrorKind::Unavailable, &words))
+        Err(self.error(ErrorKind::Unavailable, &words))
+    }
+
+    /// The error about a machine that is another object's, or nobody's.
+    pub(crate) fn conflict(&self, vm: &VirtualMachine, mark: &Mark, found: Option<&Mark>) -> Error {
+        self.conflict_over(mark.name(), vm, mark, found)
+    }
+
+    /// The same where the object is to have this name in vCenter.
+    pub(crate) fn conflict_over(
+        &self,
+        name: &str,
+        vm: &VirtualMachine,
+        mark: &Mark,
+        found: Option<&Mark>,
+    ) -> Error {
+        // another name is not for everybody who reads the object
+        let name = if *vm.name == *name { format!("{name:?} ") } else { String::new() };
+        let what = format!("virtual machine {name}({}) in vCenter {:?}", vm.moref.id(), self.name());
+        tracing::info!(%mark, machine = %vm.name, moref = vm.moref.id(), "a foreign virtual machine is in its way");
+        mark.conflict(what, found)
+    }
+
+    /// The error about a machine without a mark that is not taken over.
+    pub(crate) fn foreign(&self, vm: &VirtualMachine, mark: &Mark, why: &str) -> Error {
+        let error = self.conflict(vm, mark, None);
+        let words = format!("{}; it is not taken over: {why}", error.report());
+        Error::new(error.kind(), words).with_retry_after(error.retry_after().unwrap_or(FOREIGN_RETRY))
     }
 
     /// The clones that are under way, of anybody, as vCenter says when it is asked.
@@ -254,20 +302,15 @@ impl Site {
         let call = RetrievePropertiesEx { spec_set: vec![selection], options }.of(&collector);
         let answer = match self.call(&call).await {
             Err(error) if error.is_fault("ManagedObjectNotFound") => return Ok(None),
-            answer => answer.map_err(|error| self.vcenter.error_of(&error))?,
+            answer => answer.map_err(|error| self.error_of(&error))?,
         };
-        let page = read_listing(call.method, &answer).map_err(|error| self.vcenter.error_of(&error))?;
+        let page = read_listing(call.method, &answer).map_err(|error| self.error_of(&error))?;
         Ok(page.objects.first().map(|update| {
             let mut task = Task::default();
             task.apply(&update.properties);
             task
         }))
     }
-}
-
-/// An error that says which vCenter it is about.
-pub(crate) fn unavailable(site: &Site, words: &str) -> Error {
-    site.vcenter.error(ErrorKind::Unavailable, words)
 }
 
 #[cfg(test)]
@@ -278,7 +321,7 @@ mod tests {
     use super::*;
     use crate::{endpoint::Endpoint, session::Choices, vcenter::Settings};
 
-    fn site(host: &str, port: u16) -> Site {
+    fn vcenter(host: &str, port: u16) -> VCenterHandle {
         let endpoint =
             Endpoint { host: host.to_owned(), port, ca_files: Vec::new(), thumbprint: None, insecure: true };
         let settings = Settings {
@@ -290,12 +333,12 @@ mod tests {
         };
         let (changes, _) = broadcast::channel::<InstanceChange>(1);
         let vcenter = Arc::new(VCenter::new(settings, changes, watch::channel(0).0));
-        Site {
+        VCenterHandle {
             vcenter,
             stop: CancellationToken::new(),
             is_configured: true,
             number: 0,
-            removed: Removed::default(),
+            tombstones: Tombstones::default(),
         }
     }
 
@@ -313,7 +356,7 @@ mod tests {
             ("fd00::1", 443, "[fd00::1]", true),
             ("vc1.example.org", 443, "", false),
         ] {
-            assert_eq!(site(host, port).is_called(word), is_called, "{host} {port} {word}");
+            assert_eq!(vcenter(host, port).is_called(word), is_called, "{host} {port} {word}");
         }
     }
 }

@@ -22,8 +22,8 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     identities::{Identities, Identity, ObjectKey},
-    removed::Removed,
-    site::Site,
+    tombstones::Tombstones,
+    vcenter_handle::VCenterHandle,
 };
 use crate::{
     accounts::Accounts,
@@ -38,11 +38,11 @@ use crate::{
 };
 
 /// How many sessions with vCenters, each with a server and a user of its own, the objects of one namespace may have.
-const MAX_SITES: usize = 32;
+const MAX_SESSIONS: usize = 32;
 
-/// What is needed to open sites.
+/// What is needed to open sessions.
 #[derive(Debug)]
-pub(crate) struct Outside {
+pub(crate) struct Deps {
     /// Where changes are told.
     pub(crate) instance_changes: broadcast::Sender<InstanceChange>,
     /// Told that something is known which was not before.
@@ -64,12 +64,12 @@ pub(crate) struct Use<'a> {
     pub(crate) identity: Arc<Identity>,
 }
 
-/// Who uses a site.
+/// Who uses a session.
 #[derive(Debug, Default)]
 struct Uses {
     /// The Secrets that the objects name.
     named: BTreeMap<ObjectKey, Arc<Identity>>,
-    /// The Secrets whose password was accepted for this site. The others offer nothing and keep nothing open, once there was one.
+    /// The Secrets whose password was accepted for this session. The others offer nothing and keep nothing open, once there was one.
     admitted: BTreeSet<SecretName>,
     /// Whether there ever was one.
     was_admitted: bool,
@@ -85,22 +85,22 @@ impl Uses {
         self.was_admitted = true;
     }
 
-    /// This object does not use the site any more.
+    /// This object does not use the session any more.
     fn remove(&mut self, owner: &ObjectKey) {
         self.named.remove(owner);
     }
 
-    /// Whether anybody keeps the site open. The first one does so before its password is known to be right.
+    /// Whether anybody keeps the session open. The first one does so before its password is known to be right.
     fn is_used(&self) -> bool {
         self.named.values().any(|one| !self.was_admitted || self.is_admitted(one))
     }
 
-    /// Whether anybody uses the site with a password that was right.
+    /// Whether anybody uses the session with a password that was right.
     fn has_admitted(&self) -> bool {
         self.named.values().any(|one| self.is_admitted(one))
     }
 
-    /// The Secrets whose credentials the site logs in with: those that were right before, or all if none was.
+    /// The Secrets whose credentials the session logs in with: those that were right before, or all if none was.
     fn offered(&self) -> BTreeMap<SecretName, Arc<Identity>> {
         let all = || self.named.values().map(|one| (one.name.clone(), Arc::clone(one)));
         let admitted: BTreeMap<_, _> = all().filter(|(_, one)| self.is_admitted(one)).collect();
@@ -110,8 +110,8 @@ impl Uses {
 
 /// A vCenter that is followed with credentials of clusters.
 #[derive(Debug)]
-struct OpenSite {
-    site: Arc<Site>,
+struct PooledSession {
+    vcenter: Arc<VCenterHandle>,
     /// In lower case.
     user: String,
     uses: Arc<Mutex<Uses>>,
@@ -119,25 +119,25 @@ struct OpenSite {
     stop: CancellationToken,
 }
 
-/// All of them.
+/// The sessions with credentials that clusters name.
 #[derive(Debug)]
-pub(crate) struct OpenSites {
-    outside: Outside,
+pub(crate) struct SessionPool {
+    deps: Deps,
     started: OnceLock<(Arc<dyn SecretSource>, String)>,
     identities: Identities,
-    sites: Mutex<Vec<Arc<OpenSite>>>,
+    sessions: Mutex<Vec<Arc<PooledSession>>>,
     accounts: Mutex<HashMap<String, Arc<Accounts>>>,
     numbers: AtomicU64,
 }
 
-impl OpenSites {
-    pub(crate) fn new(outside: Outside) -> Self {
-        let accounts = Mutex::new(outside.accounts.clone());
+impl SessionPool {
+    pub(crate) fn new(deps: Deps) -> Self {
+        let accounts = Mutex::new(deps.accounts.clone());
         Self {
-            outside,
+            deps,
             started: OnceLock::new(),
             identities: Identities::default(),
-            sites: Mutex::default(),
+            sessions: Mutex::default(),
             accounts,
             numbers: AtomicU64::new(1),
         }
@@ -151,7 +151,7 @@ impl OpenSites {
 
     /// The changes that are told of all vCenters, from now on.
     pub(crate) fn changes(&self) -> InstanceStream {
-        instance_stream(self.outside.instance_changes.subscribe(), self.outside.stop.clone())
+        instance_stream(self.deps.instance_changes.subscribe(), self.deps.stop.clone())
     }
 
     /// The namespace of the daemon.
@@ -159,26 +159,27 @@ impl OpenSites {
         self.started.get().map_or("", |(_, namespace)| namespace)
     }
 
-    /// The sites that this object uses, with a password that was right.
-    pub(crate) fn used_by(&self, owner: &ObjectKey) -> Vec<Arc<Site>> {
-        let sites = self.sites.lock();
+    /// The vCenters that this object uses, with a password that was right.
+    pub(crate) fn used_by(&self, owner: &ObjectKey) -> Vec<Arc<VCenterHandle>> {
+        let sessions = self.sessions.lock();
         let is_used = |uses: &Uses| uses.named.get(owner).is_some_and(|one| uses.is_admitted(one));
-        let used = sites.iter().filter(|open| is_used(&open.uses.lock()));
-        used.map(|open| Arc::clone(&open.site)).collect()
+        let used = sessions.iter().filter(|open| is_used(&open.uses.lock()));
+        used.map(|open| Arc::clone(&open.vcenter)).collect()
     }
 
-    /// The sites of this vCenter, or all, that somebody uses with a password that was right. In the order of their names.
-    pub(crate) fn called(&self, server: Option<&str>) -> Vec<Arc<Site>> {
-        let sites = self.sites.lock();
-        let is_wanted = |open: &&Arc<OpenSite>| {
-            server.is_none_or(|server| open.site.is_called(server)) && open.uses.lock().has_admitted()
+    /// The sessions with this vCenter, or all, that are used with a password that was right. In the order of their names.
+    pub(crate) fn called(&self, server: Option<&str>) -> Vec<Arc<VCenterHandle>> {
+        let sessions = self.sessions.lock();
+        let is_wanted = |open: &&Arc<PooledSession>| {
+            server.is_none_or(|server| open.vcenter.is_called(server)) && open.uses.lock().has_admitted()
         };
-        let mut found: Vec<_> = sites.iter().filter(is_wanted).map(|open| Arc::clone(&open.site)).collect();
+        let mut found: Vec<_> =
+            sessions.iter().filter(is_wanted).map(|open| Arc::clone(&open.vcenter)).collect();
         found.sort_by(|one, other| one.vcenter.name().cmp(other.vcenter.name()));
         found
     }
 
-    /// A number for a site, which no other one has.
+    /// A number for a session, which no other one has.
     pub(crate) fn number(&self) -> u64 {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
@@ -192,8 +193,8 @@ impl OpenSites {
         if is_new && let Some((source, _)) = self.started.get() {
             let versions = source.follow(name);
             let (all, followed) = (Arc::clone(self), Arc::clone(&identity));
-            let stop = self.outside.stop.clone();
-            self.outside.tasks.spawn(async move {
+            let stop = self.deps.stop.clone();
+            self.deps.tasks.spawn(async move {
                 let following = followed.follow(versions, || all.changed(&followed));
                 stop.run_until_cancelled(following).await;
             });
@@ -210,7 +211,7 @@ impl OpenSites {
     /// There is no object with this UID any more. Of several that claim it, nobody says which one is meant, and all keep what they use.
     pub(crate) fn forget(&self, uid: &str) {
         let mut owners = self.identities.owners_of(uid);
-        for open in &*self.sites.lock() {
+        for open in &*self.sessions.lock() {
             owners.extend(open.uses.lock().named.keys().filter(|one| one.uid == uid).cloned());
         }
         if owners.len() == 1 {
@@ -220,58 +221,62 @@ impl OpenSites {
         }
     }
 
-    /// The site for a use: one of the configuration with the same user, or one that is open, or a new one.
+    /// The session for a use: one of the configuration with the same user, or one that is open, or a new one.
     ///
     /// # Errors
     /// Why the Secret has no credentials; those of vCenter about them; why nothing can be said about the vCenter; and that the objects of
     /// the namespace have too many sessions.
-    pub(crate) async fn site(self: &Arc<Self>, configured: &[Arc<Site>], of: Use<'_>) -> Result<Arc<Site>> {
+    pub(crate) async fn vcenter_for(
+        self: &Arc<Self>,
+        configured: &[Arc<VCenterHandle>],
+        of: Use<'_>,
+    ) -> Result<Arc<VCenterHandle>> {
         let credentials = of.identity.credentials()?;
-        let own = configured.iter().find(|site| is_of(site, &of.endpoint, &credentials.user));
-        if let Some(site) = own {
+        let own = configured.iter().find(|vcenter| is_of(vcenter, &of.endpoint, &credentials.user));
+        if let Some(vcenter) = own {
             self.close_unused(|_, uses| uses.remove(of.owner));
-            self.prove(site, credentials).await?;
-            return Ok(Arc::clone(site));
+            self.prove(vcenter, credentials).await?;
+            return Ok(Arc::clone(vcenter));
         }
         let open = self.open(&of, &credentials)?;
-        let outcome = self.prove(&open.site, credentials).await;
+        let outcome = self.prove(&open.vcenter, credentials).await;
         match &outcome {
             Ok(()) => {
                 open.uses.lock().admit(&of.identity);
-                if open.site.check_live().is_err() {
-                    open.site.vcenter.reconnect.notify_one();
+                if open.vcenter.check_live().is_err() {
+                    open.vcenter.reconnect.notify_one();
                 }
             }
             // the session is one of others
-            Err(error) if error.kind() == ErrorKind::Unauthenticated && open.site.check_live().is_ok() => {
+            Err(error) if error.kind() == ErrorKind::Unauthenticated && open.vcenter.check_live().is_ok() => {
                 self.close_unused(|one, uses| {
-                    if one.site.number == open.site.number {
+                    if one.vcenter.number == open.vcenter.number {
                         uses.admitted.remove(&of.identity.name);
                     }
                 });
             }
             Err(_) => {}
         }
-        outcome.map(|()| Arc::clone(&open.site))
+        outcome.map(|()| Arc::clone(&open.vcenter))
     }
 
-    fn open(self: &Arc<Self>, of: &Use<'_>, credentials: &Credentials) -> Result<Arc<OpenSite>> {
+    fn open(self: &Arc<Self>, of: &Use<'_>, credentials: &Credentials) -> Result<Arc<PooledSession>> {
         let user = credentials.user.to_lowercase();
-        let is_it = |open: &OpenSite| open.user == user && open.site.vcenter.settings.endpoint == of.endpoint;
+        let is_it = |open: &PooledSession| open.user == user && open.vcenter.settings.endpoint == of.endpoint;
         let open = {
-            let mut sites = self.sites.lock();
-            let found = sites.iter().find(|open| is_it(open)).cloned();
-            check_room(&sites, found.as_ref(), of.owner)?;
+            let mut sessions = self.sessions.lock();
+            let found = sessions.iter().find(|open| is_it(open)).cloned();
+            check_room(&sessions, found.as_ref(), of.owner)?;
             let open = found.unwrap_or_else(|| {
                 let open = Arc::new(self.begin(of, credentials, user.clone()));
-                sites.push(Arc::clone(&open));
+                sessions.push(Arc::clone(&open));
                 open
             });
             open.uses.lock().named.insert(of.owner.clone(), Arc::clone(&of.identity));
             open
         };
         self.close_unused(|one, uses| {
-            if one.site.number != open.site.number {
+            if one.vcenter.number != open.vcenter.number {
                 uses.remove(of.owner);
             }
         });
@@ -279,7 +284,7 @@ impl OpenSites {
     }
 
     /// Begins to follow a vCenter.
-    fn begin(&self, of: &Use<'_>, credentials: &Credentials, user: String) -> OpenSite {
+    fn begin(&self, of: &Use<'_>, credentials: &Credentials, user: String) -> PooledSession {
         let authority = of.endpoint.authority();
         let uses = Arc::<Mutex<Uses>>::default();
         let access = {
@@ -293,7 +298,7 @@ impl OpenSites {
             access,
             tag_refresh: None,
         };
-        let Outside { instance_changes, status_changes, tasks, stop, .. } = &self.outside;
+        let Deps { instance_changes, status_changes, tasks, stop, .. } = &self.deps;
         let mut vcenter = VCenter::new(settings, instance_changes.clone(), status_changes.clone());
         vcenter.accounts = {
             let mut all = self.accounts.lock();
@@ -303,19 +308,25 @@ impl OpenSites {
         };
         let (vcenter, stop) = (Arc::new(vcenter), stop.child_token());
         tasks.spawn(follow::run(Arc::clone(&vcenter), stop.clone()));
-        let (number, removed) = (self.number(), Removed::default());
-        let site = Arc::new(Site { vcenter, stop: stop.clone(), is_configured: false, number, removed });
-        OpenSite { site, user, uses, stop }
+        let number = self.number();
+        let vcenter = Arc::new(VCenterHandle {
+            vcenter,
+            stop: stop.clone(),
+            is_configured: false,
+            number,
+            tombstones: Tombstones::default(),
+        });
+        PooledSession { vcenter, user, uses, stop }
     }
 
     /// Makes sure that a password is the one that vCenter accepts now.
-    async fn prove(&self, site: &Site, credentials: Credentials) -> Result<()> {
-        let account = site.vcenter.accounts.of(&credentials.user);
+    async fn prove(&self, vcenter: &VCenterHandle, credentials: Credentials) -> Result<()> {
+        let account = vcenter.accounts.of(&credentials.user);
         if account.logins().await.has_proven(&credentials) {
             return Ok(());
         }
         // Its own login may be under way. Until then nobody else is told which password is right. Those that were refused may be others.
-        if let Err(error) = site.check_live()
+        if let Err(error) = vcenter.check_live()
             && error.kind() != ErrorKind::Unauthenticated
         {
             return Err(error);
@@ -327,7 +338,7 @@ impl OpenSites {
         let outcome = match checked {
             Ok(true) => Ok(()),
             Ok(false) => {
-                let outcome = self.try_login(site, credentials.clone()).await;
+                let outcome = self.try_login(vcenter, credentials.clone()).await;
                 if outcome.as_ref().is_err_and(|error| !error.is_refused()) {
                     account.logins().await.miss(&credentials);
                 }
@@ -335,14 +346,17 @@ impl OpenSites {
             }
             Err(held) => Err(held),
         };
-        outcome.map_err(|error| site.vcenter.error_of(&error))
+        outcome.map_err(|error| vcenter.error_of(&error))
     }
 
     /// Opens a session with these credentials and ends it, also if the step is given up meanwhile.
-    async fn try_login(&self, site: &Site, credentials: Credentials) -> std::result::Result<(), CallError> {
-        let (endpoint, accounts) =
-            (site.vcenter.settings.endpoint.clone(), Arc::clone(&site.vcenter.accounts));
-        let trial = self.outside.tasks.spawn(async move {
+    async fn try_login(
+        &self,
+        vcenter: &VCenterHandle,
+        credentials: Credentials,
+    ) -> std::result::Result<(), CallError> {
+        let (endpoint, accounts) = (vcenter.settings.endpoint.clone(), Arc::clone(&vcenter.accounts));
+        let trial = self.deps.tasks.spawn(async move {
             let http = HttpClient::new(&endpoint)
                 .map_err(|reason| CallError::Unreachable { method: "connect", reason: reason.into() })?;
             let access = Arc::new(move || Ok(Choices::from(credentials.clone())));
@@ -366,20 +380,20 @@ impl OpenSites {
                 uses.named.retain(|_, one| one.name != identity.name);
                 uses.admitted.remove(&identity.name);
             } else if is_its_own {
-                open.site.vcenter.reconnect.notify_one();
+                open.vcenter.reconnect.notify_one();
             }
         });
         let one = |uid: String| InstanceRef { machine: Some(uid), ..InstanceRef::default() };
         let users: Vec<_> = self.identities.users_of(identity).into_iter().map(one).collect();
         if !users.is_empty() {
             // there are no listeners before the controllers start
-            let _ = self.outside.instance_changes.send(InstanceChange::Changed(users));
+            let _ = self.deps.instance_changes.send(InstanceChange::Changed(users));
         }
     }
 
-    /// Changes the uses of each site, and closes those without any.
-    fn close_unused(&self, change: impl Fn(&OpenSite, &mut Uses)) {
-        self.sites.lock().retain(|open| {
+    /// Changes the uses of each session, and closes those without any.
+    fn close_unused(&self, change: impl Fn(&PooledSession, &mut Uses)) {
+        self.sessions.lock().retain(|open| {
             let mut uses = open.uses.lock();
             change(open, &mut uses);
             let is_used = uses.is_used();
@@ -391,27 +405,31 @@ impl OpenSites {
     }
 }
 
-/// Checks that the objects of a namespace do not keep too many sites open, one of which has a session and is followed.
+/// Checks that the objects of a namespace do not keep too many sessions open. Each of them is followed.
 ///
 /// # Errors
 /// [`ErrorKind::PermissionDenied`].
-fn check_room(sites: &[Arc<OpenSite>], wanted: Option<&Arc<OpenSite>>, owner: &ObjectKey) -> Result<()> {
+fn check_room(
+    sessions: &[Arc<PooledSession>],
+    wanted: Option<&Arc<PooledSession>>,
+    owner: &ObjectKey,
+) -> Result<()> {
     let namespace = &owner.namespace;
     let is_of = |one: &ObjectKey| one.namespace == *namespace && one != owner;
-    let is_used = |open: &&Arc<OpenSite>| open.uses.lock().named.keys().any(is_of);
-    if wanted.as_ref().is_some_and(is_used) || sites.iter().filter(is_used).count() < MAX_SITES {
+    let is_used = |open: &&Arc<PooledSession>| open.uses.lock().named.keys().any(is_of);
+    if wanted.as_ref().is_some_and(is_used) || sessions.iter().filter(is_used).count() < MAX_SESSIONS {
         return Ok(());
     }
     let words = format!(
-        "spec.server: the objects of the namespace {namespace} have {MAX_SITES} sessions with vCenters already, and no more are opened; name \
+        "spec.server: the objects of the namespace {namespace} have {MAX_SESSIONS} sessions with vCenters already, and no more are opened; name \
          one of their servers and users, or delete objects that name others"
     );
     Err(Error::new(ErrorKind::PermissionDenied, words))
 }
 
-/// Whether a site of the configuration is this vCenter with this user, and shows all of it.
-fn is_of(site: &Site, endpoint: &Endpoint, user: &str) -> bool {
-    let settings = &site.vcenter.settings;
+/// Whether a vCenter of the configuration is this vCenter with this user, and shows all of it.
+fn is_of(vcenter: &VCenterHandle, endpoint: &Endpoint, user: &str) -> bool {
+    let settings = &vcenter.settings;
     let is_user = |choices: Choices| match &choices.accesses[..] {
         [(Access::Password(credentials), _)] => credentials.user.to_lowercase() == user.to_lowercase(),
         _ => false,
@@ -421,7 +439,7 @@ fn is_of(site: &Site, endpoint: &Endpoint, user: &str) -> bool {
         && (settings.access)().is_ok_and(is_user)
 }
 
-/// The credentials of these Secrets for a user. Their errors name none: they are told to all who use the site.
+/// The credentials of these Secrets for a user. Their errors name none: they are told to all who use the session.
 fn choices(offered: BTreeMap<SecretName, Arc<Identity>>, user: &str) -> std::result::Result<Choices, String> {
     let mut accesses: Vec<(Access, Box<str>)> = Vec::new();
     for identity in offered.into_values() {

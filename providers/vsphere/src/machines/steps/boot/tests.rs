@@ -6,7 +6,7 @@ use std::time::Duration;
 use cloudprovider::{ErrorKind, machines::MachineReport};
 use tokio::time::advance;
 
-use super::super::rig::{BIOS_UUID, Rig, machine, rig};
+use crate::machines::steps::tests::rig::{BIOS_UUID, Rig, machine, rig};
 use crate::{
     moref::MoRef,
     tasks::TASK,

@@ -1,6 +1,9 @@
 //! Machines on a vCenter that the configuration does not have any more.
 
-use cloudprovider::{Machines as _, machines::ClusterContext};
+use cloudprovider::{
+    Machines as _,
+    machines::{ClusterContext, MachineRequest},
+};
 use serde_json::json;
 
 use super::{
@@ -21,7 +24,7 @@ async fn a_machine_on_a_vcenter_that_is_not_configured_keeps_its_finalizer() {
         let mut request = deletion();
         request.cluster.spec = Some(on(gone));
         request.provider_id = is_made.then(|| format!("vsphere://{}", mark().uid));
-        let answer = rig.fleet.delete_machine(&request, &mut record).await;
+        let answer = rig.machines.delete_machine(&request, &mut record).await;
         if !is_made {
             assert_eq!(answer.expect("nothing was begun there"), Deletion::Gone);
         } else {
@@ -31,7 +34,7 @@ async fn a_machine_on_a_vcenter_that_is_not_configured_keeps_its_finalizer() {
         let request = MachineRequest::new(mark(), spec, ClusterContext::new(on(gone)))
             .with_object_uid(mark().uid)
             .with_provider_id(request.provider_id);
-        let error = rig.fleet.ensure_machine(&request, &mut record).await.expect_err("it may run there");
+        let error = rig.machines.ensure_machine(&request, &mut record).await.expect_err("it may run there");
         if is_made {
             out_of_reach(&error, gone);
         } else {

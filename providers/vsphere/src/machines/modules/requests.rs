@@ -17,7 +17,7 @@ type Key = (String, String);
 
 /// What is known of all clusters. All of it may be lost: machines want their modules again, and what was recorded is recorded.
 #[derive(Debug, Default)]
-pub(crate) struct Board(Mutex<HashMap<Key, Cluster>>);
+pub(crate) struct ModuleRequests(Mutex<HashMap<Key, Cluster>>);
 
 #[derive(Debug, Default)]
 struct Cluster {
@@ -46,7 +46,7 @@ pub(crate) enum Claim {
     Shared,
 }
 
-impl Board {
+impl ModuleRequests {
     fn all(&self) -> MutexGuard<'_, HashMap<Key, Cluster>> {
         self.0.lock()
     }
@@ -164,60 +164,64 @@ mod tests {
 
     #[tokio::test]
     async fn all_who_wait_share_one_module() {
-        let board = Board::default();
-        assert_eq!(board.want(&machine(), group("a", "c-1")), None, "no step of the cluster was made yet");
-        drop(board.turn(&cluster()).await);
-        assert_eq!(board.want(&machine(), group("a", "c-1")), None, "told already");
-        assert_eq!(board.want(&machine(), group("b", "c-1")).as_deref(), Some("u-0"));
-        let (open, made) = board.next(&cluster(), &[]);
+        let requests = ModuleRequests::default();
+        assert_eq!(requests.want(&machine(), group("a", "c-1")), None, "no step of the cluster was made yet");
+        drop(requests.turn(&cluster()).await);
+        assert_eq!(requests.want(&machine(), group("a", "c-1")), None, "told already");
+        assert_eq!(requests.want(&machine(), group("b", "c-1")).as_deref(), Some("u-0"));
+        let (open, made) = requests.next(&cluster(), &[]);
         assert_eq!((open.len(), made.len()), (2, 0));
-        board.made(&cluster(), group("a", "c-1"), "m-1".to_owned());
+        requests.made(&cluster(), group("a", "c-1"), "m-1".to_owned());
         // nobody has written it yet
         for _ in 0..2 {
-            let (open, made) = board.next(&cluster(), &[]);
+            let (open, made) = requests.next(&cluster(), &[]);
             assert_eq!(open, BTreeSet::from([group("b", "c-1")]));
             assert_eq!(made, [group("a", "c-1").recorded("m-1".to_owned())]);
         }
-        let (open, made) = board.next(&cluster(), &made_before());
+        let (open, made) = requests.next(&cluster(), &made_before());
         assert_eq!((open, made), (BTreeSet::from([group("b", "c-1")]), Vec::new()));
-        assert_eq!(board.want(&machine(), group("a", "c-1")).as_deref(), Some("u-0"), "it is wanted again");
-        board.served(&cluster(), &BTreeSet::from([group("a", "c-1"), group("b", "c-1")]));
-        assert_eq!(board.next(&cluster(), &made_before()), Default::default());
-        board.forget(&cluster());
-        assert_eq!(board.want(&machine(), group("a", "c-1")), None);
+        assert_eq!(
+            requests.want(&machine(), group("a", "c-1")).as_deref(),
+            Some("u-0"),
+            "it is wanted again"
+        );
+        requests.served(&cluster(), &BTreeSet::from([group("a", "c-1"), group("b", "c-1")]));
+        assert_eq!(requests.next(&cluster(), &made_before()), Default::default());
+        requests.forget(&cluster());
+        assert_eq!(requests.want(&machine(), group("a", "c-1")), None);
     }
 
     #[test]
     fn who_else_names_a_module_is_known() {
-        let (board, other) = (Board::default(), Mark::cluster("u-9", "other", "prod"));
-        board.note_recorded(&cluster(), &made_before());
-        assert_eq!(board.claim(&cluster(), "m-1"), Claim::Alone);
-        assert_eq!(board.claim(&machine(), "m-1"), Claim::Alone, "a machine of it");
-        board.note_recorded(&other, &made_before());
+        let (requests, other) = (ModuleRequests::default(), Mark::cluster("u-9", "other", "prod"));
+        requests.note_recorded(&cluster(), &made_before());
+        assert_eq!(requests.claim(&cluster(), "m-1"), Claim::Alone);
+        assert_eq!(requests.claim(&machine(), "m-1"), Claim::Alone, "a machine of it");
+        requests.note_recorded(&other, &made_before());
         assert_eq!(
-            (board.claim(&cluster(), "m-1"), board.claim(&other, "m-1")),
+            (requests.claim(&cluster(), "m-1"), requests.claim(&other, "m-1")),
             (Claim::Shared, Claim::Shared)
         );
-        board.made(&cluster(), group("a", "c-1"), "m-1".to_owned());
+        requests.made(&cluster(), group("a", "c-1"), "m-1".to_owned());
         assert_eq!(
-            (board.claim(&cluster(), "m-1"), board.claim(&other, "m-1")),
+            (requests.claim(&cluster(), "m-1"), requests.claim(&other, "m-1")),
             (Claim::Made, Claim::Shared)
         );
-        board.note_recorded(&other, &[]);
-        assert_eq!(board.claim(&other, "m-1"), Claim::Shared, "it was made for another one");
-        board.forget(&cluster());
-        assert_eq!(board.claim(&other, "m-1"), Claim::Alone);
+        requests.note_recorded(&other, &[]);
+        assert_eq!(requests.claim(&other, "m-1"), Claim::Shared, "it was made for another one");
+        requests.forget(&cluster());
+        assert_eq!(requests.claim(&other, "m-1"), Claim::Alone);
     }
 
     #[tokio::test]
     async fn nothing_stays_of_a_cluster_that_was_removed_by_force() {
-        let board = Board::default();
-        drop(board.turn(&cluster()).await);
-        board.made(&cluster(), group("a", "c-1"), "m-1".to_owned());
-        board.forget_object("u-1");
-        assert_eq!(board.next(&cluster(), &[]).1.len(), 1, "that was a machine");
-        board.forget_object("u-0");
-        assert!(board.all().is_empty());
+        let requests = ModuleRequests::default();
+        drop(requests.turn(&cluster()).await);
+        requests.made(&cluster(), group("a", "c-1"), "m-1".to_owned());
+        requests.forget_object("u-1");
+        assert_eq!(requests.next(&cluster(), &[]).1.len(), 1, "that was a machine");
+        requests.forget_object("u-0");
+        assert!(requests.all().is_empty());
     }
 
     fn made_before() -> [ClusterModule; 1] {

@@ -23,7 +23,7 @@ async fn step(rig: &mut Rig) -> Vec<(String, String)> {
         .with_uid("v-1")
         .with_owners(["o-1".to_owned()]);
     request.objects = Objects::of([(VM_KIND, vm)]);
-    let answer = rig.fleet.delete_machine(&request, &mut rig.record).await;
+    let answer = rig.machines.delete_machine(&request, &mut rig.record).await;
     let own = rig.record.conditions.iter().find(|one| one.condition_type == "VirtualMachineProvisioned");
     assert_eq!(own.map(|one| &*one.reason), Some("Deleting"), "{answer:?}");
     let [wanted] = rig.record.wanted() else { panic!("{:?}", rig.record) };
