@@ -9,7 +9,7 @@ pub mod route;
 mod running;
 pub mod service;
 
-pub(crate) use machine::{names::COMPONENT as MACHINE_CLIENT, subject::SubjectKind};
+pub(crate) use machine::{names::COMPONENT as MACHINE_CLIENT, object_key::ObjectKind};
 
 pub(crate) use descriptor::{
     Capability, ClusterRoutes, ControllerContext, ControllerDescriptor, NodeQuestion, Run, name_of,

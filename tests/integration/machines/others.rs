@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use anyhow::ensure;
-use cloudprovider::testing::Operation;
+use cloudprovider::{
+    Error, ErrorKind,
+    testing::{Fault, Operation},
+};
 use serde_json::{Value, json};
 
 use super::world::*;
@@ -112,6 +115,9 @@ async fn meanwhile(api: &Api) -> anyhow::Result<()> {
     };
 
     let begin = async { in_a_step(Operation::EnsureMachine).await };
+    // A failure is written at once, where a wait is not.
+    let away = Error::new(ErrorKind::Unavailable, "away");
+    world.cloud.fail_next(Operation::EnsureMachine, Fault::Error(away));
     world.add_machine_without_data("one").await?;
     let (began, added) = tokio::join!(begin, world.add_data("one"));
     began.and(added)?;
