@@ -209,7 +209,10 @@ async fn siege(
         let attackers = Siege::begin(&camp, attack, connections)?;
         let seen = watch(&leases, Asked { port, pid, token, honest, attack }, soak).await;
         let seen = seen.with_context(|| format!("{attack:?}: {}", daemon.log()))?;
-        println!("{attack:?}: {seen:?}, {} answers to attackers", attackers.answers());
+        let (renewals, rounds, answers) = (seen.renewals, seen.rounds, attackers.answers());
+        println!(
+            "{attack:?}: {renewals} renewals, {rounds} rounds, {seen:?}, {answers} answers to attackers"
+        );
         drop(attackers);
         ensure!(daemon.process().is_running(), "{attack:?}: {}", daemon.log());
         ensure!(seen.memory + seen.kernel < MEMORY, "{attack:?}: {seen:?}");

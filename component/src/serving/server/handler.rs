@@ -61,6 +61,27 @@ impl Busy {
     }
 }
 
+/// Refuses requests with status 429. The log names what is exhausted, but has no line for each request.
+#[derive(Debug)]
+struct Refusals {
+    /// One for each resource, so that one message does not suppress another.
+    logged: [Seldom; Busy::ALL.len()],
+}
+
+impl Refusals {
+    fn new() -> Self {
+        Self { logged: Busy::ALL.map(|_| Seldom::new(BUSY_LOG_PAUSE)) }
+    }
+
+    /// The response to a request from this source.
+    fn answer(&self, busy: Busy, source: Source) -> Answer {
+        if self.logged[busy as usize].may() {
+            tracing::warn!(?source, "the secure port answers 429: {}", busy.why());
+        }
+        responses::too_many_requests()
+    }
+}
+
 /// Handles requests.
 #[derive(Debug)]
 pub(super) struct Handler {
@@ -70,8 +91,7 @@ pub(super) struct Handler {
     metrics: AccessMetrics,
     large: FairPermits,
     unauthorized: Seldom,
-    /// One for each resource, so that one message does not suppress another.
-    busy: [Seldom; Busy::ALL.len()],
+    refusals: Refusals,
 }
 
 /// A request reduced to the parts that are used: its head can be large, and the request may wait.
@@ -95,7 +115,7 @@ impl Handler {
             metrics,
             large: FairPermits::new(LARGE_AT_ONCE, LARGE_OF_ONE_SOURCE),
             unauthorized: Seldom::new(LOG_PAUSE),
-            busy: Busy::ALL.map(|_| Seldom::new(BUSY_LOG_PAUSE)),
+            refusals: Refusals::new(),
         }
     }
 
@@ -154,7 +174,7 @@ impl Handler {
         self.metrics.authenticated(user.as_ref().ok().map(|user| user.name.as_str()), start.elapsed());
         let user = match user {
             Ok(user) => user,
-            Err(Unanswered::Busy) => return Err(self.too_many(Busy::TokenReviews, client.source)),
+            Err(Unanswered::Busy) => return Err(self.refusals.answer(Busy::TokenReviews, client.source)),
             Err(Unanswered::Failed(why)) => {
                 tracing::debug!(verb, path, why, "Unable to authenticate the request");
                 return Err(responses::unauthorized());
@@ -169,7 +189,7 @@ impl Handler {
                 tracing::debug!(user = user.name, verb, path, reason, "Forbidden");
                 Err(responses::forbidden(&user, &verb, &path, &reason))
             }
-            Err(Unanswered::Busy) => Err(self.too_many(Busy::AccessReviews, client.source)),
+            Err(Unanswered::Busy) => Err(self.refusals.answer(Busy::AccessReviews, client.source)),
             Err(Unanswered::Failed(why)) => {
                 let why = format!("access review: {why}");
                 if self.unauthorized.may() {
@@ -196,15 +216,7 @@ impl Handler {
             making.await.ok()
         };
         let answer = tokio::time::timeout(LARGE_TIMEOUT, answering).await;
-        answer.ok().flatten().unwrap_or_else(|| self.too_many(Busy::LargeAnswers, source))
-    }
-
-    /// Refuses a request with status 429. The log names what is exhausted, but has no line for each request.
-    fn too_many(&self, busy: Busy, source: Source) -> Answer {
-        if self.busy[busy as usize].may() {
-            tracing::warn!(?source, "the secure port answers 429: {}", busy.why());
-        }
-        responses::too_many_requests()
+        answer.ok().flatten().unwrap_or_else(|| self.refusals.answer(Busy::LargeAnswers, source))
     }
 }
 
@@ -246,4 +258,44 @@ async fn drain(mut body: Incoming) {
     };
     // The rest of the body is not awaited.
     let _ = tokio::time::timeout(DRAINED_FOR, reading).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+
+    use parking_lot::Mutex;
+    use tracing_subscriber::{Layer, layer::Context, prelude::*};
+
+    use super::*;
+
+    /// The output of the log.
+    #[derive(Clone, Default)]
+    struct Kept(Arc<Mutex<String>>);
+
+    impl<S: tracing::Subscriber> Layer<S> for Kept {
+        fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
+            event.record(&mut |_: &tracing::field::Field, value: &dyn std::fmt::Debug| {
+                let _ = writeln!(self.0.lock(), "{value:?}");
+            });
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_exhausted_is_logged_once_in_a_while() {
+        let (kept, refusals) = (Kept::default(), Refusals::new());
+        let all = || {
+            for busy in Busy::ALL {
+                for _ in 0..2 {
+                    let answer = refusals.answer(busy, Source::Here);
+                    assert_eq!(answer.status(), StatusCode::TOO_MANY_REQUESTS);
+                }
+            }
+        };
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(kept.clone()), all);
+        let logged = kept.0.lock().clone();
+        for busy in Busy::ALL {
+            assert_eq!(logged.matches(busy.why()).count(), 1, "{busy:?}: {logged}");
+        }
+    }
 }

@@ -240,7 +240,7 @@ mod tests {
         let admission = Admission::new(64, 64, ALL);
         let kubelet = admit(&admission, Source::Here, 4);
         let scrape = admit(&admission, client(1), 1);
-        let _answer = scrape[0].hold(3 * usize::try_from(CONNECTION_MEMORY).expect("small"));
+        let answer = scrape[0].hold(3 * usize::try_from(CONNECTION_MEMORY).expect("small"));
         let attackers = admit(&admission, client(2), 20);
         let sizes = (0..1000).map(|index| 100_000 + index);
         let held: Vec<_> = attackers.iter().cycle().zip(sizes).map(|(one, size)| one.hold(size)).collect();
@@ -250,7 +250,7 @@ mod tests {
         drop((held, attackers));
         let left = 8 * CONNECTION_MEMORY;
         assert_eq!(admission.open.lock().held, left, "what ended leaves nothing");
-        drop((_answer, scrape, kubelet));
+        drop((answer, scrape, kubelet));
         let open = admission.open.lock();
         assert_eq!((open.held, open.connections.len()), (0, 0));
     }
