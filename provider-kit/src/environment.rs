@@ -4,9 +4,10 @@ use std::{collections::BTreeMap, fmt};
 
 use crate::{
     findings::{Findings, with_oddity},
-    keys::{Key, Kind, Section, Shape},
+    keys::{Key, Section, Shape},
     read::scalar,
     settings::Settings,
+    values::Kind,
 };
 
 /// The environment of a process.

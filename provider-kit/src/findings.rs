@@ -3,8 +3,8 @@
 use cloudprovider::{ConfigProblem, TextOddity};
 
 use crate::{
-    keys::{Key, Kind, Section},
-    settings::Value,
+    keys::{Key, Section},
+    values::{Kind, Value},
 };
 
 /// The faults and warnings found so far.

@@ -2,7 +2,27 @@
 //!
 //! The readers of both formats, the environment and a generated reference all use this table, so that they know the same keys.
 
-use crate::{settings::Format, words::Words};
+use crate::values::{Kind, Words};
+
+/// The format of a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// YAML.
+    #[default]
+    Yaml,
+    /// gcfg, the INI dialect of Go's providers.
+    Ini,
+}
+
+impl Format {
+    /// The format of a text. gcfg begins with a section header, which YAML would read as a list.
+    pub fn of(text: &str) -> Self {
+        let text = text.trim_start_matches('\u{feff}');
+        let mut lines = text.lines().map(str::trim_start);
+        let first = lines.find(|line| !line.is_empty() && !line.starts_with(['#', ';']));
+        if first.is_some_and(|line| line.starts_with('[')) { Self::Ini } else { Self::Yaml }
+    }
+}
 
 /// All keys of a provider's configuration, and how their values are written.
 #[derive(Debug)]
@@ -164,46 +184,6 @@ impl Key {
     }
 }
 
-/// The type of a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// A text.
-    Text,
-    /// A text that must never be shown.
-    Secret,
-    /// A boolean.
-    Flag,
-    /// A whole number.
-    Number,
-    /// A duration in Go's notation.
-    Duration,
-    /// Texts: a list in YAML, joined by commas in gcfg and in the environment.
-    List,
-    /// Texts, joined by commas in every format.
-    Commas,
-    /// Texts by name: a mapping in YAML, a JSON object in gcfg.
-    Tags,
-    /// Something with a reader of its own, in YAML only. See [`Settings::tree`](crate::Settings::tree).
-    Tree,
-}
-
-impl Kind {
-    /// Describes values of this kind, for a reference.
-    pub fn describe(self) -> &'static str {
-        match self {
-            Self::Text => "text",
-            Self::Secret => "text, secret",
-            Self::Flag => "true or false",
-            Self::Number => "number",
-            Self::Duration => "duration",
-            Self::List => "list (INI: joined by commas)",
-            Self::Commas => "texts joined by commas",
-            Self::Tags => "mapping (INI: JSON object)",
-            Self::Tree => "see below",
-        }
-    }
-}
-
 /// The quirks of a configuration: where other programs read the same files, their rules count.
 #[derive(Debug)]
 pub struct Dialect {
@@ -237,4 +217,19 @@ impl Dialect {
         ignored: &[],
         unknown_section: |_, _| None,
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formats_are_distinguished_by_their_beginning() {
+        for text in ["[Global]", "\u{feff}[Global]", "# c\n; c\n\n  [Global]\n"] {
+            assert_eq!(Format::of(text), Format::Ini, "{text:?}");
+        }
+        for text in ["", "global:", "---\nglobal:", "# [Global]\nglobal:", "{}"] {
+            assert_eq!(Format::of(text), Format::Yaml, "{text:?}");
+        }
+    }
 }

@@ -39,13 +39,13 @@ pub mod hints;
 mod keys;
 mod read;
 mod settings;
-mod words;
+mod values;
 pub mod yaml;
 
 pub use environment::Environment;
 pub use fields::{Fields, Homes};
 pub use findings::Findings;
-pub use keys::{Dialect, Key, Kind, Schema, Section, Shape};
+pub use keys::{Dialect, Format, Key, Schema, Section, Shape};
 pub use read::split;
-pub use settings::{At, Format, Setting, Settings, Value};
-pub use words::Words;
+pub use settings::{At, Setting, Settings};
+pub use values::{Kind, Value, Words};

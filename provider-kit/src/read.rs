@@ -10,9 +10,9 @@ use cloudprovider::{
 use crate::{
     findings::{Findings, with_oddity},
     hints,
-    keys::{Dialect, Key, Kind, Schema, Section, Shape},
-    settings::{Format, Settings, Value},
-    words::Words,
+    keys::{Dialect, Format, Key, Schema, Section, Shape},
+    settings::Settings,
+    values::{Kind, Value, Words},
     yaml::Node,
 };
 

@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt,
     time::Duration,
 };
 
@@ -10,28 +9,9 @@ use serde_json::Value as Tree;
 
 use crate::{
     findings::{Findings, oddity_of_value},
-    keys::{Key, Schema, Section},
+    keys::{Format, Key, Schema, Section},
+    values::Value,
 };
-
-/// The format of a file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Format {
-    /// YAML.
-    #[default]
-    Yaml,
-    /// gcfg, the INI dialect of Go's providers.
-    Ini,
-}
-
-impl Format {
-    /// The format of a text. gcfg begins with a section header, which YAML would read as a list.
-    pub fn of(text: &str) -> Self {
-        let text = text.trim_start_matches('\u{feff}');
-        let mut lines = text.lines().map(str::trim_start);
-        let first = lines.find(|line| !line.is_empty() && !line.starts_with(['#', ';']));
-        if first.is_some_and(|line| line.starts_with('[')) { Self::Ini } else { Self::Yaml }
-    }
-}
 
 /// Where a value belongs: a section by its name in YAML, the section's own name if it has one, and the key by its name in YAML.
 ///
@@ -88,30 +68,6 @@ pub struct Setting {
     pub value: Value,
     /// Such as `vcenter.a.port`, `[VirtualCenter "a"] port` or `VSPHERE_VCENTER_PORT`.
     pub origin: String,
-}
-
-/// A value of the type that its [`Key`] has.
-#[derive(Clone, PartialEq, Eq)]
-pub enum Value {
-    /// Of a text or secret.
-    Text(String),
-    /// Of a boolean.
-    Flag(bool),
-    /// Of a number.
-    Number(u64),
-    /// Of a duration.
-    Duration(Duration),
-    /// Of several texts.
-    List(Vec<String>),
-    /// Of texts by name.
-    Tags(BTreeMap<String, String>),
-}
-
-impl fmt::Debug for Value {
-    /// Does not show the value: it may be a secret.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("***")
-    }
 }
 
 impl Settings {
@@ -313,20 +269,5 @@ impl Settings {
     pub fn section_origin(&self, section: &str, name: &str) -> String {
         let section = self.schema.section(section);
         section.map_or_else(String::new, |section| section.origin(self.format, name))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn formats_are_distinguished_by_their_beginning() {
-        for text in ["[Global]", "\u{feff}[Global]", "# c\n; c\n\n  [Global]\n"] {
-            assert_eq!(Format::of(text), Format::Ini, "{text:?}");
-        }
-        for text in ["", "global:", "---\nglobal:", "# [Global]\nglobal:", "{}"] {
-            assert_eq!(Format::of(text), Format::Yaml, "{text:?}");
-        }
     }
 }

@@ -18,6 +18,7 @@ mod management;
 mod parts;
 mod read;
 mod server;
+mod url;
 mod version;
 mod words;
 

@@ -10,7 +10,8 @@ use super::{
     load_balancer::{address_pools, load_balancer},
     management::management,
     parts::{Config, ZoneRules},
-    server::{server, url},
+    server::server,
+    url::url,
     version::api_version,
 };
 

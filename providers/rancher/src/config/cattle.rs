@@ -8,7 +8,7 @@ use provider_kit::{Findings, Settings};
 
 pub use self::ports::ReservedPorts;
 use super::{
-    server::ServerUrl,
+    url::ServerUrl,
     words::{ApiVersion, words},
 };
 

@@ -2,7 +2,7 @@
 
 use provider_kit::{Findings, Settings};
 
-use super::{server::ServerUrl, words::ApiVersion};
+use super::{url::ServerUrl, words::ApiVersion};
 
 /// Keys that only Rancher 1.6 has.
 #[cfg(feature = "cattle")]

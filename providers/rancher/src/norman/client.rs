@@ -145,7 +145,12 @@ impl Client {
         Err(unavailable("the answer does not say that it is JSON"))
     }
 
-    pub(crate) async fn send(&self, method: Method, url: Url, body: Option<&impl Serialize>) -> Result<Reply> {
+    pub(crate) async fn send(
+        &self,
+        method: Method,
+        url: Url,
+        body: Option<&impl Serialize>,
+    ) -> Result<Reply> {
         let mut request = self.request(method, url).header(header::ACCEPT, JSON);
         if let Some(body) = body {
             request = request.json(body);

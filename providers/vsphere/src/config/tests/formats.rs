@@ -75,7 +75,7 @@ fn every_key_is_read_alike_from_both_formats_and_the_environment() {
             };
             let environment: Environment = variables.into_iter().collect();
             let (mut settings, mut findings) = (Settings::new(&SCHEMA, Format::Yaml), Findings::default());
-            environment::apply(&environment, &mut settings, &mut findings);
+            crate::config::environment::apply(&environment, &mut settings, &mut findings);
             assert!(read(settings, findings) == expected, "{}", key.env);
         }
     }

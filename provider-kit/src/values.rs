@@ -1,8 +1,72 @@
-//! How values are written: booleans and numbers in the notations of YAML 1.1, of gcfg and of ours.
+//! Values: their types, and how they are written in the notations of YAML 1.1, of gcfg and of ours.
+
+use std::{collections::BTreeMap, fmt, time::Duration};
 
 use cloudprovider::parse_bool;
 
-use crate::keys::Kind;
+/// The type of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A text.
+    Text,
+    /// A text that must never be shown.
+    Secret,
+    /// A boolean.
+    Flag,
+    /// A whole number.
+    Number,
+    /// A duration in Go's notation.
+    Duration,
+    /// Texts: a list in YAML, joined by commas in gcfg and in the environment.
+    List,
+    /// Texts, joined by commas in every format.
+    Commas,
+    /// Texts by name: a mapping in YAML, a JSON object in gcfg.
+    Tags,
+    /// Something with a reader of its own, in YAML only. See [`Settings::tree`](crate::Settings::tree).
+    Tree,
+}
+
+impl Kind {
+    /// Describes values of this kind, for a reference.
+    pub fn describe(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Secret => "text, secret",
+            Self::Flag => "true or false",
+            Self::Number => "number",
+            Self::Duration => "duration",
+            Self::List => "list (INI: joined by commas)",
+            Self::Commas => "texts joined by commas",
+            Self::Tags => "mapping (INI: JSON object)",
+            Self::Tree => "see below",
+        }
+    }
+}
+
+/// A value of the type that its [`Key`](crate::Key) has.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Value {
+    /// Of a text or secret.
+    Text(String),
+    /// Of a boolean.
+    Flag(bool),
+    /// Of a number.
+    Number(u64),
+    /// Of a duration.
+    Duration(Duration),
+    /// Of several texts.
+    List(Vec<String>),
+    /// Of texts by name.
+    Tags(BTreeMap<String, String>),
+}
+
+impl fmt::Debug for Value {
+    /// Does not show the value: it may be a secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
 
 /// How values are written in one format.
 #[derive(Clone, Copy, Debug)]
