@@ -13,7 +13,7 @@ use bytes::Bytes;
 use ccm::{
     controllers::{
         machine::{
-            further::{PackedFurther, WireFurther},
+            auxiliary::{PackedAuxiliary, WireAuxiliary},
             object::InfraObject,
             packed::Packed,
         },
@@ -113,8 +113,8 @@ fn what_a_machine_owns_is_kept_in_little_more_than_its_text() {
         "status": {"conditions": [condition("Ready")]},
     });
     let text = vm.to_string().len().cast_signed();
-    let read = || serde_json::from_value::<WireFurther>(vm.clone()).expect("an object");
-    let kept = bytes_of(|| PackedFurther::from(read()));
+    let read = || serde_json::from_value::<WireAuxiliary>(vm.clone()).expect("an object");
+    let kept = bytes_of(|| PackedAuxiliary::from(read()));
     assert!(kept <= text + MOST_BESIDE_TEXT, "{kept} bytes, {text} of them text");
 }
 

@@ -20,6 +20,7 @@ use lifecycle::rollout::{
     Bound, Candidate, Counts, Current, Deployment, Machine, MachineSet, Planned, Revision, Strategy, choose,
     plan,
 };
+use test_env::{ClusterApiPrograms, StartError};
 
 /// The rollouts that Cluster API 1.14.2 has.
 const TRACES: usize = 46;
