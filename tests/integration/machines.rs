@@ -1,9 +1,9 @@
 //! The kinds of Cluster API's machines and clusters, on the real API server, and the controller of their objects.
 
+mod auxiliary;
 mod core;
 mod crashes;
 mod definitions;
-mod auxiliary;
 mod histories;
 mod hostile;
 mod kinds;
@@ -16,9 +16,9 @@ mod others;
 mod provider;
 mod providers;
 mod scope;
+mod status_only;
 mod tape;
 mod tenants;
-mod status_only;
 mod vsphere;
 mod world;
 

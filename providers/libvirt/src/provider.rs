@@ -77,8 +77,7 @@ impl LibvirtProvider {
         let config = Arc::new(config);
         let (status_changes, _) = watch::channel(0);
         let (instance_changes, _) = broadcast::channel(CHANGES_KEPT);
-        let state =
-            ProviderState::new(Arc::clone(&config), status_changes.clone(), instance_changes.clone());
+        let state = ProviderState::new(Arc::clone(&config), status_changes.clone(), instance_changes.clone());
         let workers = state.workers.clone();
         let (hypervisors, receivers): (Vec<_>, _) = config
             .hypervisors

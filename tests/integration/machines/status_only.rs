@@ -187,7 +187,8 @@ async fn killed(api: &Api) -> anyhow::Result<()> {
         let (daemon, made) = (world.start(&[])?, add(&world, json!({})));
         let is_dead = kill.during((&world.tape.trap, &world.cloud), daemon, made).await?;
         let daemon = world.start(&[])?;
-        becomes(&world, "it has a status", |one| condition(one, "Ready")["reason"] == "FlavorMissing").await?;
+        becomes(&world, "it has a status", |one| condition(one, "Ready")["reason"] == "FlavorMissing")
+            .await?;
         daemon.stop().await?;
         if !is_dead {
             ensure!(world.tape.kinds().contains("PATCH fakeregions"), "{:?}", world.tape.kinds());

@@ -1,6 +1,10 @@
 //! A server with a certificate of a private authority.
 
-use crate::{private_authority::private_authority, support::{node, start}, testing::FakeCattle};
+use crate::{
+    private_authority::private_authority,
+    support::{node, start},
+    testing::FakeCattle,
+};
 
 #[tokio::test]
 async fn a_private_authority_is_trusted_if_the_configuration_says_so() {

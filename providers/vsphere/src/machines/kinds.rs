@@ -43,10 +43,11 @@ pub(crate) const DEPLOYMENT_ZONE: Kind = Kind::new("VSphereDeploymentZone", "vsp
 pub(crate) const FAILURE_DOMAIN: Kind = Kind::new("VSphereFailureDomain", "vspherefailuredomains");
 
 /// `VSphereClusterIdentity`, which the steps read. Cluster API Provider vSphere leaves its finalizer.
-pub(crate) const CLUSTER_IDENTITY_KIND: AuxiliaryKind = AuxiliaryKind::new(GROUP, "v1beta2", CLUSTER_IDENTITY)
-    .cluster_scoped()
-    .status_only()
-    .with_left_finalizers(&["vsphereclusteridentity/infrastructure.cluster.x-k8s.io"]);
+pub(crate) const CLUSTER_IDENTITY_KIND: AuxiliaryKind =
+    AuxiliaryKind::new(GROUP, "v1beta2", CLUSTER_IDENTITY)
+        .cluster_scoped()
+        .status_only()
+        .with_left_finalizers(&["vsphereclusteridentity/infrastructure.cluster.x-k8s.io"]);
 
 /// Namespaces: an identity is for those with certain labels.
 pub(crate) const NAMESPACE_KIND: AuxiliaryKind =

@@ -28,8 +28,8 @@ use std::{future::Future, slice, sync::Arc};
 use cloudprovider::{
     Error, ErrorKind, InstanceStream, Machines, Result, async_trait,
     machines::{
-        Capacity, ClusterReport, ClusterRequest, Deletion, Kinds, ObserveRequest, MachineReport, Mark, NodeInfo,
-        Record, StatusReport,
+        Capacity, ClusterReport, ClusterRequest, Deletion, Kinds, MachineReport, Mark, NodeInfo,
+        ObserveRequest, Record, StatusReport,
     },
 };
 use uuid::Uuid;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cloudprovider::{
     Result,
     machines::{
-        ClusterReport, ClusterRequest, Condition, ConditionStatus, FailureDomain, AuxiliaryObject, Record,
+        AuxiliaryObject, ClusterReport, ClusterRequest, Condition, ConditionStatus, FailureDomain, Record,
     },
 };
 use serde_json::json;

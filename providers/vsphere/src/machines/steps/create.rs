@@ -19,7 +19,7 @@ use super::{
 use crate::{
     machines::{
         allowed::{Allowed, Located},
-        clone::{Place, DesiredObject, plan},
+        clone::{DesiredObject, Place, plan},
         kinds::VM_KIND,
         naming::vm_name_or_own,
         places::{Catalog, Finder, Storage},

@@ -215,7 +215,7 @@ fn agree(of_machine: Option<&str>, spec: &VSphereMachineSpec) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use cloudprovider::machines::{ClusterContext, AuxiliaryObject, Objects};
+    use cloudprovider::machines::{AuxiliaryObject, ClusterContext, Objects};
     use serde_json::json;
 
     use super::*;

@@ -9,8 +9,8 @@ use std::error::Error as StdError;
 use cloudprovider::{
     Error, Result,
     machines::{
-        Condition, ConditionStatus, Deletion, AuxiliaryObject, MachineReport, MachineRequest, Mark, WaitsFor,
-        DesiredObject,
+        AuxiliaryObject, Condition, ConditionStatus, Deletion, DesiredObject, MachineReport, MachineRequest,
+        Mark, WaitsFor,
     },
 };
 use serde_json::{Value, json};
