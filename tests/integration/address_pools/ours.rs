@@ -12,6 +12,7 @@ use cloudprovider::{
     ConfigMapName, ErrorKind, IpFamilyPolicy, LoadBalancer as _, LoadBalancerService, Protocol, ServicePort,
     ServiceRef, StartContext, testing::FakeServiceAccess,
 };
+use provider_kit::Findings;
 use serde_json::{Value, json};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -60,11 +61,11 @@ fn uid(service: &Service) -> String {
 
 impl Ours {
     fn start() -> anyhow::Result<Self> {
-        let mut problems = Vec::new();
+        let mut findings = Findings::default();
         let config = Config::read(
             "addressPools",
             &json!({"kubeVipConfigMap": {"allowOutsidePools": true}}),
-            &mut problems,
+            &mut findings,
         );
         let balancer = PooledLoadBalancer::new(config.context("a configuration")?);
         let (cluster, stop) = (FakeServiceAccess::new(), CancellationToken::new());

@@ -18,8 +18,8 @@ const OWNER: Owner<'static> = Owner {
     owned: &[],
 };
 
-fn wanted() -> Wanted {
-    Wanted::new(GUEST, "one", json!({"cpus": 2, "disk": {"size": 1, "kind": null}, "nics": [{"name": "a"}]}))
+fn wanted() -> DesiredObject {
+    DesiredObject::new(GUEST, "one", json!({"cpus": 2, "disk": {"size": 1, "kind": null}, "nics": [{"name": "a"}]}))
         .with_label("role", "worker")
 }
 
@@ -42,7 +42,7 @@ fn kept(change: impl FnOnce(&mut Value)) -> Auxiliary {
     serde_json::from_value::<WireAuxiliary>(object).expect("an object").into()
 }
 
-fn next(owner: &Owner<'_>, wanted: &Wanted, found: Option<&Auxiliary>) -> Option<Write> {
+fn next(owner: &Owner<'_>, wanted: &DesiredObject, found: Option<&Auxiliary>) -> Option<Write> {
     next_write(owner, wanted, found, now()).expect("no conflict")
 }
 
