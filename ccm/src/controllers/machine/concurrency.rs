@@ -22,6 +22,10 @@ const PERMITS: usize = 2 * MAX_REQUESTS;
 /// After this time a call takes long.
 const LONG: Duration = Duration::from_millis(200);
 
+/// How many objects are worked on at the same time, those included that wait long for their cloud. A
+/// namespace gets no more of these places than it leaves free for the others: half of them if it is alone.
+const MAX_AT_ONCE: usize = 2_000;
+
 /// The permits that are left.
 #[derive(Debug)]
 pub(super) struct Concurrency(Arc<Semaphore>);
@@ -29,6 +33,12 @@ pub(super) struct Concurrency(Arc<Semaphore>);
 /// The permit of one piece of work, which ends with it.
 #[derive(Debug)]
 pub(super) struct Permit(Mutex<Option<OwnedSemaphorePermit>>);
+
+/// Whether a namespace with so many objects at work may have another one, of all that are at work.
+pub(super) fn has_place(at_work: usize) -> impl Fn(usize) -> bool {
+    let free = MAX_AT_ONCE.saturating_sub(at_work);
+    move |of_namespace| of_namespace < free
+}
 
 impl Default for Concurrency {
     fn default() -> Self {

@@ -28,7 +28,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    concurrency::Concurrency,
+    concurrency::{Concurrency, has_place},
     dependents::Dependents,
     failing::Failing,
     index::Index,
@@ -220,7 +220,7 @@ impl MachineController {
                     self.schedule_known();
                 }
                 () = self.queue.wait_for_due() => {}
-                () = self.concurrency.free(), if self.queue.has_ready_of(turns::has_place(self.tasks.len())) => {}
+                () = self.concurrency.free(), if self.queue.has_ready_of(has_place(self.tasks.len())) => {}
                 // The request that asked may have ended.
                 question = inspection.question() => drop(question.send(self.to_json())),
                 Some(done) = self.tasks.join_next() => match done {

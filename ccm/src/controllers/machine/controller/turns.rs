@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::{Done, MachineController};
 use crate::{
     controllers::machine::{
-        concurrency::Permit,
+        concurrency::{Permit, has_place},
         object_key::{ObjectKey, ObjectKind},
         outcome::RETRIES,
         plan::{Due, Inputs, Memory, Next},
@@ -16,10 +16,6 @@ use crate::{
     },
     writes::GONE_FOR,
 };
-
-/// How many objects are worked on at the same time, those included that wait long for their cloud. A
-/// namespace gets no more of these places than it leaves free for the others: half of them if it is alone.
-const MAX_AT_ONCE: usize = 2_000;
 
 /// The watch shows an old version: look again after this time. A newer version with the same content makes no
 /// event.
@@ -57,12 +53,6 @@ impl Turn {
             Some(Due::WhenChanged) => Self::Rest,
         }
     }
-}
-
-/// Whether a namespace with so many objects at work may have another one, of all that are at work.
-pub(super) fn has_place(at_work: usize) -> impl Fn(usize) -> bool {
-    let free = MAX_AT_ONCE.saturating_sub(at_work);
-    move |of_namespace| of_namespace < free
 }
 
 impl MachineController {

@@ -19,8 +19,12 @@ const OWNER: Owner<'static> = Owner {
 };
 
 fn wanted() -> DesiredObject {
-    DesiredObject::new(GUEST, "one", json!({"cpus": 2, "disk": {"size": 1, "kind": null}, "nics": [{"name": "a"}]}))
-        .with_label("role", "worker")
+    DesiredObject::new(
+        GUEST,
+        "one",
+        json!({"cpus": 2, "disk": {"size": 1, "kind": null}, "nics": [{"name": "a"}]}),
+    )
+    .with_label("role", "worker")
 }
 
 fn now() -> Timestamp {

@@ -18,7 +18,7 @@ use super::{
         delegation::{Reviewer, Unanswered},
         source::Source,
     },
-    Decision,
+    decision::Decision,
 };
 use crate::serving::AuthorizationOptions;
 
