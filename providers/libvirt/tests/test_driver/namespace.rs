@@ -39,6 +39,12 @@ pub(crate) fn on_a_hypervisor<F: Future<Output = ()>>(test: impl FnOnce() -> F +
         ] {
             ip(arguments);
         }
+        // A work queue of the kernel inserts the local route of an IPv6 address after `ip` has returned.
+        let begin = Instant::now();
+        while !ip("-6 route show table local").contains("local fd00:122::1 ") {
+            assert!(begin.elapsed() < PATIENCE, "fd00:122::1 is no address of the host");
+            std::thread::sleep(Duration::from_millis(10));
+        }
         sysctl("net.ipv4.ip_forward", "1");
         sysctl("net.ipv6.conf.all.forwarding", "1");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
