@@ -19,6 +19,7 @@ use super::{Server, curl::Curl, options, options_with};
 use crate::{
     api::{Api, Target},
     forwarder::Forwarder,
+    lag::Stopwatch,
     trial::on,
 };
 
@@ -88,7 +89,9 @@ async fn silent() -> anyhow::Result<()> {
         open.push(TcpStream::connect(server.serving.address()).await?);
     }
     for path in ["/livez", "/healthz", "/readyz"] {
+        let stopwatch = Stopwatch::start();
         Curl::get(&server.url(path)).expect(200).await?;
+        stopwatch.within(Duration::from_secs(5), &format!("{path} beside {MANY} silent connections"))?;
     }
     drop(open);
     Ok(())
