@@ -28,7 +28,7 @@ const START_GRACE: Duration = Duration::from_secs(10);
 /// How long a look-up waits for the listing that confirms an absence. A look-up has 60 s in all.
 const CONFIRMATION_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How a Node is resolved from memory. `S` identifies an instance that was not found.
+/// How a Node is resolved from the listings. `S` identifies an instance that was not found.
 #[derive(Debug)]
 pub(crate) enum Resolution<S> {
     /// The answer is final.
@@ -62,7 +62,7 @@ pub(crate) trait Listed: Default {
 
 /// A state that listings fill and events change, and the subscribers to its changes.
 #[derive(Debug)]
-pub(crate) struct Memory<S> {
+pub(crate) struct Listings<S> {
     state: RwLock<S>,
     /// Counts changes of the state.
     versions: watch::Sender<u64>,
@@ -71,7 +71,7 @@ pub(crate) struct Memory<S> {
     wanted: Notify,
 }
 
-impl<S: Listed> Memory<S> {
+impl<S: Listed> Listings<S> {
     /// Nothing is known yet.
     pub(crate) fn new() -> Self {
         Self {
@@ -177,24 +177,24 @@ pub(crate) fn outcome_since(
 /// Looks Nodes up with `resolve`, and once more after a new listing if an instance is not listed. One listing
 /// confirms all absences of a batch. `started` is when the listings began.
 pub(crate) async fn look_up<S: Listed>(
-    memory: &Memory<S>,
+    listings: &Listings<S>,
     started: Option<Instant>,
     resolve: impl Fn() -> Vec<Resolution<S::Sought>>,
 ) -> Vec<InstanceLookup> {
     let asked = Instant::now();
     let deadline = started.map(|started| started + START_GRACE);
     let waits = |one: &Resolution<S::Sought>| matches!(one, Resolution::Starting(_));
-    let mut resolutions = look_once_listed(&resolve, waits, memory.versions(), deadline).await;
+    let mut resolutions = look_once_listed(&resolve, waits, listings.versions(), deadline).await;
     let mut confirmed = Ok(());
     if resolutions.iter().any(|one| matches!(one, Resolution::NotListed(_))) {
-        confirmed = memory.listing_since(asked).await;
+        confirmed = listings.listing_since(asked).await;
         if confirmed.is_ok() {
             resolutions = resolve();
             let absent = resolutions.iter().filter_map(|one| match one {
                 Resolution::NotListed(sought) => Some(sought.clone()),
                 Resolution::Settled(_) | Resolution::Starting(_) => None,
             });
-            memory.note_absences(absent.collect());
+            listings.note_absences(absent.collect());
         }
     }
     let settle = |resolution| match (resolution, &confirmed) {

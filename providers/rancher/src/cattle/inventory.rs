@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout};
 
 use super::model::Host;
 use crate::{
-    lookups::{Absences, Index, Listed, Memory, outcome_since},
+    lookups::{Absences, Index, Listed, Listings, outcome_since},
     provider_id::{format_provider_id, is_host_uuid, parse_provider_id},
 };
 
@@ -207,7 +207,7 @@ impl Inventory {
 }
 
 /// The inventory, how good it is, and who wants to know.
-pub(crate) type Hosts = Memory<State>;
+pub(crate) type Hosts = Listings<State>;
 
 /// The state of the inventory.
 #[derive(Debug, Default)]

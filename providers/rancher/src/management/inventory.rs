@@ -13,7 +13,7 @@ use super::{
     history::{History, Origin},
     machine::{Machine, is_same_name, short},
 };
-use crate::lookups::{Absences, Index, Listed, Memory, outcome_since};
+use crate::lookups::{Absences, Index, Listed, Listings, outcome_since};
 
 /// How many keys of machines that are gone are remembered. A forgotten one costs a listing.
 const GONE_KEPT: usize = 10_000;
@@ -234,7 +234,7 @@ pub(super) enum Missing {
 }
 
 /// The state, and the subscribers to its changes.
-pub(super) type Machines = Memory<State>;
+pub(super) type Machines = Listings<State>;
 
 impl Machines {
     /// Takes over a complete listing that began at this time.
