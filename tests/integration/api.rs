@@ -9,18 +9,14 @@ use std::{
 };
 
 use http::{Method, Request, Response, StatusCode};
-use k8s_openapi::api::{
-    coordination::v1::Lease,
-    core::v1::{self, Event, Node},
-};
+use k8s_openapi::api::core::v1::Node;
 use kube::{
     Client,
-    api::{DeleteParams, ListParams, Patch, PatchParams},
+    api::DeleteParams,
     client::{Body, ClientBuilder},
 };
 use parking_lot::{Mutex, MutexGuard};
 use sandbox::Sandbox;
-use serde_json::json;
 use test_env::{Refusal, StartError};
 use tower::{Layer, Service};
 
@@ -86,7 +82,6 @@ impl Api {
                 let client = client(control_plane.kubeconfig()).await?;
                 let daemon_client =
                     counted_client(&shipped_roles::kubeconfig(&control_plane).await?, &requests).await?;
-                empty(&client).await?;
                 let audit_position = control_plane.audit_position();
                 Ok(Self {
                     client,
@@ -135,43 +130,6 @@ pub(crate) async fn counted_client(kubeconfig: &Path, requests: &RequestCounts) 
 /// Deletes a Node.
 pub(crate) async fn delete_node(client: &Client, name: &str) -> anyhow::Result<()> {
     kube::Api::<Node>::all(client.clone()).delete(name, &DeleteParams::default()).await?;
-    Ok(())
-}
-
-async fn empty(client: &Client) -> anyhow::Result<()> {
-    let (all, delete) = (ListParams::default(), DeleteParams::default());
-    kube::Api::<Node>::all(client.clone()).delete_collection(&delete, &all).await?;
-    kube::Api::<Lease>::namespaced(client.clone(), "kube-node-lease")
-        .delete_collection(&delete, &all)
-        .await?;
-    // the Lease of a killed daemon would block the next one for a while
-    let election = kube::Api::<Lease>::namespaced(client.clone(), "kube-system");
-    for name in ["cloud-controller-manager", "cloud-provider-extraction-migration"] {
-        match election.delete(name, &delete).await {
-            Err(kube::Error::Api(status)) if status.code == 404 => {}
-            outcome => outcome.map(drop)?,
-        }
-    }
-    empty_services(client).await?;
-    for namespace in ["default", "kube-system"] {
-        kube::Api::<Event>::namespaced(client.clone(), namespace).delete_collection(&delete, &all).await?;
-    }
-    Ok(())
-}
-
-/// Deletes all Services, and the finalizers that a test has left on them.
-async fn empty_services(client: &Client) -> anyhow::Result<()> {
-    let services = kube::Api::<v1::Service>::default_namespaced(client.clone());
-    let all = services.list(&ListParams::default()).await?;
-    let names = all.into_iter().filter_map(|service| service.metadata.name);
-    for name in names.filter(|name| name != "kubernetes") {
-        let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-        services.patch(&name, &PatchParams::default(), &free).await?;
-        match services.delete(&name, &DeleteParams::default()).await {
-            Err(kube::Error::Api(status)) if status.code == 404 => {}
-            outcome => outcome.map(drop)?,
-        }
-    }
     Ok(())
 }
 
