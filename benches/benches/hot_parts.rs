@@ -5,20 +5,18 @@
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
-use ccm::{
-    controllers::node::{ForeignValue, plan},
-    nodes::{
-        Node,
-        protobuf::{self, PROTOBUF},
-        read_nodes,
-    },
-};
+use ccm::controllers::node::{ForeignValue, plan};
 use cloudprovider::{
     CloudProvider, FactoryInput, Instance, InstanceLookup, InstanceMetadata, NodeAddress, NodeIdentity,
     PowerState, ProviderId, StartContext,
 };
 use cloudprovider_libvirt as libvirt;
 use cloudprovider_vsphere as vsphere;
+use controller_kit::nodes::{
+    Node,
+    protobuf::{self, PROTOBUF},
+    read_nodes,
+};
 use divan::{AllocProfiler, Bencher, black_box};
 use http_body_util::{BodyExt, Full};
 use jiff::Timestamp;

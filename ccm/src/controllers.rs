@@ -1,15 +1,13 @@
 //! The controllers: each has a folder, and a row in the table.
 
 mod descriptor;
-pub mod machine;
+mod machine;
 pub mod node;
 pub mod node_lifecycle;
 mod permissions;
 pub mod route;
 mod running;
 pub mod service;
-
-pub(crate) use machine::{names::COMPONENT as MACHINE_CLIENT, object_key::ObjectKind};
 
 pub(crate) use descriptor::{
     Capability, ClusterRoutes, ControllerContext, ControllerDescriptor, NodeQuestion, Run, name_of,

@@ -34,14 +34,17 @@ pub(crate) use providers::{fault_of_kinds, no_machines};
 use providers::{Providers, Surroundings};
 
 #[cfg(feature = "serving")]
-use crate::webhooks::ConversionWebhook;
-use crate::{
+use controller_kit::{
     clients::Clients,
-    controllers::{CONTROLLERS, ControllerDescriptor},
-    flags::{Flags, SERVICE},
     nodes::{NodeStore, protobuf, watch_nodes},
     secrets::ClusterSecrets,
     services::{ClusterServices, ServiceStore, Services, watch_services},
+};
+
+use crate::webhooks::ConversionWebhook;
+use crate::{
+    controllers::{CONTROLLERS, ControllerDescriptor},
+    flags::{Flags, SERVICE},
 };
 
 /// The component's name: on the pages of the secure port, in the names of its own certificate's files, and in

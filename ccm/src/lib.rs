@@ -13,29 +13,17 @@
 //! Each controller is a folder in [`controllers`]. Pure functions decide what to write, from the Node, the
 //! cloud's answer and what was seen before. The loop that acts on the decision is apart from them.
 
-mod api_errors;
 pub mod app;
-pub mod cache;
-pub mod clients;
-pub mod cloud;
 pub mod cloud_config;
 pub mod commands;
-pub mod conditions;
 pub mod controllers;
 pub mod daemon;
 pub mod flags;
-mod followed;
-pub mod machines;
 pub mod manifests;
 pub mod metrics;
-pub mod nodes;
 pub mod permissions;
-mod rbac;
-pub mod secrets;
-pub mod services;
 #[cfg(feature = "serving")]
 mod webhooks;
-pub mod writes;
 
 /// The modules of the crate [`component`], which has what any Kubernetes daemon needs.
 #[doc(no_inline)]
@@ -43,6 +31,10 @@ pub use component::{
     api_client, api_text, backoff, debug_state, events, files, health, inspection, leader_election,
     leader_migration, logging, program, reload, serving, version, watching, work_queue, yaml,
 };
+
+/// Definitions of a provider's kinds, for authors, and the controller of machines.
+#[doc(no_inline)]
+pub use machine_controller as machines;
 
 /// The example in that document is compiled as a crate of its own, as its readers would compile it.
 #[cfg(doctest)]

@@ -18,7 +18,6 @@ use serde_json::{Value, json};
 
 use crate::{
     flags::{self, Flags},
-    machines::crds::Definitions,
     permissions::{self, Permission},
 };
 
@@ -29,6 +28,7 @@ pub use options::{
     CONFIG_KEY, CONFIG_SECRET, CaObject, CloudConfig, MachineOptions, ManifestOptions, MonitorAccess, NAME,
 };
 
+use machine_controller::crds::Definitions;
 use options::{has_no_election, is_key, labels};
 
 impl ManifestOptions {

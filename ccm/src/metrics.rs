@@ -8,13 +8,11 @@ use component::{
     leader_election::ElectionMetrics, reload::ReloadMetrics, serving::AccessMetrics,
     work_queue::WorkQueueMetrics,
 };
+use controller_kit::cloud::CloudMetrics;
 
 pub use component::metrics::{Described, MetricSet, Metrics, Register, encode, start_time};
 
-use crate::{
-    cloud::CloudMetrics,
-    controllers::{CONTROLLERS, ControllerMetrics},
-};
+use crate::controllers::{CONTROLLERS, ControllerMetrics};
 
 /// The prefix of the metrics that upstream does not have.
 const NAMESPACE: &str = "cloud_controller_manager";

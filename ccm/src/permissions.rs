@@ -5,14 +5,13 @@ use cloudprovider::{
     MachineTypes, SecretName, ServiceAccessNeeds,
     machines::{AuxiliaryKind, Kinds},
 };
+use controller_kit::{clients::SERVICE_CONTROLLER_CLIENT, rbac::SYSTEM_NAMESPACE};
 
-pub use crate::rbac::Permission;
+pub use controller_kit::rbac::Permission;
 
 use crate::{
-    clients::SERVICE_CONTROLLER_CLIENT,
-    controllers::{CONTROLLERS, ControllerDescriptor, ControllerPermissions, MACHINE_CLIENT, ObjectKind},
+    controllers::{CONTROLLERS, ControllerDescriptor, ControllerPermissions},
     flags::{Flags, MACHINE_CONTROLLER},
-    rbac::SYSTEM_NAMESPACE,
 };
 
 /// The `ConfigMap` with the CAs that the API server trusts.
@@ -89,16 +88,16 @@ pub fn needed_for_machines(flags: &Flags, kinds: &Kinds) -> Vec<Permission> {
     if !flags.enables(MACHINE_CONTROLLER) {
         return Vec::new();
     }
-    let account = has_accounts(flags).then_some(MACHINE_CLIENT);
+    let account = has_accounts(flags).then_some(machine_controller::names::COMPONENT);
     let mut needed = Vec::new();
-    for kind in ObjectKind::ALL {
+    for kind in machine_controller::object_key::ObjectKind::ALL {
         let of_kind = |subresource: &'static str, verb| Permission {
             resource: kind.plural(kinds).into(),
             subresource: subresource.into(),
             ..Permission::new(kinds.group, "", verb, "machines and clusters of Cluster API")
         };
         needed.extend(["list", "watch"].map(|verb| of_kind("", verb)));
-        if kind != ObjectKind::Template {
+        if kind != machine_controller::object_key::ObjectKind::Template {
             needed.extend(["get", "patch"].map(|verb| of_kind("", verb)));
         }
         needed.push(of_kind("status", "patch"));

@@ -24,14 +24,12 @@ use component::{
     serving::{CertificateOptions, MadeCertificate, TlsOptions, Webhook, WebhookOptions, WebhookServer},
 };
 use kube::Client;
+use machine_controller::crds::{CONVERSION_PATH, DEFINITIONS_CHECK};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use self::keeper::{Keeper, Report};
-use crate::{
-    flags::{Flags, MACHINE_CONTROLLER},
-    machines::crds::{CONVERSION_PATH, DEFINITIONS_CHECK},
-};
+use crate::flags::{Flags, MACHINE_CONTROLLER};
 
 /// The name of the health check that the webhook can answer.
 const CHECK: &str = "conversion-webhook";

@@ -10,21 +10,17 @@ use std::{
 };
 
 use bytes::Bytes;
-use ccm::{
-    controllers::{
-        machine::{
-            auxiliary::{PackedAuxiliary, WireAuxiliary},
-            object::InfraObject,
-            packed::Packed,
-        },
-        node::{ForeignValue, plan},
-    },
-    nodes::{Node, protobuf, read_nodes},
-};
+use ccm::controllers::node::{ForeignValue, plan};
 use cloudprovider::{Instance, InstanceLookup, InstanceMetadata, NodeAddress, PowerState, ProviderId};
+use controller_kit::nodes::{Node, protobuf, read_nodes};
 use http_body_util::{BodyExt, Full};
 use jiff::Timestamp;
 use kube::{Client, client::Body};
+use machine_controller::{
+    auxiliary::{PackedAuxiliary, WireAuxiliary},
+    object::InfraObject,
+    packed::Packed,
+};
 use sandbox::kubelet;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;

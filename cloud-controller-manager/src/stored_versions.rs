@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use ccm::machines::crds::Definitions;
+use machine_controller::crds::Definitions;
 use serde_json::{Map, Value, json};
 
 use crate::registry;

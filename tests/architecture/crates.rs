@@ -8,7 +8,7 @@ use serde_json::Value;
 type Rule = (&'static str, &'static [&'static str], &'static [&'static str]);
 
 /// Every crate of the workspace.
-const RULES: [Rule; 17] = [
+const RULES: [Rule; 19] = [
     // Knows neither clouds nor Kubernetes: addresses on this host.
     ("announcing", &["netlink"], &[]),
     ("address-pools", &["announcing", "cloudprovider", "provider-kit"], &[]),
@@ -23,17 +23,35 @@ const RULES: [Rule; 17] = [
     ("cloudprovider-rancher", &["address-pools", "cloudprovider", "provider-kit"], &["test-env"]),
     ("cloudprovider-vsphere", &["address-pools", "cloudprovider", "provider-kit"], &["test-env"]),
     ("component", &["basics"], &["sandbox"]),
-    ("ccm", &["cloudprovider", "component"], &["sandbox"]),
+    ("controller-kit", &["cloudprovider", "component"], &["sandbox"]),
+    ("machine-controller", &["cloudprovider", "component", "controller-kit"], &["sandbox"]),
+    ("ccm", &["cloudprovider", "component", "controller-kit", "machine-controller"], &["sandbox"]),
     // The only crate that knows the providers.
     (
         "cloud-controller-manager",
-        &["ccm", "cloudprovider", "cloudprovider-libvirt", "cloudprovider-rancher", "cloudprovider-vsphere"],
+        &[
+            "ccm",
+            "cloudprovider",
+            "cloudprovider-libvirt",
+            "cloudprovider-rancher",
+            "cloudprovider-vsphere",
+            "machine-controller",
+        ],
         &["sandbox"],
     ),
     ("test-env", &[], &[]),
     (
         "bench",
-        &["ccm", "cloudprovider", "cloudprovider-libvirt", "cloudprovider-vsphere", "sandbox", "test-env"],
+        &[
+            "ccm",
+            "cloudprovider",
+            "cloudprovider-libvirt",
+            "cloudprovider-vsphere",
+            "controller-kit",
+            "machine-controller",
+            "sandbox",
+            "test-env",
+        ],
         &["announcing"],
     ),
     (
@@ -46,6 +64,8 @@ const RULES: [Rule; 17] = [
             "cloudprovider-libvirt",
             "cloudprovider-rancher",
             "cloudprovider-vsphere",
+            "controller-kit",
+            "machine-controller",
             "provider-kit",
             "sandbox",
             "test-env",

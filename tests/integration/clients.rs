@@ -14,10 +14,10 @@ use std::{sync::Arc, time::Duration};
 
 use ccm::{
     api_client::{ApiServer, ClientOptions, Location},
-    clients::Clients,
     daemon::{Parts, new_metrics},
 };
 use cloudprovider::CloudProvider;
+use controller_kit::clients::Clients;
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
 use sandbox::kubelet;

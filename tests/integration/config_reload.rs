@@ -9,8 +9,9 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
-use ccm::{cloud::CloudMetrics, reload::ReloadMetrics};
+use ccm::reload::ReloadMetrics;
 use cloudprovider::{CloudProvider, ConfigProblem, Error, FactoryInput, InstanceChange, Registry};
+use controller_kit::cloud::CloudMetrics;
 use parking_lot::Mutex;
 use sandbox::kubelet;
 use tempfile::TempDir;

@@ -9,13 +9,13 @@ use std::{
 
 use anyhow::{Context, bail};
 use ccm::{
-    clients::Clients,
     daemon::{Parts, ProviderParts, run_controllers, run_elected},
     flags::{self, Flags},
     leader_election::ElectionMetrics,
     metrics::{MetricSet, Metrics},
 };
 use cloudprovider::{CloudProvider, Registry};
+use controller_kit::clients::Clients;
 use kube::Client;
 use test_env::{PATIENCE, Process, Signal};
 use tokio::task::JoinHandle;

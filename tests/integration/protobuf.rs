@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context as _, ensure};
-use ccm::nodes::{Node, NodeStore, protobuf, read_nodes, watch_nodes};
+use controller_kit::nodes::{Node, NodeStore, protobuf, read_nodes, watch_nodes};
 use http::{Request, Response, header};
 use k8s_openapi::api::core::v1;
 use kube::{

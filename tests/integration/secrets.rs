@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::{Context as _, anyhow, ensure};
-use ccm::secrets::ClusterSecrets;
 use cloudprovider::{SecretName, SecretSource as _, SecretStream, SecretVersion};
+use controller_kit::secrets::ClusterSecrets;
 use futures::StreamExt as _;
 use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kube::{

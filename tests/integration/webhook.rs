@@ -3,7 +3,7 @@
 
 use std::{net::TcpListener, time::Duration};
 
-use ccm::machines::crds::CONVERSION_PATH;
+use machine_controller::crds::CONVERSION_PATH;
 use serde_json::{Value, json};
 
 use crate::{serving::free_port, support::eventually};

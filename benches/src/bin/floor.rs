@@ -11,7 +11,7 @@
 use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
-use ccm::nodes::{NodePatch, NodeWriter};
+use controller_kit::nodes::{NodePatch, NodeWriter};
 use futures::{StreamExt, TryStreamExt, stream};
 use http::{Request, header};
 use http_body_util::BodyExt;
@@ -68,8 +68,9 @@ async fn watch(client: &Client, version: &str) -> anyhow::Result<()> {
     let path = format!(
         "/api/v1/nodes?watch=true&allowWatchBookmarks=true&resourceVersion={version}&timeoutSeconds={WATCH_SECONDS}"
     );
-    let request =
-        Request::get(path).header(header::ACCEPT, ccm::nodes::protobuf::PROTOBUF).body(Body::empty())?;
+    let request = Request::get(path)
+        .header(header::ACCEPT, controller_kit::nodes::protobuf::PROTOBUF)
+        .body(Body::empty())?;
     let answer = client.send(request).await?;
     ensure!(answer.status().is_success(), "no watch: {}", answer.status());
     let mut body = answer.into_body();

@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use ccm::machines::crds::Definitions;
 use cloudprovider::CloudProvider;
 use cloudprovider_libvirt::{Config, LibvirtProvider};
 use futures::{StreamExt, TryStreamExt, stream};
@@ -18,6 +17,7 @@ use kube::{
         PostParams,
     },
 };
+use machine_controller::crds::Definitions;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::sleep;

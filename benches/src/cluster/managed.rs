@@ -7,12 +7,12 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
-use ccm::machines::crds::CONVERSION_PATH;
 use futures::{StreamExt, TryStreamExt, stream};
 use kube::{
     Api,
     api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, PostParams},
 };
+use machine_controller::crds::CONVERSION_PATH;
 use serde_json::{Value, json};
 use test_env::ControlPlane;
 use tokio::time::sleep;

@@ -3,8 +3,7 @@
 use std::collections::BTreeSet;
 
 use cloudprovider::{CloudProvider, Instance, InstanceLookup};
-
-use crate::nodes::Node;
+use controller_kit::nodes::Node;
 
 /// How the answers of the new provider compare with those of the current one.
 #[derive(Clone, Debug, PartialEq, Eq)]

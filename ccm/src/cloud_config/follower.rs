@@ -8,6 +8,10 @@ use component::{
     metrics::MetricSet as _,
     reload::{ReloadReporter, Source},
 };
+use controller_kit::{
+    cloud::{Cloud, CloudMetrics, Started},
+    nodes::{Node, NodeStore},
+};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -17,10 +21,6 @@ use tokio_util::sync::CancellationToken;
 use super::{
     CloudConfig,
     comparison::{Comparison, compare, compare_alone, needs_restart},
-};
-use crate::{
-    cloud::{Cloud, CloudMetrics, Started},
-    nodes::{Node, NodeStore},
 };
 
 /// The label of reloads of `--cloud-config` and of the files that it names.
@@ -364,9 +364,10 @@ mod tests {
     use sandbox::{Sandbox, kubelet};
 
     use component::reload::ReloadMetrics;
+    use controller_kit::nodes::watch_nodes;
 
     use super::*;
-    use crate::{flags, nodes::watch_nodes};
+    use crate::flags;
 
     /// A cloud with an instance for each Node.
     fn everything() -> FakeCloud {

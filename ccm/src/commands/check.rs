@@ -10,7 +10,12 @@ use std::{collections::BTreeMap, sync::Arc};
 use clap::Args;
 use cloudprovider::{CloudProvider, MachineTypes, Registry, machines::Kinds};
 use component::{api_client::describe, files::FilesRead};
+use controller_kit::{
+    cloud::machine_kinds_of,
+    nodes::{self, Node},
+};
 use kube::Client;
+use machine_controller::{misconfigured, read_one_of_each, served_kinds, status_only::states::all_states};
 
 use self::{
     cloud::{Served, check_cloud},
@@ -18,12 +23,9 @@ use self::{
 };
 use super::tools::{self, ANSWER_WITHIN, Output};
 use crate::{
-    cloud::machine_kinds_of,
     cloud_config::{CloudConfig, Reading},
-    controllers::machine::{self, misconfigured, status_only::states::all_states},
     daemon,
     flags::{Flags, MACHINE_CONTROLLER},
-    nodes::{self, Node},
     permissions::Permission,
 };
 #[cfg(feature = "serving")]
@@ -226,8 +228,8 @@ async fn check_api_server(
 async fn check_kinds(flags: &Flags, client: &Client, kinds: &Kinds, report: &mut Report) {
     let namespace = Some(flags.controllers.machine.namespace.as_str()).filter(|name| !name.is_empty());
     let asked = async {
-        let version = machine::served_kinds(client, kinds).await?;
-        machine::read_one_of_each(client, kinds, namespace).await.map(|()| version)
+        let version = served_kinds(client, kinds).await?;
+        read_one_of_each(client, kinds, namespace).await.map(|()| version)
     };
     match tokio::time::timeout(ANSWER_WITHIN, asked).await {
         Ok(Ok(version)) => {

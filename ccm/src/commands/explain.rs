@@ -9,6 +9,7 @@ use anyhow::{anyhow, bail};
 use clap::Args;
 use cloudprovider::{InstanceLookup, Registry};
 use component::api_client::describe;
+use controller_kit::nodes::{self, Node};
 use jiff::Timestamp;
 use kube::Client;
 use serde::Serialize;
@@ -21,7 +22,6 @@ use crate::{
     controllers::{CONTROLLERS, Capability, ClusterRoutes, NodeQuestion, node},
     daemon,
     flags::{Flags, ROUTE_CONTROLLER},
-    nodes::{self, Node},
 };
 
 /// Maximum number of similar names in the message about a missing Node.

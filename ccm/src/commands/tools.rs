@@ -7,17 +7,17 @@ use cloudprovider::{
     StartContext,
 };
 use component::{api_client, metrics::MetricSet as _};
-use kube::Client;
-use tokio::time::{Instant, sleep, timeout, timeout_at};
-use tokio_util::sync::CancellationToken;
-
-use crate::{
+use controller_kit::{
     cloud::{Cloud, CloudMetrics, Owner, Started},
-    flags::Flags,
     nodes::{Node, protobuf},
     secrets::ClusterSecrets,
     services::{ClusterServices, ServiceStore},
 };
+use kube::Client;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio_util::sync::CancellationToken;
+
+use crate::flags::Flags;
 
 /// Timeout for one request to the API server.
 pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(10);

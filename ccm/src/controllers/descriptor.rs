@@ -7,18 +7,18 @@ use component::{
     api_client::ControllerClients, events::EventRecorder, health::HealthChecks, inspection::Inspection,
     metrics::Metrics,
 };
+use controller_kit::{
+    clients::{TermClients, TermFence},
+    cloud::Cloud,
+    nodes::{Node, NodeStore},
+    services::Services,
+};
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
 use super::ControllerPermissions;
-use crate::{
-    clients::{TermClients, TermFence},
-    cloud::Cloud,
-    flags::{ControllerNames, Flags},
-    nodes::{Node, NodeStore},
-    services::Services,
-};
+use crate::flags::{ControllerNames, Flags};
 
 /// A controller.
 pub(crate) struct ControllerDescriptor {

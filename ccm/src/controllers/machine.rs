@@ -1,78 +1,72 @@
-//! The controller of machines and clusters of a provider, for Cluster API.
-//!
-//! ```text
-//!   caches (one watch for each kind) ──> queue ──> turn: view of an object ──> plan ──> work
-//!                                          ^                                             │
-//!   cloud: "this machine changed" ─────────┤             a step, a patch, a status <─────┘
-//!   clock ─────────────────────────────────┘
-//! ```
-//!
-//! | Part | What it is |
-//! |---|---|
-//! | [`object`], [`cluster_api`], [`names`] | what is read of the objects |
-//! | [`plan`], [`outcome`], [`status`], [`conditions`], [`v1beta1_conditions`] | the decisions, all of them pure |
-//! | [`store`], [`packed`], [`index`], [`view`] | what the watches show and how it is kept, who depends on whom, one object with what surrounds it |
-//! | [`auxiliary`], [`dependents`] | objects of the provider's auxiliary kinds, and which steps read or want which |
-//! | [`owned`] | what is written so that objects become as a step wants them |
-//! | [`status_only`] | objects that users make, and whose status the provider says: the same loop observes them |
-//! | `discovery`, `watch` | which kinds the API server serves, and their watches |
-//! | [`deferred`] | statuses that are written a little later |
-//! | `controller`, `concurrency`, `failing` | the one loop: one item for each object, never two pieces of work on one, not too many at a time, and namespaces in turns |
-//! | `work`, `writer` | one piece of work: what is due is decided again and done |
-//!
-//! It keeps the rules of Cluster API's contract v1beta2:
-//!
-//! | Rule | Where |
-//! |---|---|
-//! | nothing without an owner; pause by annotation or Cluster, also of a deletion; watch filter; managed elsewhere | [`plan`] |
-//! | finalizer and mark in one write before the first outside call | [`plan::Next::Adopt`], [`outcome::adoption`] |
-//! | one identity is one object's only | [`index::Index::rival`] |
-//! | the mark stays when the label with the Cluster's name changes | [`object::InfraObject::marked_cluster`] |
-//! | infrastructure of a cluster goes after every machine that may be its own | [`index::Index::machines_of`] |
-//! | first the infrastructure of the Cluster, then bootstrap data, then a machine; a deletion waits for neither | [`plan`] |
-//! | the finalizer goes only after the cloud confirmed that nothing is left | [`outcome::Outcome::is_gone`] |
-//! | `provisioned` never goes back; a condition's time moves only with its status | [`status`], [`conditions`] |
-//! | a move waits while a task runs, and until the provider ID is written | [`outcome::Outcome::blocks_move`] |
-//!
-//! Every write carries the UID and the version of the object that the decision was made for. If another
-//! program was faster, the object is read again, and what follows from the step is computed again. So what
-//! others write meanwhile stays: their finalizers, annotations and conditions. After a step, the objects that
-//! it wants to have are written first, then metadata and spec, and the status last. So whatever the daemon
-//! had no time for is decided by the next step.
+//! The controller's row in the table of controllers.
 
-pub mod auxiliary;
-pub mod cluster_api;
-mod concurrency;
-pub mod conditions;
-mod controller;
-pub mod deferred;
-pub mod dependents;
-mod discovery;
-pub mod explain;
-mod failing;
-pub mod index;
-mod metrics;
-mod misconfigured;
-pub mod names;
-pub mod object;
-pub mod object_key;
-pub mod outcome;
-pub mod owned;
-pub mod packed;
-pub mod phase;
-pub mod plan;
-mod row;
-pub mod status;
-pub mod status_only;
-pub mod store;
-pub mod v1beta1_conditions;
-pub mod view;
-mod watch;
-mod work;
-mod writer;
+use component::work_queue::WorkQueueMetrics;
+use controller_kit::rbac::Permission;
+use futures::FutureExt as _;
 
-pub use controller::{MachineController, MachineControllerOptions};
-pub use discovery::{read_one_of_each, served_kinds};
-pub use metrics::{ControllerMachineMetrics, MachineMetrics};
-pub use misconfigured::misconfigured;
-pub(crate) use row::DESCRIPTOR;
+use crate::{
+    controllers::{Capability, ControllerContext, ControllerDescriptor, ControllerPermissions, Run},
+    flags::MACHINE,
+};
+use machine_controller::{
+    MachineController, MachineControllerOptions, MachineMetrics,
+    names::{self, COMPONENT},
+};
+
+pub(crate) const DESCRIPTOR: ControllerDescriptor = ControllerDescriptor {
+    names: MACHINE,
+    client: COMPONENT,
+    events_from: COMPONENT,
+    needs: Some(Capability::Machines),
+    build,
+    metrics: |metrics| metrics.get::<MachineMetrics>().map(drop),
+    permissions,
+    explain: None,
+};
+
+/// The name of the check that all kinds are served.
+const KINDS_CHECK: &str = "machine-kinds";
+
+/// The name of the queue in its metrics.
+const QUEUE: &str = "machine";
+
+/// Those of the provider's kinds are in [`crate::permissions::needed_for_machines`].
+fn permissions() -> ControllerPermissions {
+    let core = |resource: &'static str| {
+        ["list", "watch"]
+            .map(|verb| Permission::new(names::CORE_GROUP, resource, verb, "the owners of machines"))
+    };
+    let secret = Permission::new("", "secrets", "get", "bootstrap data of machines");
+    ControllerPermissions {
+        reads: [core("machines"), core("clusters")].concat().into_iter().chain([secret]).collect(),
+        ..ControllerPermissions::default()
+    }
+}
+
+fn build(context: ControllerContext<'_>) -> anyhow::Result<Run> {
+    let (kinds_check, queue) = (context.named(KINDS_CHECK), context.named(QUEUE));
+    let ControllerContext { flags, services, cloud, fence, metrics, clients, events, health, .. } = context;
+    let kinds = cloud.machine_kinds().ok_or_else(|| anyhow::anyhow!("the cloud provider has no machines"))?;
+    let own = &flags.controllers.machine;
+    let options = MachineControllerOptions {
+        namespace: own.namespace(),
+        watch_filter: own.watch_filter(),
+        sync_period: own.sync_period,
+        dry_run: flags.misc.dry_run,
+        kinds_check,
+    };
+    let queue = metrics.get::<WorkQueueMetrics>()?.named(&queue);
+    let own_metrics = metrics.get::<MachineMetrics>()?.of(&cloud.name());
+    let controller = MachineController::new(
+        kinds,
+        (cloud, fence),
+        (clients.client, clients.unthrottled),
+        events,
+        own_metrics,
+        queue,
+        health,
+        options,
+    );
+    services.access.add_control_planes(controller.control_planes());
+    Ok(Box::new(|stop, inspection| Box::pin(controller.run(stop, inspection).map(Ok))))
+}

@@ -1,6 +1,6 @@
 //! The permissions that controllers need in the cluster.
 
-use crate::rbac::Permission;
+use controller_kit::rbac::Permission;
 
 /// The permissions that one controller needs for its own client, except for watching Nodes and writing
 /// events: all controllers share these.

@@ -10,10 +10,11 @@ use component::{
     metrics::Metrics,
     serving::{ServingOptions, SetVerbosity},
 };
+use controller_kit::clients::Clients;
 use kube::Client;
 
 use super::ProviderParts;
-use crate::{clients::Clients, metrics::new_metrics};
+use crate::metrics::new_metrics;
 
 /// What the daemon is put together from. [`run`](super::run) takes it from the flags, and a test as it needs it.
 #[derive(Clone)]

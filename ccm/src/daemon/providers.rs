@@ -9,17 +9,19 @@ use component::{
     debug_state::DebugState, events::EventRecorder, files::FilesRead, metrics::Metrics,
     reload::ReloadReporter,
 };
+use controller_kit::{
+    cloud::{Cloud, CloudMetrics, Started, machine_kinds_of},
+    nodes::NodeStore,
+};
 use futures::future::{join_all, try_join_all};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    cloud::{Cloud, CloudMetrics, Started, machine_kinds_of},
     cloud_config::{CloudConfig, Follower},
     controllers::{Capability, ControllerDescriptor, name_of},
     flags::{Flags, ServedMachines},
-    nodes::NodeStore,
 };
 
 /// How long a provider may take to start. It does not wait for its cloud then.

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use component::inspection::Inspection;
+use controller_kit::clients::TermClients;
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use super::{Base, Work};
 use crate::{
-    clients::TermClients,
     controllers::{Capability, ControllerContext, ControllerDescriptor, ControllerMetrics, name_of},
     flags::{ControllerNames, Flags},
 };

@@ -8,9 +8,9 @@ use component::command_line::{
     notes::{Note, differs, no_effect, no_effect_either, ours},
     values::{boolean, duration, duration_or_none, float, int32, list, path},
 };
+use controller_kit::nodes::protobuf::PROTOBUF;
 
 use super::{controllers, known_gates::feature_gates};
-use crate::nodes::protobuf::PROTOBUF;
 
 /// The least rate that makes any sense: a request in 1,000 s.
 const LEAST_QPS: f64 = 0.001;

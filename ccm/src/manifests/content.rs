@@ -8,11 +8,11 @@ use std::{
 };
 
 use cloudprovider::{FactoryInput, Registry, SecretName, ServiceAccessNeeds, decode_config};
+use controller_kit::cloud;
 use k8s_openapi::ByteString;
 use parking_lot::Mutex;
 
 use super::options::{CONFIG_KEY, CloudConfig, is_key};
-use crate::cloud;
 
 /// The content that stands for a file which only the pods have. It is probably a credential or a certificate.
 const UNKNOWN_CONTENT: &[u8] = b"-----BEGIN UNKNOWN-----\n";

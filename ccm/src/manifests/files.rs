@@ -2,14 +2,11 @@
 
 use cloudprovider::MachineTypes;
 use component::yaml;
+use machine_controller::{crds::Definitions, reference::reference};
 use serde_json::{Value, json};
 
 use super::{ManifestOptions, clusterctl_metadata, rbac};
-use crate::{
-    flags,
-    machines::{crds::Definitions, reference::reference},
-    permissions,
-};
+use crate::{flags, permissions};
 
 /// The providers that have an overlay.
 const PROVIDERS: [&str; 3] = ["libvirt", "vsphere", "rancher"];

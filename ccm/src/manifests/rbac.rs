@@ -2,14 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use controller_kit::rbac::{Permission, SYSTEM_NAMESPACE};
 use serde_json::{Value, json};
 
 use super::options::{ManifestOptions, labels};
-use crate::{
-    flags::Flags,
-    permissions,
-    rbac::{Permission, SYSTEM_NAMESPACE},
-};
+use crate::{flags::Flags, permissions};
 
 const API_GROUP: &str = "rbac.authorization.k8s.io";
 

@@ -4,16 +4,14 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     ServiceReference, WebhookClientConfig,
 };
 
+use machine_controller::crds::{CONVERSION_PATH, DEFINITIONS_CHECK};
 use serde_json::{Value, json};
 
 use super::{
     ManifestOptions,
     options::{labels, selector},
 };
-use crate::{
-    flags::Flags,
-    machines::crds::{CONVERSION_PATH, DEFINITIONS_CHECK},
-};
+use crate::flags::Flags;
 
 /// The Service's name is that of the daemon with this suffix.
 const SUFFIX: &str = "-webhook";

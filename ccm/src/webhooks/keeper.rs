@@ -12,6 +12,7 @@ use component::{
     serving::{Authorities, MadeCertificate},
     watching,
 };
+use controller_kit::{api_errors::api_error, followed::follow};
 use futures::{Stream, StreamExt as _, stream::select_all};
 use jiff::Timestamp;
 use k8s_openapi::{
@@ -30,9 +31,7 @@ use super::{
     pace::Pace,
 };
 use crate::{
-    api_errors::api_error,
     flags::Flags,
-    followed::follow,
     permissions::{authority_secret, definitions_of},
 };
 

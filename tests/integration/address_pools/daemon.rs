@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::ensure;
-use ccm::cloud::CloudMetrics;
+use controller_kit::cloud::CloudMetrics;
 use k8s_openapi::api::{
     core::v1::{Event, Namespace, Service},
     networking::v1::IPAddress,

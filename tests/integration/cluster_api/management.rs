@@ -3,8 +3,8 @@
 use std::{fs, sync::Arc};
 
 use anyhow::Context;
-use ccm::machines::crds::Definitions;
 use kube::Client;
+use machine_controller::crds::Definitions;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use test_env::{ClusterApi, ClusterApiManager, ControlPlane, ControlPlaneOptions, StartError};

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use anyhow::Context;
-use ccm::machines::crds::Definitions;
 use cloudprovider::{
     machines::AuxiliaryKind,
     testing::{FAKE_FLAVOR, FAKE_GUEST, FAKE_REGION, FakeCloud},
@@ -18,6 +17,7 @@ use kube::{
         PostParams,
     },
 };
+use machine_controller::crds::Definitions;
 use serde_json::{Value, json};
 
 use super::kinds::Kinds;

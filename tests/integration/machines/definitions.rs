@@ -1,9 +1,9 @@
 //! The definitions of a provider's kinds: what the API server accepts, refuses and prints.
 
 use anyhow::{Context, Result, anyhow, ensure};
-use ccm::machines::crds::Definitions;
 use cloudprovider::machines::DynMachines;
 use kube::api::PatchParams;
+use machine_controller::crds::Definitions;
 use serde_json::{Value, json};
 
 use super::{

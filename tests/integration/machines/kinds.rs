@@ -3,7 +3,6 @@
 use std::{fmt::Debug, time::Duration};
 
 use anyhow::{Context, Result, bail, ensure};
-use ccm::machines::crds::Definitions;
 use k8s_openapi::{
     api::admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding},
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
@@ -14,6 +13,7 @@ use kube::{
         ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, ValidationDirective,
     },
 };
+use machine_controller::crds::Definitions;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 

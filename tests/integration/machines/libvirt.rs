@@ -3,7 +3,6 @@
 use std::{fs, process::Command, time::Duration};
 
 use anyhow::{Context, Result, bail, ensure};
-use ccm::machines::crds::Definitions;
 use cloudprovider::{
     CloudProvider, DynMachines, InstanceLookup, Instances, NodeIdentity, StartContext,
     machines::{
@@ -12,6 +11,7 @@ use cloudprovider::{
     },
 };
 use cloudprovider_libvirt::{Config, LibvirtProvider};
+use machine_controller::crds::Definitions;
 use serde_json::{Value, json};
 use test_env::{Libvirtd, MicroGuestImage};
 use tokio::time::Instant;

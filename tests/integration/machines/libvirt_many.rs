@@ -5,13 +5,13 @@
 use std::{collections::BTreeMap, fmt::Write as _, io::Write as _, sync::Arc, time::Duration};
 
 use anyhow::{Context, Result, ensure};
-use ccm::machines::crds::Definitions;
 use cloudprovider::CloudProvider;
 use cloudprovider_libvirt::{Config, LibvirtProvider, measured};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{
     ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams,
 };
+use machine_controller::crds::Definitions;
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;
 

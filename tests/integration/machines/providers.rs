@@ -7,9 +7,7 @@ use std::{fs, sync::Arc, time::Duration};
 
 use anyhow::{Context, ensure};
 use ccm::{
-    clients::Clients,
     daemon::{Parts, ProviderParts},
-    machines::crds::Definitions,
     manifests::ManifestOptions,
     permissions,
     reload::ReloadMetrics,
@@ -18,7 +16,9 @@ use cloudprovider::{
     CloudProvider, ConfigProblem, Error, ErrorKind, FactoryInput, Registry,
     testing::{FakeCloud, Fault, Operation},
 };
+use controller_kit::clients::Clients;
 use kube::Client;
+use machine_controller::crds::Definitions;
 use sandbox::kubelet;
 use tempfile::TempDir;
 

@@ -1,17 +1,15 @@
 //! Which objects the controller works on, and what it does where kinds are missing.
 
 use anyhow::{Context, ensure};
-use ccm::{
-    cloud::machine_kinds_of,
-    controllers::machine::{explain::explain, misconfigured, status_only::states::all_states},
-    daemon::Parts,
-};
+use ccm::daemon::Parts;
 use cloudprovider::{
     Error, ErrorKind,
     machines::Mark,
     testing::{FAKE_REGION, Fault, Operation},
 };
+use controller_kit::cloud::machine_kinds_of;
 use kube::api::PostParams;
+use machine_controller::{explain::explain, misconfigured, status_only::states::all_states};
 use serde_json::{Value, json};
 
 use super::{core, world::*};

@@ -4,8 +4,9 @@
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
-use ccm::{cloud::machine_kinds_of, manifests::ManifestOptions, permissions};
+use ccm::{manifests::ManifestOptions, permissions};
 use cloudprovider::testing::FakeCloud;
+use controller_kit::cloud::machine_kinds_of;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Client,

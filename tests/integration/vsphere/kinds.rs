@@ -8,7 +8,6 @@ mod v1beta2;
 use std::{cell::Cell, collections::BTreeMap, fs, time::Duration};
 
 use anyhow::{Context, Result, ensure};
-use ccm::machines::crds::{Definitions, ForeignDefinitions, foreign_definitions};
 use cloudprovider::machines::GROUP;
 use cloudprovider_vsphere::machine_types;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -18,6 +17,7 @@ use kube::{
         ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, ValidationDirective,
     },
 };
+use machine_controller::crds::{Definitions, ForeignDefinitions, foreign_definitions};
 use serde_json::{Value, json};
 use test_env::{StartError, built};
 

@@ -4,10 +4,10 @@
 use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
 use anyhow::{Context, Result, bail, ensure};
-use ccm::machines::crds::foreign_definitions;
 use cloudprovider::machines::GROUP;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{ResourceExt, api::PostParams};
+use machine_controller::crds::foreign_definitions;
 use serde_json::{Value, json};
 use test_env::ControlPlane;
 

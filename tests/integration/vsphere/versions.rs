@@ -3,10 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use ccm::{
-    controllers::machine::read_one_of_each, daemon::Parts, machines::crds::Definitions,
-    manifests::ManifestOptions, permissions,
-};
+use ccm::{daemon::Parts, manifests::ManifestOptions, permissions};
 use cloudprovider::{MachineTypes, machines::GROUP, testing::FakeCloud};
 use cloudprovider_vsphere::machine_types;
 use futures::{StreamExt, TryStreamExt};
@@ -21,6 +18,7 @@ use kube::{
         PostParams, ValidationDirective, WatchEvent, WatchParams,
     },
 };
+use machine_controller::{crds::Definitions, read_one_of_each};
 use serde_json::{Value, json};
 use test_env::built;
 

@@ -3,16 +3,14 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use cloudprovider::{CHECK_NODE_NAME, CloudProvider, Error, ErrorKind, InstanceLookup};
+use controller_kit::{cloud::Cloud, nodes::Node, services::read_in_use};
 use futures::FutureExt as _;
 
 use super::Report;
 use crate::{
-    cloud::Cloud,
     commands::tools,
     controllers::route::ClusterCidrs,
     flags::{Flags, NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER, ROUTE_CONTROLLER, SERVICE_CONTROLLER},
-    nodes::Node,
-    services::read_in_use,
 };
 
 /// Maximum number of names in a message.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use cloudprovider::{CloudProvider, Registry};
 use component::api_client::describe;
+use controller_kit::cloud;
 use futures::{StreamExt as _, stream};
 use k8s_openapi::api::{
     authentication::v1::SelfSubjectReview,
@@ -13,7 +14,6 @@ use kube::{Api, Client, api::PostParams};
 
 use super::{super::tools::ANSWER_WITHIN, Report};
 use crate::{
-    cloud,
     flags::Flags,
     permissions::{self, Permission},
 };

@@ -4,12 +4,12 @@ use std::fmt::Write as _;
 
 use anyhow::{anyhow, bail};
 use cloudprovider::Registry;
+use controller_kit::cloud::machine_kinds_of;
+use machine_controller::explain::{MachinePlan, explain};
 use serde::Serialize;
 
 use crate::{
-    cloud::machine_kinds_of,
     commands::tools::{self, table},
-    controllers::machine::explain::{MachinePlan, explain},
     daemon,
     flags::{Flags, MACHINE_CONTROLLER},
 };

@@ -5,6 +5,10 @@ use std::fmt::Write as _;
 use anyhow::{anyhow, bail};
 use cloudprovider::{LoadBalancerStatus, Registry};
 use component::api_client::describe;
+use controller_kit::{
+    nodes,
+    services::{self, Service},
+};
 use k8s_openapi::api::core::v1::Event;
 use kube::{Api, Client, api::ListParams};
 use serde::Serialize;
@@ -14,8 +18,6 @@ use crate::{
     controllers::service::{ServicePlan, plan, shown},
     daemon,
     flags::{Flags, SERVICE_CONTROLLER},
-    nodes,
-    services::{self, Service},
 };
 
 /// How many Nodes the table names.

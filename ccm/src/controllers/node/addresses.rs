@@ -3,10 +3,10 @@
 use cloudprovider::{
     NodeAddress, NodeAddressType, ProvidedNodeIpError, append_missing_addresses, apply_provided_node_ip,
 };
+use controller_kit::nodes::Node;
 use serde_json::{Value, json};
 
 use super::PROVIDED_NODE_IP;
-use crate::nodes::Node;
 
 /// The addresses that `node` should have, from what the cloud reports.
 ///

@@ -15,6 +15,13 @@ use component::{
     inspection::Inspection,
     work_queue::{Lengths, WorkQueue, WorkQueueMeter},
 };
+use controller_kit::{
+    cache::CachedObject as _,
+    cloud::{Cloud, Owner},
+    conditions::WantedCondition,
+    nodes::{Node, NodeStore, NodeWriter},
+    writes::{GONE_FOR, WrittenVersion},
+};
 use futures::StreamExt;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -31,13 +38,6 @@ use super::{
     repair::repair,
     state::NodeState,
     sync::{Gone, Outcome, Shared},
-};
-use crate::{
-    cache::CachedObject as _,
-    cloud::{Cloud, Owner},
-    conditions::WantedCondition,
-    nodes::{Node, NodeStore, NodeWriter},
-    writes::{GONE_FOR, WrittenVersion},
 };
 
 /// How many look-ups may be under way. With enough of them, a slow one does not delay a new Node. With few, Nodes gather in

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use cloudprovider::{InstanceLookup, NodeAddress};
+use controller_kit::nodes::Node;
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -13,7 +14,6 @@ use super::{
     labels::{ForeignValue, label_changes},
     repair::{repair, untold},
 };
-use crate::nodes::Node;
 
 /// A field that differs from what the cloud reports.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

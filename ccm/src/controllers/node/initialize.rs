@@ -5,6 +5,10 @@ use std::{collections::BTreeMap, time::Duration};
 use cloudprovider::{
     Error, ErrorKind, InstanceLookup, NodeAddress, ProvidedNodeIpError, apply_provided_node_ip,
 };
+use controller_kit::{
+    conditions::{INITIALIZED, WantedCondition, reason_word},
+    nodes::{Node, NodePatch},
+};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -12,10 +16,6 @@ use super::{
     PROVIDED_NODE_IP, UNINITIALIZED_TAINT,
     addresses::{addresses_patch, wanted_addresses},
     labels::{ForeignValue, LabelChanges, label_changes},
-};
-use crate::{
-    conditions::{INITIALIZED, WantedCondition, reason_word},
-    nodes::{Node, NodePatch},
 };
 
 /// The writes that complete a Node, in order. The last one removes the taint, so a Node without the taint is complete.

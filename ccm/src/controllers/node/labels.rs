@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use cloudprovider::{InstanceMetadata, label_key_fault, label_value_fault};
+use controller_kit::nodes::Node;
 
-use crate::{flags::Flags, nodes::Node};
+use crate::flags::Flags;
 
 /// Label, its deprecated twin, and what the value is called in messages.
 const PAIRS: [(&str, &str, Field); 3] = [

@@ -1,16 +1,16 @@
 //! Decides what to write to keep an initialised Node up to date. Pure functions.
 
 use cloudprovider::{ErrorKind, InstanceLookup, InstanceMetadata, ProvidedNodeIpError};
+use controller_kit::{
+    conditions::{INITIALIZED, WantedCondition, reason_word},
+    nodes::{Node, NodePatch},
+};
 use jiff::Timestamp;
 use serde_json::json;
 
 use super::{
     addresses::{addresses_patch, wanted_addresses},
     labels::{ForeignValue, label_changes},
-};
-use crate::{
-    conditions::{INITIALIZED, WantedCondition, reason_word},
-    nodes::{Node, NodePatch},
 };
 
 /// The writes that bring a Node back to what the cloud reports. Empty for a Node that is up to date.

@@ -1,16 +1,15 @@
 //! The controller's row in the table of controllers.
 
 use component::work_queue::WorkQueueMetrics;
+use controller_kit::{clients::NODE_CONTROLLER_CLIENT, nodes::NodeWriter};
 use futures::FutureExt as _;
 
 use super::{COMPONENT, ForeignValue, NodeController, NodeControllerOptions, NodeMetrics, plan};
 use crate::{
-    clients::NODE_CONTROLLER_CLIENT,
     controllers::{
         Capability, ControllerContext, ControllerDescriptor, ControllerPermissions, Run, node_patches,
     },
     flags::NODE,
-    nodes::NodeWriter,
 };
 
 pub(crate) const DESCRIPTOR: ControllerDescriptor = ControllerDescriptor {

@@ -4,15 +4,15 @@ use std::{sync::Arc, time::Duration};
 
 use cloudprovider::{InstanceMetadata, LogOnce};
 use component::debug_state::seconds_from_now;
+use controller_kit::{
+    conditions::{INITIALIZED, WantedCondition},
+    nodes::Node,
+};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{initialize::NotInitialized, metrics::Counted, reminder::Reminder, repair::Untold};
-use crate::{
-    conditions::{INITIALIZED, WantedCondition},
-    nodes::Node,
-};
 
 /// How long a fault is not reported that may go away by itself, such as a missing lease or a write conflict.
 const IN_PROGRESS_GRACE: Duration = Duration::from_secs(5);

@@ -3,6 +3,12 @@
 use std::{sync::Arc, time::Duration};
 
 use cloudprovider::{InstanceLookup, InstanceMetadata, ProviderId};
+use controller_kit::{
+    cloud::Cloud,
+    conditions::WantedCondition,
+    nodes::{Node, NodePatch, NodeStore, NodeWriter},
+    writes::{WriteError, WrittenVersion},
+};
 use jiff::Timestamp;
 use tokio::time::timeout;
 
@@ -12,12 +18,6 @@ use super::{
     metrics::NodeMetrics,
     repair::{Repair, Untold, no_longer_waiting, repair, untold},
     state::age_seconds,
-};
-use crate::{
-    cloud::Cloud,
-    conditions::WantedCondition,
-    nodes::{Node, NodePatch, NodeStore, NodeWriter},
-    writes::{WriteError, WrittenVersion},
 };
 
 /// How long the watch may take to show a patch before the next one is sent anyway.

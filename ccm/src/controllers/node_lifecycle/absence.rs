@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
+use controller_kit::cloud::CallTime;
 use tokio::time::Instant;
-
-use crate::cloud::CallTime;
 
 /// An older answer of the cloud decides nothing: the cloud is asked again.
 const MAX_ANSWER_AGE: Duration = Duration::from_secs(10);

@@ -14,6 +14,12 @@ use std::{
 
 use cloudprovider::InstanceChange;
 use component::{debug_state::seconds_from_now, events::EventRecorder, inspection::Inspection};
+use controller_kit::{
+    cache::Changes,
+    cloud::Cloud,
+    conditions::INSTANCE_EXISTS,
+    nodes::{Node, NodeStore, NodeWriter, ReadyStatus},
+};
 use futures::StreamExt;
 use kube::Client;
 use serde_json::{Map, Value, json};
@@ -27,12 +33,6 @@ use super::{
     lease::LeaseReader,
     memory::Memory,
     metrics::NodeLifecycleMetrics,
-};
-use crate::{
-    cache::Changes,
-    cloud::Cloud,
-    conditions::INSTANCE_EXISTS,
-    nodes::{Node, NodeStore, NodeWriter, ReadyStatus},
 };
 
 /// One pass in this many asks about all Nodes. The others ask about Nodes that are not Ready or in question,

@@ -3,6 +3,10 @@
 use std::time::Duration;
 
 use cloudprovider::InstanceLookup;
+use controller_kit::{
+    conditions::{INSTANCE_EXISTS, WantedCondition, doubt_word},
+    nodes::{Node, NodePatch, ReadyStatus, Taint},
+};
 use jiff::Timestamp;
 use serde_json::json;
 use tokio::time::Instant;
@@ -14,10 +18,6 @@ use super::{
     silence::{Kubelet, LEASE_POLL, LeaseHistory},
     unseen,
     verdict::{HeldBack, Verdict},
-};
-use crate::{
-    conditions::{INSTANCE_EXISTS, WantedCondition, doubt_word},
-    nodes::{Node, NodePatch, ReadyStatus, Taint},
 };
 
 /// If it stays unknown for this long whether the kubelet is alive, that is reported.

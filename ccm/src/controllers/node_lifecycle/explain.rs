@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use cloudprovider::InstanceLookup;
+use controller_kit::nodes::{Node, ReadyStatus};
 
 use super::{
     ALLOW_DELETION, SHUTDOWN_TAINT,
     decide::{condition_for, is_allowed, is_excluded, is_held_by_breaker, shutdown_taint_patch},
 };
-use crate::nodes::{Node, ReadyStatus};
 
 /// The next actions: empty if there is nothing to do.
 ///

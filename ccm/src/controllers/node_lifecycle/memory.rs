@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use cloudprovider::InstanceLookup;
 use component::{backoff::Backoff, debug_state::seconds_from_now};
+use controller_kit::{cache::CachedObject as _, cloud::CallTime, nodes::Node, writes::WrittenVersion};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -13,7 +14,6 @@ use super::{
     unseen::Unseen,
     verdict::{HeldBack, Verdict},
 };
-use crate::{cache::CachedObject as _, cloud::CallTime, nodes::Node, writes::WrittenVersion};
 
 /// Backoff after failed writes.
 const WRITE_BACKOFF: Backoff = Backoff { first: Duration::from_millis(200), most: Duration::from_secs(60) };

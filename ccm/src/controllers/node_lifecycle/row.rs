@@ -1,5 +1,6 @@
 //! The controller's row in the table of controllers.
 
+use controller_kit::{clients::NODE_CONTROLLER_CLIENT, rbac::Permission};
 use futures::FutureExt as _;
 
 use super::{
@@ -9,13 +10,11 @@ use super::{
     unseen::{grace_period, unseen_grace_period},
 };
 use crate::{
-    clients::NODE_CONTROLLER_CLIENT,
     controllers::{
         Capability, ControllerContext, ControllerDescriptor, ControllerPermissions, NodeQuestion, Run,
         node_patches,
     },
     flags::NODE_LIFECYCLE,
-    rbac::Permission,
 };
 
 pub(crate) const DESCRIPTOR: ControllerDescriptor = ControllerDescriptor {

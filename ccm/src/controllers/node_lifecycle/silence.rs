@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use controller_kit::nodes::{Node, ReadyStatus};
 use tokio::time::Instant;
 
 use super::{
@@ -9,7 +10,6 @@ use super::{
     lease::{DEFAULT_DURATION, LeaseAnswer, LeaseRead, LeaseView},
     renewal::{renewal_interval, silence_of},
 };
-use crate::nodes::{Node, ReadyStatus};
 
 /// How often a kubelet's lease is read until it is clear whether the kubelet is alive.
 pub(super) const LEASE_POLL: Duration = Duration::from_secs(2);

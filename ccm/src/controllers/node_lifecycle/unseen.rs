@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
+use controller_kit::{cloud::Cloud, nodes::Node};
 use tokio::time::Instant;
 
 use super::absence::Absence;
-use crate::{cloud::Cloud, nodes::Node};
 
 /// Minimum of the grace period that follows from the monitor period.
 const MIN_GRACE: Duration = Duration::from_secs(5);
@@ -60,6 +60,7 @@ pub(super) fn waits_until(unseen: Option<Unseen>, absence: Absence) -> Option<In
 
 #[cfg(test)]
 mod tests {
+    use controller_kit::cloud::CallTime;
     use jiff::Timestamp;
     use serde_json::json;
 
@@ -72,7 +73,6 @@ mod tests {
         },
         *,
     };
-    use crate::cloud::CallTime;
 
     fn seconds(n: u64) -> Duration {
         Duration::from_secs(n)

@@ -1,5 +1,6 @@
 //! The verdict about a Node whose instance is gone, and its texts.
 
+use controller_kit::conditions::{INSTANCE_EXISTS, WantedCondition};
 use tokio::time::Instant;
 
 use super::{
@@ -8,7 +9,6 @@ use super::{
     silence::{SilentKubelet, Undecided},
     unseen,
 };
-use crate::conditions::{INSTANCE_EXISTS, WantedCondition};
 
 /// Why a Node whose instance is gone is not deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -6,10 +6,10 @@ use std::{
     sync::Arc,
 };
 
+use controller_kit::nodes::Node;
 use ipnet::IpNet;
 
 use super::cidr::{ClusterCidrs, overlapping, parse_cidr};
-use crate::nodes::Node;
 
 /// Why a pod CIDR gets no route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,13 +3,12 @@
 use std::borrow::Cow;
 
 use component::api_text::api_time;
-use jiff::Timestamp;
-use serde_json::json;
-
-use crate::{
+use controller_kit::{
     conditions::{NETWORK_UNAVAILABLE, NO_ROUTE_CREATED},
     nodes::{Node, NodePatch},
 };
+use jiff::Timestamp;
+use serde_json::json;
 
 /// What the condition says about a Node's routes. Words are upstream's.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -14,6 +14,12 @@ use component::{
     events::{EventRecorder, EventType},
     inspection::Inspection,
 };
+use controller_kit::{
+    cache::CachedObject as _,
+    clients::TermFence,
+    cloud::Cloud,
+    nodes::{Node, NodeStore, NodeWriter},
+};
 use futures::FutureExt as _;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
@@ -27,12 +33,6 @@ use super::{
     progress::{Current, Progress, Stage, listed},
     retries::{Failure, Retries, Work},
     step::{Step, WrittenCondition},
-};
-use crate::{
-    cache::CachedObject as _,
-    clients::TermFence,
-    cloud::Cloud,
-    nodes::{Node, NodeStore, NodeWriter},
 };
 
 /// Changes of Nodes within this time lead to one pass.

@@ -1,13 +1,14 @@
 //! Explains what this controller would do for one Node now. Pure functions.
 
 use cloudprovider::Route;
+use controller_kit::{conditions::NETWORK_UNAVAILABLE, nodes::Node};
 
 use super::{
     cidr::{ClusterCidrs, InvalidClusterCidr},
     condition::RouteCondition,
     plan::{Plan, plan},
 };
-use crate::{conditions::NETWORK_UNAVAILABLE, controllers::ClusterRoutes, nodes::Node};
+use crate::controllers::ClusterRoutes;
 
 /// The next actions: empty if there is nothing to do.
 pub(super) fn explain(

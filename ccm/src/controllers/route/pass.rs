@@ -11,6 +11,13 @@ use component::{
     command_line::format_duration,
     events::{EventRecorder, EventType},
 };
+use controller_kit::{
+    cache::CachedObject as _,
+    clients::TermFence,
+    cloud::{Cloud, CloudRoutes},
+    nodes::{Node, NodeStore, NodeWriter},
+    writes::WriteError,
+};
 use futures::future::join_all;
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -30,13 +37,6 @@ use super::{
     plan::{Plan, plan},
     retries::{Failure, Work},
     step::{Step, WrittenCondition},
-};
-use crate::{
-    cache::CachedObject as _,
-    clients::TermFence,
-    cloud::{Cloud, CloudRoutes},
-    nodes::{Node, NodeStore, NodeWriter},
-    writes::WriteError,
 };
 
 /// How many routes are made and deleted at the same time, as in upstream.

@@ -6,13 +6,13 @@ use std::{
 };
 
 use cloudprovider::{NodeAddress, Route};
+use controller_kit::nodes::Node;
 use ipnet::IpNet;
 
 use super::{
     cidr::{ClusterCidrs, overlapping, parse_cidr},
     claims::{Claims, Refusal},
 };
-use crate::nodes::Node;
 
 /// What is to be done.
 #[derive(Debug, Default)]

@@ -1,5 +1,6 @@
 //! The controller's row in the table of controllers.
 
+use controller_kit::nodes::NodeWriter;
 use futures::FutureExt as _;
 
 use super::{
@@ -12,7 +13,6 @@ use crate::{
         node_status_patch,
     },
     flags::{Flags, ROUTE},
-    nodes::NodeWriter,
 };
 
 pub(crate) const DESCRIPTOR: ControllerDescriptor = ControllerDescriptor {

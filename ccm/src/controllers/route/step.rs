@@ -1,10 +1,11 @@
 //! What came of one piece of work.
 
+use controller_kit::writes::WrittenVersion;
+
 use super::{
     condition::RouteCondition,
     retries::{Failure, Work},
 };
-use crate::writes::WrittenVersion;
 
 /// What came of one piece of work.
 #[derive(Debug)]

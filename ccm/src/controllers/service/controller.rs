@@ -12,6 +12,12 @@ use component::{
     inspection::Inspection,
     work_queue::{Lengths, WorkQueue, WorkQueueMeter},
 };
+use controller_kit::{
+    clients::TermFence,
+    cloud::Cloud,
+    nodes::NodeStore,
+    services::{ProviderActivity, Service, ServiceStore, ServiceWriter},
+};
 use serde_json::{Map, Value, json};
 use tokio::{
     task::JoinSet,
@@ -28,12 +34,6 @@ use super::{
     pass::NodePass,
     plan::{Next, World, next},
     work::{Shared, Task},
-};
-use crate::{
-    clients::TermFence,
-    cloud::Cloud,
-    nodes::NodeStore,
-    services::{ProviderActivity, Service, ServiceStore, ServiceWriter},
 };
 
 /// How long calls of the cloud may go on when the controller is told to stop. The daemon waits a little longer for its

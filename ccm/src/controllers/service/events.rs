@@ -1,9 +1,9 @@
 //! The events on Services, with upstream's reasons and messages.
 
 use component::events::{EventRecorder, EventType};
+use controller_kit::services::Service;
 
 use super::nodes::BackendKeys;
-use crate::services::Service;
 
 /// How many Nodes a message names.
 const MAX_NAMES: usize = 20;

@@ -3,13 +3,13 @@
 use std::net::IpAddr;
 
 use cloudprovider::{Error, ErrorKind, IpFamilyPolicy, LoadBalancerStatus};
+use controller_kit::{nodes::Node, services::Service};
 use serde::Serialize;
 
 use super::{
     nodes::{LeftOut, left_out},
     status::{same_status, shown},
 };
-use crate::{nodes::Node, services::Service};
 
 /// What the controller finds about a Service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -161,10 +161,10 @@ fn away_from_it(service: &Service, cloud: &Result<Option<LoadBalancerStatus>, Er
 #[cfg(test)]
 mod tests {
     use cloudprovider::LoadBalancerIngress;
+    use controller_kit::services::LOAD_BALANCER_CLEANUP_FINALIZER;
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::services::LOAD_BALANCER_CLEANUP_FINALIZER;
 
     fn service(spec: Value, finalizer: bool, deleted: bool) -> Service {
         Service::from_json(json!({

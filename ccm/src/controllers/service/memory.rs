@@ -4,11 +4,11 @@ use std::{sync::Arc, time::Duration};
 
 use cloudprovider::LoadBalancerStatus;
 use component::{backoff::Backoff, debug_state::seconds_from_now};
+use controller_kit::{cache::CachedObject as _, services::Service, writes::WrittenVersion};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{action::Action, nodes::BackendKeys, status};
-use crate::{cache::CachedObject as _, services::Service, writes::WrittenVersion};
 
 /// Upstream's waits between tries, with no spread.
 const BACKOFF: Backoff = Backoff { first: Duration::from_secs(5), most: Duration::from_secs(300) };

@@ -1,6 +1,6 @@
 //! Which changes of a Service the cloud has to know of.
 
-use crate::services::Service;
+use controller_kit::services::Service;
 
 /// Whether a load balancer has to be ensured again because `old`, which the cloud was told last, is `new` now. Upstream's
 /// rule: status, labels, selector, cluster IPs and the order of IP families do not matter.

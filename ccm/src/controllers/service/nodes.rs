@@ -7,8 +7,7 @@ use std::{
 };
 
 use cloudprovider::parse_bool;
-
-use crate::nodes::{Node, NodeStore};
+use controller_kit::nodes::{Node, NodeStore};
 
 /// The label of Nodes that are no back ends.
 pub(crate) const EXCLUDE_LABEL: &str = "node.kubernetes.io/exclude-from-external-load-balancers";

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use cloudprovider::{Error, ErrorKind, LoadBalancerStatus};
-
-use crate::writes::WrittenVersion;
+use controller_kit::writes::WrittenVersion;
 
 /// What came of an action.
 #[derive(Clone, Debug)]
@@ -102,7 +101,7 @@ impl Failure {
     }
 
     /// An error of the API server. No call of the cloud came before it, as far as this says.
-    pub(super) fn of_write(tried: &str, error: &crate::writes::WriteError) -> Self {
+    pub(super) fn of_write(tried: &str, error: &controller_kit::writes::WriteError) -> Self {
         let why = format!("{tried}: {error}");
         let logged = why.clone();
         Self { why, logged, retry_after: None, unsupported: false, cloud_called: false, version: None }

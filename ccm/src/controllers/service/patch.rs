@@ -2,10 +2,10 @@
 //! patch. Through this subresource the finalizers can be changed too. They are a merge list, so those of others stay.
 
 use cloudprovider::LoadBalancerStatus;
+use controller_kit::services::{LOAD_BALANCER_CLEANUP_FINALIZER, Service};
 use serde_json::{Value, json};
 
 use super::status;
-use crate::services::{LOAD_BALANCER_CLEANUP_FINALIZER, Service};
 
 /// Adds the finalizer behind those of others, if the Service is still as it is here: by now it may have another class.
 pub(super) fn add_finalizer(service: &Service) -> Value {

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use controller_kit::{cache::CachedObject as _, services::Service};
 use tokio::time::Instant;
 
 use super::{
@@ -11,7 +12,6 @@ use super::{
     nodes::{BackendKeys, same_backends},
     status::{lacks_address_of, same_status},
 };
-use crate::{cache::CachedObject as _, services::Service};
 
 /// A finalizer or status that somebody removed or changed is brought back at once, but a second time only after this long.
 /// Two controllers that disagree must not write in turns.

@@ -1,14 +1,12 @@
 //! The controller's row in the table of controllers.
 
 use component::work_queue::WorkQueueMetrics;
+use controller_kit::{clients::SERVICE_CONTROLLER_CLIENT, rbac::Permission, services::ServiceWriter};
 
 use super::{COMPONENT, ServiceController, ServiceControllerOptions, ServiceMetrics};
 use crate::{
-    clients::SERVICE_CONTROLLER_CLIENT,
     controllers::{Capability, ControllerContext, ControllerDescriptor, ControllerPermissions, Run},
     flags::SERVICE,
-    rbac::Permission,
-    services::ServiceWriter,
 };
 
 pub(crate) const DESCRIPTOR: ControllerDescriptor = ControllerDescriptor {

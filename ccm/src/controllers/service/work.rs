@@ -7,6 +7,13 @@ use std::sync::Arc;
 
 use cloudprovider::ErrorKind;
 use component::events::EventRecorder;
+use controller_kit::{
+    cache::CachedObject as _,
+    clients::TermFence,
+    cloud::Cloud,
+    services::{ProviderActivity, ProviderChanges, Service, ServiceWriter},
+    writes::{WriteError, WrittenVersion},
+};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -20,13 +27,6 @@ use super::{
     patch,
     plan::LOOK_INTERVAL,
     status::same_status,
-};
-use crate::{
-    cache::CachedObject as _,
-    clients::TermFence,
-    cloud::Cloud,
-    services::{ProviderActivity, ProviderChanges, Service, ServiceWriter},
-    writes::{WriteError, WrittenVersion},
 };
 
 /// How often a Service is read again in one piece of work because it changed while the provider was called for it.

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, ensure};
-use ccm::{daemon::Parts, machines::crds::Definitions};
+use ccm::daemon::Parts;
 use k8s_openapi::{
     api::core::v1::Secret,
     apiextensions_apiserver::pkg::apis::apiextensions::v1::{CustomResourceDefinition, WebhookClientConfig},
 };
 use kube::api::{DeleteParams, DynamicObject, PostParams};
+use machine_controller::crds::Definitions;
 use serde_json::json;
 use test_env::ControlPlane;
 

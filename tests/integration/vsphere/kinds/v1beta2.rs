@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result};
-use ccm::machines::crds::Definitions;
 use cloudprovider_vsphere::machine_types;
+use machine_controller::crds::Definitions;
 use serde_json::Value;
 
 use super::flat;

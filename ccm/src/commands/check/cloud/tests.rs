@@ -3,14 +3,11 @@ use cloudprovider::{
     testing::{FakeCloud, FakeInstance, Fault, Operation},
 };
 use component::metrics::MetricSet as _;
+use controller_kit::cloud::{CloudMetrics, Started};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::{
-    cloud::{CloudMetrics, Started},
-    commands::check::Verdict,
-    flags,
-};
+use crate::{commands::check::Verdict, flags};
 
 /// What is said about a Node with this answer of the cloud.
 async fn said_of(answer: Answer) -> Vec<(Verdict, String)> {

@@ -3,10 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use component::{backoff::Backoff, events::EventType};
+use controller_kit::{conditions::WantedCondition, nodes::Node, writes::GONE_FOR};
 use tokio::time::Instant;
 
 use super::{NodeController, Write};
-use crate::{conditions::WantedCondition, controllers::node::sync::Outcome, nodes::Node, writes::GONE_FOR};
+use crate::controllers::node::sync::Outcome;
 
 const BACKOFF: Backoff = Backoff { first: Duration::from_millis(200), most: Duration::from_secs(30) };
 

@@ -8,6 +8,10 @@ use component::{
     metrics::MetricSet as _,
     work_queue::WorkQueueMetrics,
 };
+use controller_kit::{
+    cloud::{CloudMetrics, Started},
+    nodes::watch_nodes,
+};
 use k8s_openapi::api::core::v1::{Event, Node as ApiNode};
 use kube::{
     Api,
@@ -16,10 +20,6 @@ use kube::{
 use sandbox::{Action, Fault, Matcher, Sandbox, kubelet};
 
 use super::{super::COMPONENT, *};
-use crate::{
-    cloud::{CloudMetrics, Started},
-    nodes::watch_nodes,
-};
 
 /// The period of full comparisons in these tests.
 const PERIOD: Duration = Duration::from_secs(3600);

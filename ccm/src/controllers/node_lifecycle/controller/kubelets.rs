@@ -8,6 +8,7 @@ use std::{
 
 use cloudprovider::InstanceLookup;
 use component::inspection::Inspection;
+use controller_kit::nodes::{Node, ReadyStatus};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -22,7 +23,6 @@ use super::{
     NodeLifecycleController,
     writes::Write,
 };
-use crate::nodes::{Node, ReadyStatus};
 
 /// Maximum number of peers: kubelets whose leases are read only to find out whether kubelets can renew them.
 const MAX_PEERS: usize = 10;

@@ -4,6 +4,10 @@ use std::{collections::HashMap, sync::Arc};
 
 use cloudprovider::InstanceLookup;
 use component::{events::EventType, inspection::Inspection};
+use controller_kit::{
+    cloud::CallTime,
+    nodes::{Node, ReadyStatus},
+};
 use jiff::Timestamp;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -17,10 +21,6 @@ use super::{
     },
     NodeLifecycleController,
     writes::Write,
-};
-use crate::{
-    cloud::CallTime,
-    nodes::{Node, ReadyStatus},
 };
 
 impl NodeLifecycleController {

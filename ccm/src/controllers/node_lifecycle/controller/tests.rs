@@ -12,6 +12,10 @@ use component::{
     health::HealthChecks,
     metrics::MetricSet as _,
 };
+use controller_kit::{
+    cloud::{CloudMetrics, Started},
+    nodes::watch_nodes,
+};
 use http::{Method, Request};
 use kube::client::Body;
 use parking_lot::Mutex;
@@ -19,10 +23,6 @@ use sandbox::{Sandbox, kubelet};
 use tokio::time::sleep;
 
 use super::{super::verdict::HeldBack, *};
-use crate::{
-    cloud::{CloudMetrics, Started},
-    nodes::watch_nodes,
-};
 
 /// The duration of requests by method and path, and their number.
 #[derive(Debug, Default)]

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use component::{events::EventType, inspection::Inspection};
+use controller_kit::{
+    nodes::{Node, NodePatch},
+    writes::{WriteError, WrittenVersion},
+};
 use futures::{StreamExt, future::ready, stream};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{super::silence::SilentKubelet, NodeLifecycleController};
-use crate::{
-    nodes::{Node, NodePatch},
-    writes::{WriteError, WrittenVersion},
-};
 
 /// What to write about one Node after a look.
 pub(super) enum Write {

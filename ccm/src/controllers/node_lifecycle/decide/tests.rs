@@ -1,4 +1,5 @@
 use cloudprovider::{Error, ErrorKind, Instance, PowerState, ProviderId};
+use controller_kit::cloud::CallTime;
 
 use super::{
     super::{
@@ -7,7 +8,6 @@ use super::{
     },
     *,
 };
-use crate::cloud::CallTime;
 
 const RULES: DeletionRules =
     DeletionRules { grace: Duration::from_secs(5), minimum_age: Duration::from_secs(10) };
@@ -305,7 +305,7 @@ fn another_value_of_the_shutdown_taint_is_replaced() {
 #[test]
 fn what_the_breaker_held_back_stays_written_until_the_instance_is_back() {
     let mut held = node("False");
-    held.conditions.push(crate::nodes::Condition {
+    held.conditions.push(controller_kit::nodes::Condition {
         condition_type: INSTANCE_EXISTS.into(),
         status: "False".into(),
         reason: "BreakerOpen".into(),
@@ -332,7 +332,7 @@ fn doubt_is_written_once_and_taken_back() {
     let doubt = condition_for(&node("False"), &away(), false).expect("it matters");
     assert_eq!((doubt.status, doubt.message.as_str()), ("Unknown", "kvm1 is away"));
     let mut doubtful = node("False");
-    doubtful.conditions.push(crate::nodes::Condition {
+    doubtful.conditions.push(controller_kit::nodes::Condition {
         condition_type: INSTANCE_EXISTS.into(),
         status: "Unknown".into(),
         reason: "ProviderUnavailable".into(),

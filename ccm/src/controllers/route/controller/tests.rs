@@ -14,6 +14,11 @@ use component::{
     health::HealthChecks,
     metrics::{MetricSet as _, Metrics},
 };
+use controller_kit::{
+    cloud::{CloudMetrics, Started},
+    conditions::NETWORK_UNAVAILABLE,
+    nodes::watch_nodes,
+};
 use k8s_openapi::api::core::v1::{Event, Node as ApiNode};
 use kube::{
     Api,
@@ -23,11 +28,6 @@ use sandbox::{Matcher, Sandbox, kubelet};
 use tokio::{task::JoinHandle, time::sleep};
 
 use super::{super::COMPONENT, *};
-use crate::{
-    cloud::{CloudMetrics, Started},
-    conditions::NETWORK_UNAVAILABLE,
-    nodes::watch_nodes,
-};
 
 /// The period without a flag.
 const PERIOD: Duration = Duration::from_secs(300);

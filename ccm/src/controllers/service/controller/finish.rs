@@ -2,17 +2,15 @@
 
 use std::time::Duration;
 
+use controller_kit::writes::GONE_FOR;
 use tokio::time::Instant;
 
 use super::{Done, ServiceController};
-use crate::{
-    controllers::service::{
-        action::Action,
-        memory::{Memory, Standing, asked_wait},
-        outcome::{Failure, Outcome},
-        plan::Next,
-    },
-    writes::GONE_FOR,
+use crate::controllers::service::{
+    action::Action,
+    memory::{Memory, Standing, asked_wait},
+    outcome::{Failure, Outcome},
+    plan::Next,
 };
 
 /// What is remembered of a Service that the watch still shows. It is tried again after [`GONE_FOR`].

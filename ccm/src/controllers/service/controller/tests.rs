@@ -11,6 +11,11 @@ use component::{
     metrics::MetricSet as _,
     work_queue::WorkQueueMetrics,
 };
+use controller_kit::{
+    cloud::{CloudMetrics, Started},
+    nodes::watch_nodes,
+    services::{AccessTerm, ClusterServices, LOAD_BALANCER_CLEANUP_FINALIZER, watch_services},
+};
 use k8s_openapi::api::core::v1::{Event, Node as ApiNode, Service as ApiService};
 use kube::{
     Api, Resource as _, ResourceExt as _,
@@ -21,12 +26,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::DropGuard;
 
 use super::*;
-use crate::{
-    cloud::{CloudMetrics, Started},
-    controllers::service::{COMPONENT, nodes::TO_BE_DELETED_TAINT},
-    nodes::watch_nodes,
-    services::{AccessTerm, ClusterServices, LOAD_BALANCER_CLEANUP_FINALIZER, watch_services},
-};
+use crate::controllers::service::{COMPONENT, nodes::TO_BE_DELETED_TAINT};
 
 mod addresses;
 mod deletion;

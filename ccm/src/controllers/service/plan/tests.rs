@@ -1,8 +1,9 @@
 use cloudprovider::LoadBalancerIngress;
+use controller_kit::services::LOAD_BALANCER_CLEANUP_FINALIZER;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{controllers::service::memory::Retry, services::LOAD_BALANCER_CLEANUP_FINALIZER};
+use crate::controllers::service::memory::Retry;
 
 const AN_HOUR: Duration = Duration::from_secs(3600);
 

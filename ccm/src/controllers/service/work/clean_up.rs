@@ -3,19 +3,19 @@
 use std::sync::Arc;
 
 use cloudprovider::{Error, ErrorKind};
+use controller_kit::{
+    cache::CachedObject as _,
+    services::{ProviderChanges, Service},
+    writes::{WriteError, WrittenVersion},
+};
 use serde_json::Value;
 
 use super::{Early, MAX_READS_AGAIN, Shared, say, take_over};
-use crate::{
-    cache::CachedObject as _,
-    controllers::service::{
-        events::Happening,
-        memory::Memory,
-        outcome::{Failure, Outcome},
-        patch,
-    },
-    services::{ProviderChanges, Service},
-    writes::{WriteError, WrittenVersion},
+use crate::controllers::service::{
+    events::Happening,
+    memory::Memory,
+    outcome::{Failure, Outcome},
+    patch,
 };
 
 impl Shared {

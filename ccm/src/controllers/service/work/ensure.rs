@@ -3,20 +3,20 @@
 use std::sync::Arc;
 
 use cloudprovider::{ErrorKind, LoadBalancerStatus};
-
-use super::{Early, MAX_READS_AGAIN, Shared, say, take_over};
-use crate::{
+use controller_kit::{
     cache::CachedObject as _,
-    controllers::service::{
-        events::Happening,
-        memory::Memory,
-        nodes::Backends,
-        outcome::{Failure, Outcome},
-        patch,
-        status::{lacks_address_of, same_status},
-    },
     services::Service,
     writes::{WriteError, WrittenVersion},
+};
+
+use super::{Early, MAX_READS_AGAIN, Shared, say, take_over};
+use crate::controllers::service::{
+    events::Happening,
+    memory::Memory,
+    nodes::Backends,
+    outcome::{Failure, Outcome},
+    patch,
+    status::{lacks_address_of, same_status},
 };
 
 /// How far it has come.
