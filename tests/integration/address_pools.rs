@@ -18,7 +18,7 @@ use anyhow::{Context, ensure};
 use test_env::{KubeVip, StartError};
 
 use crate::{
-    api::{Api, Target},
+    api::Api,
     scenarios::Trials,
     trial::{Outcome, runtime},
 };
@@ -30,7 +30,7 @@ const PLAYS: usize = 3;
 
 pub(crate) fn trials() -> Trials {
     Trials::in_real_time()
-        .trial("apiserver::address_pools::kube_vip_gives_what_the_tables_say", kube_vip)
+        .api_server("address_pools::kube_vip_gives_what_the_tables_say", kube_vip)
         .api_server("libvirt::claims_are_objects", daemon::claims_are_objects)
         .sandbox("libvirt::one_call_for_each_service", daemon::one_call_for_each_service)
         .sandbox("libvirt::what_is_shown_is_claimed", shown::what_is_shown_is_claimed)
@@ -42,20 +42,17 @@ fn cases() -> Vec<Case> {
     [values::cases(), families::cases(), sharing::cases(), presets::cases()].concat()
 }
 
-fn kube_vip() -> Outcome {
-    runtime(false)?.block_on(async {
-        let api = Api::connect(Target::ApiServer).await?;
-        let control_plane = api.control_plane.as_ref().context("the control plane")?;
-        let player = Player::new(&api.client);
-        player.prepare().await?;
-        let mut allocator = KubeVip::start(control_plane.kubeconfig(), &[], &["--kube-api-qps=500"])?;
-        let outcome = differences(&player).await;
-        // The control plane is used again, and only the allocator removes finalizers.
-        let cleaned = player.clear().await;
-        let different = outcome.with_context(|| format!("its log: {}", allocator.process().log_tail()))?;
-        cleaned?;
-        ensure_none(&different).map_err(StartError::from)
-    })
+async fn kube_vip(api: &Api) -> anyhow::Result<()> {
+    let control_plane = api.control_plane.as_ref().context("the control plane")?;
+    let player = Player::new(&api.client);
+    player.prepare().await?;
+    let mut allocator = KubeVip::start(control_plane.kubeconfig(), &[], &["--kube-api-qps=500"])?;
+    let outcome = differences(&player).await;
+    // The control plane is used again, and only the allocator removes finalizers.
+    let cleaned = player.clear().await;
+    let different = outcome.with_context(|| format!("its log: {}", allocator.process().log_tail()))?;
+    cleaned?;
+    ensure_none(&different)
 }
 
 fn ours() -> Outcome {

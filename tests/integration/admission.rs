@@ -7,8 +7,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use libtest_mimic::Trial;
 use parking_lot::{Condvar, Mutex};
+
+use crate::scenarios::Trials;
 
 mod tests;
 
@@ -26,7 +27,7 @@ static ADMISSION: LazyLock<Admission> = LazyLock::new(|| {
     Admission::new((TOKENS_PER_CORE * cores).max(WITH_GUEST))
 });
 
-pub(crate) fn trials() -> Vec<Trial> {
+pub(crate) fn trials() -> Trials {
     tests::trials()
 }
 

@@ -15,7 +15,6 @@ mod vsphere;
 mod workload;
 
 use anyhow::Context;
-use libtest_mimic::Trial;
 use tokio::time::timeout;
 
 pub(crate) use self::management::stop;
@@ -23,12 +22,12 @@ pub(crate) use self::management::stop;
 use self::management::Management;
 use crate::{
     scenarios::Trials,
-    trial::{LIMIT, Outcome, runtime, trial},
+    trial::{LIMIT, runtime},
 };
 
 pub(crate) fn trials() -> Trials {
     Trials::new()
-        .and([on_management("machines_live_and_die", "life", lifecycle::life)])
+        .on_management("machines_live_and_die", "life", lifecycle::life)
         .and(clusterctl::trials())
         .and(contract::trials())
         .and(shipped::trials())
@@ -41,19 +40,23 @@ pub(crate) fn with_guests() -> Trials {
     libvirt::trials()
 }
 
-/// A scenario on the management cluster. `namespace` is the one whose objects a failure is about.
-fn on_management(
-    name: &str,
-    namespace: &'static str,
-    scenario: impl AsyncFnOnce(&Management) -> anyhow::Result<()> + Send + 'static,
-) -> Trial {
-    trial(&format!("cluster_api::{name}"), move || -> Outcome {
-        let management = Management::shared()?;
-        let outcome = runtime(false)?.block_on(async {
-            timeout(LIMIT, scenario(&management))
-                .await
-                .with_context(|| format!("not done within {LIMIT:?}"))?
-        });
-        Ok(outcome.with_context(|| format!("the managers said: {}", management.words_about(namespace)))?)
-    })
+impl Trials {
+    /// A scenario on the management cluster. `namespace` is the one whose objects a failure is about.
+    fn on_management(
+        self,
+        name: &str,
+        namespace: &'static str,
+        scenario: impl AsyncFnOnce(&Management) -> anyhow::Result<()> + Send + 'static,
+    ) -> Self {
+        self.trial(&format!("cluster_api::{name}"), move || {
+            let management = Management::shared()?;
+            let outcome = runtime(false)?.block_on(async {
+                timeout(LIMIT, scenario(&management))
+                    .await
+                    .with_context(|| format!("not done within {LIMIT:?}"))?
+            });
+            Ok(outcome
+                .with_context(|| format!("the managers said: {}", management.words_about(namespace)))?)
+        })
+    }
 }

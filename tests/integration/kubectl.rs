@@ -3,10 +3,8 @@
 use std::{
     path::{Path, PathBuf},
     process::Stdio,
-    time::Duration,
 };
 
-use libtest_mimic::Trial;
 use sandbox::{Sandbox, kubelet};
 use tempfile::TempDir;
 use test_env::ControlPlanePrograms;
@@ -15,10 +13,13 @@ use tokio::{
     process::Command,
 };
 
-use crate::trial::{Outcome, runtime, trial};
+use crate::{
+    scenarios::Trials,
+    trial::{Outcome, runtime},
+};
 
-pub(crate) fn trials() -> Vec<Trial> {
-    vec![trial("kubectl::everyday_commands_work_on_the_sandbox", everyday_commands)]
+pub(crate) fn trials() -> Trials {
+    Trials::new().trial("kubectl::everyday_commands_work_on_the_sandbox", everyday_commands)
 }
 
 struct Kubectl {
@@ -79,8 +80,7 @@ async fn everyday(program: PathBuf, home: &Path) {
         assert!(watched.next_line().await.unwrap().unwrap().starts_with(start));
     }
     assert_eq!(kubectl.ok(&["cordon", "worker-1"]).await, "node/worker-1 cordoned\n");
-    let line =
-        tokio::time::timeout(Duration::from_secs(20), watched.next_line()).await.unwrap().unwrap().unwrap();
+    let line = tokio::time::timeout(test_env::PATIENCE, watched.next_line()).await.unwrap().unwrap().unwrap();
     assert!(line.contains("Ready,SchedulingDisabled"), "{line}");
     watch.kill().await.unwrap();
 

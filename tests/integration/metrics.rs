@@ -8,20 +8,18 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
-use futures::FutureExt;
 use sandbox::kubelet;
 use serde_json::json;
 use tempfile::TempDir;
-use test_env::{FrameworkCcm, StartError};
+use test_env::FrameworkCcm;
 use tokio::time::sleep;
 
 use crate::{
-    api::{Api, Target},
+    api::Api,
     daemon::{DaemonProcess, binary},
     scenarios::Trials,
     serving::{curl::Curl, free_port},
     support::*,
-    trial::{Outcome, runtime},
 };
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -41,26 +39,18 @@ const ONLY_THERE: [&str; 10] = [
 ];
 
 pub(crate) fn trials() -> Trials {
-    Trials::new().trial("apiserver::metrics::as_the_go_framework_shows_them", beside)
+    Trials::new().api_server("metrics::as_the_go_framework_shows_them", compare)
 }
 
 /// The UUID of the only machine of libvirt's test driver.
 const MACHINE: &str = "6695eb01-f6a4-8304-79aa-97f2502e193f";
 
-fn beside() -> Outcome {
-    runtime(false)?.block_on(async {
-        let api = Api::connect(Target::ApiServer).await?;
-        let control_plane = api.control_plane.as_ref().context("the control plane")?;
-        let arguments = ["--leader-elect-resource-name=theirs"];
-        let cloud = json!({"instances": {"test": {"providerID": format!("libvirt:///{MACHINE}")}}});
-        let theirs = FrameworkCcm::start(control_plane.kubeconfig(), &cloud.to_string(), &arguments)?;
-        compare(&api, &theirs).boxed_local().await.map_err(StartError::from)
-    })
-}
-
-async fn compare(api: &Api, theirs: &FrameworkCcm) -> anyhow::Result<()> {
+async fn compare(api: &Api) -> anyhow::Result<()> {
     binary()?;
     let control_plane = api.control_plane.as_ref().context("the control plane")?;
+    let arguments = ["--leader-elect-resource-name=theirs"];
+    let cloud = json!({"instances": {"test": {"providerID": format!("libvirt:///{MACHINE}")}}});
+    let theirs = FrameworkCcm::start(control_plane.kubeconfig(), &cloud.to_string(), &arguments)?;
     let folder = TempDir::new()?;
     let config = folder.path().join("cloud.yaml");
     fs::write(&config, "hypervisors:\n- name: kvm1\n  uri: test:///default\n")?;

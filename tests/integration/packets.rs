@@ -14,6 +14,6 @@ pub(crate) use programs::other_main;
 
 pub(crate) fn trials() -> Trials {
     Trials::new()
-        .trial("apiserver::packets::the_daemon_announces_and_another_takes_over", announced::by_the_daemon)
-        .trial("apiserver::packets::kube_proxies_forward_the_address_of_a_node", forwarding::by_hand)
+        .api_server("packets::the_daemon_announces_and_another_takes_over", announced::by_the_daemon)
+        .api_server("packets::kube_proxies_forward_the_address_of_a_node", forwarding::by_hand)
 }

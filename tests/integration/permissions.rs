@@ -25,7 +25,7 @@ use serde_json::json;
 use test_env::{ControlPlane, Refusal};
 
 use crate::{
-    api::{Api, Target},
+    api::Api,
     clients::from_file,
     daemon::{InProcess, parse},
     fake_cloud::{FakeCloud, Fault, running},
@@ -33,7 +33,6 @@ use crate::{
     serving::{Curl, free_port, grant, service_account},
     shipped_roles,
     support::*,
-    trial::{Outcome, runtime},
 };
 
 /// Only ends a hang.
@@ -113,21 +112,24 @@ pub(crate) fn trials() -> Trials {
     let plain = Kind::Plain.needed().unwrap_or_default();
     let mut trials = Trials::new();
     for kind in [Kind::Plain, Kind::Accounts, Kind::Migrating] {
-        let folder = format!("apiserver::permissions::{}", kind.as_str());
-        trials = trials.trial(&format!("{folder}::all_of_them_are_enough"), move || {
-            life_without(kind, Missing::Nothing)
-        });
+        let folder = format!("permissions::{}", kind.as_str());
+        let without = |trials: Trials, what: &str, missing: Missing| {
+            trials.api_server(&format!("{folder}::{what}"), async move |api: &Api| {
+                life_without(api, kind, missing).await
+            })
+        };
+        trials = without(trials, "all_of_them_are_enough", Missing::Nothing);
         for (number, permission) in kind.needed().unwrap_or_default().iter().enumerate() {
             // The permissions that all kinds need are tested once.
             if kind == Kind::Plain || !plain.contains(permission) {
-                let name = format!("{folder}::nothing_replaces_{}", name(permission));
-                trials = trials.trial(&name, move || life_without(kind, Missing::Needed(number)));
+                let what = format!("nothing_replaces_{}", name(permission));
+                trials = without(trials, &what, Missing::Needed(number));
             }
         }
         for (number, permission) in kind.given().unwrap_or_default().iter().enumerate() {
             let account = permission.account.as_deref().unwrap_or_default();
-            let name = format!("{folder}::nothing_replaces_{}_of_{account}", name(permission));
-            trials = trials.trial(&name, move || life_without(kind, Missing::Given(number)));
+            let what = format!("nothing_replaces_{}_of_{account}", name(permission));
+            trials = without(trials, &what, Missing::Given(number));
         }
     }
     trials
@@ -151,7 +153,7 @@ fn name(permission: &Permission) -> String {
 
 /// Runs a life: with all permissions, which must succeed without a refusal, or with one less, which must be
 /// the only one that is refused.
-fn life_without(kind: Kind, missing: Missing) -> Outcome {
+async fn life_without(api: &Api, kind: Kind, missing: Missing) -> anyhow::Result<()> {
     let mut permissions = kind.needed()?;
     let mut options = ManifestOptions::new("libvirt");
     let missing = match missing {
@@ -177,67 +179,61 @@ fn life_without(kind: Kind, missing: Missing) -> Outcome {
         }
     };
     let takes_given = missing.as_ref().is_some_and(|missing| missing.account.is_some());
-    runtime(false)?.block_on(async {
-        let api = Api::connect(Target::ApiServer).await?;
-        let control_plane = api.control_plane.as_ref().context("the control plane")?;
-        if takes_given {
-            for account in ACCOUNTS {
-                control_plane.kubectl_output(&["delete", "clusterrolebinding", &account_role(account)])?;
+    let control_plane = api.control_plane.as_ref().context("the control plane")?;
+    if takes_given {
+        for account in ACCOUNTS {
+            control_plane.kubectl_output(&["delete", "clusterrolebinding", &account_role(account)])?;
+        }
+    }
+    let kubeconfig = shipped_roles::bind(control_plane, &options, &permissions).await?;
+    let users: BTreeSet<String> =
+        permissions.iter().chain(&missing).map(|needed| shipped_roles::holder(&options, needed)).collect();
+    let users: Vec<&str> = users.iter().map(String::as_str).collect();
+    let outcome = async {
+        if let Some(missing) = &missing {
+            shipped_roles::becomes_known(control_plane, &options, missing, false).await?;
+        }
+        let is_refused = || async { Ok((!api.refused_to(&users)?.is_empty()).then_some(())) };
+        let lived = tokio::select! {
+            outcome = life(&api.client, control_plane, &kubeconfig, kind) => outcome,
+            refused = eventually(LIFETIME, "a refusal", is_refused) => refused,
+        };
+        let refused = api.refused_to(&users)?;
+        match missing {
+            None => {
+                ensure!(refused.is_empty(), "refused with all permissions: {refused:?}");
+                lived
+            }
+            Some(missing) if refused.is_empty() => {
+                lived?;
+                bail!("nobody misses {missing}")
+            }
+            Some(missing) => {
+                let holder = shipped_roles::holder(&options, &missing);
+                let other = refused.iter().find(|refusal| !is_of(refusal, &holder, &missing));
+                ensure!(other.is_none(), "missing is {missing}, refused: {refused:?}");
+                Ok(())
             }
         }
-        let kubeconfig = shipped_roles::bind(control_plane, &options, &permissions).await?;
-        let users: BTreeSet<String> = permissions
-            .iter()
-            .chain(&missing)
-            .map(|needed| shipped_roles::holder(&options, needed))
-            .collect();
-        let users: Vec<&str> = users.iter().map(String::as_str).collect();
-        let outcome = async {
-            if let Some(missing) = &missing {
-                shipped_roles::becomes_known(control_plane, &options, missing, false).await?;
-            }
-            let is_refused = || async { Ok((!api.refused_to(&users)?.is_empty()).then_some(())) };
-            let lived = tokio::select! {
-                outcome = life(&api.client, control_plane, &kubeconfig, kind) => outcome,
-                refused = eventually(LIFETIME, "a refusal", is_refused) => refused,
-            };
-            let refused = api.refused_to(&users)?;
-            match missing {
-                None => {
-                    ensure!(refused.is_empty(), "refused with all permissions: {refused:?}");
-                    lived
-                }
-                Some(missing) if refused.is_empty() => {
-                    lived?;
-                    bail!("nobody misses {missing}")
-                }
-                Some(missing) => {
-                    let holder = shipped_roles::holder(&options, &missing);
-                    let other = refused.iter().find(|refusal| !is_of(refusal, &holder, &missing));
-                    ensure!(other.is_none(), "missing is {missing}, refused: {refused:?}");
-                    Ok(())
-                }
-            }
+    }
+    .await;
+    shipped_roles::unbind(control_plane, &options, &permissions)?;
+    if takes_given {
+        for account in ACCOUNTS {
+            let role = account_role(account);
+            control_plane.kubectl_output(&[
+                "create",
+                "clusterrolebinding",
+                &role,
+                &format!("--clusterrole={role}"),
+                &format!("--serviceaccount=kube-system:{account}"),
+            ])?;
         }
-        .await;
-        shipped_roles::unbind(control_plane, &options, &permissions)?;
-        if takes_given {
-            for account in ACCOUNTS {
-                let role = account_role(account);
-                control_plane.kubectl_output(&[
-                    "create",
-                    "clusterrolebinding",
-                    &role,
-                    &format!("--clusterrole={role}"),
-                    &format!("--serviceaccount=kube-system:{account}"),
-                ])?;
-            }
-            for given in kind.given()? {
-                shipped_roles::becomes_known(control_plane, &options, &given, true).await?;
-            }
+        for given in kind.given()? {
+            shipped_roles::becomes_known(control_plane, &options, &given, true).await?;
         }
-        Ok(outcome?)
-    })
+    }
+    outcome
 }
 
 fn is_of(refusal: &Refusal, holder: &str, permission: &Permission) -> bool {

@@ -23,6 +23,8 @@ pub(crate) trait Scenario: AsyncFn(&Api) -> anyhow::Result<()> + Copy + Send + '
 
 impl<F: AsyncFn(&Api) -> anyhow::Result<()> + Copy + Send + 'static> Scenario for F {}
 
+type BoxedScenario = Box<dyn FnOnce(&Api) -> LocalBoxFuture<'_, anyhow::Result<()>> + Send>;
+
 /// The trials of a module.
 #[derive(Default)]
 pub(crate) struct Trials {
@@ -56,12 +58,14 @@ impl Trials {
         self.on(Target::PreviousApiServer, name, scenario)
     }
 
-    fn on(mut self, target: Target, name: &str, scenario: impl Scenario) -> Self {
+    fn on(self, target: Target, name: &str, scenario: impl Scenario) -> Self {
+        self.boxed(target, name, Box::new(move |api| Box::pin(async move { scenario(api).await })))
+    }
+
+    /// Compiled once for all scenarios.
+    fn boxed(self, target: Target, name: &str, scenario: BoxedScenario) -> Self {
         let is_paused = target == Target::Sandbox && !self.is_in_real_time;
-        self.all.push(on_clock(target, is_paused, name, move |api: &Api| -> LocalBoxFuture<'_, _> {
-            Box::pin(async move { scenario(api).await })
-        }));
-        self
+        self.trial(&format!("{}::{name}", target.as_str()), move || run(target, is_paused, scenario))
     }
 
     /// A test that is not a scenario.
@@ -71,7 +75,7 @@ impl Trials {
     }
 
     /// Those of another module.
-    pub(crate) fn and(mut self, others: impl IntoIterator<Item = Trial>) -> Self {
+    pub(crate) fn and(mut self, others: Self) -> Self {
         self.all.extend(others);
         self
     }
@@ -86,23 +90,16 @@ impl IntoIterator for Trials {
     }
 }
 
-/// One scenario on one API server.
-pub(crate) fn on_clock(
-    target: Target,
-    is_paused: bool,
-    name: &str,
-    scenario: impl FnOnce(&Api) -> LocalBoxFuture<'_, anyhow::Result<()>> + Send + 'static,
-) -> Trial {
-    trial(&format!("{}::{name}", target.as_str()), move || {
-        let (warnings, _guard) = Warnings::collect();
-        runtime(is_paused)?.block_on(async {
-            let api = Api::connect(target).await?;
-            let log = api.control_plane.as_deref().map(ServerLog::of);
-            let outcome = within(scenario(&api)).await.and_then(|()| api.nothing_was_refused());
-            outcome.map_err(|error| match error.downcast_ref() {
-                Some(StartError::Unavailable(reason)) => StartError::Unavailable(reason.clone()),
-                _ => StartError::Failed(anyhow!(explained(&error, &warnings, log.as_ref(), &api.requests))),
-            })
+/// Runs a scenario on one API server.
+fn run(target: Target, is_paused: bool, scenario: BoxedScenario) -> Outcome {
+    let (warnings, _guard) = Warnings::collect();
+    runtime(is_paused)?.block_on(async {
+        let api = Api::connect(target).await?;
+        let log = api.control_plane.as_deref().map(ServerLog::of);
+        let outcome = within(scenario(&api)).await.and_then(|()| api.nothing_was_refused());
+        outcome.map_err(|error| match error.downcast_ref() {
+            Some(StartError::Unavailable(reason)) => StartError::Unavailable(reason.clone()),
+            _ => StartError::Failed(anyhow!(explained(&error, &warnings, log.as_ref(), &api.requests))),
         })
     })
 }

@@ -29,28 +29,25 @@ use ccm::{
     reload::{ReloadMetrics, ReloadReporter},
     serving::{AuthenticationOptions, AuthorizationOptions, Serving, ServingOptions, Shown},
 };
-use libtest_mimic::Trial;
 
 pub(crate) use access::{grant, service_account};
 pub(crate) use curl::{Answer, Curl};
 
-pub(crate) fn trials() -> Vec<Trial> {
-    [
-        access::trials(),
-        certificates::trials(),
-        crowds::trials(),
-        endpoints::trials(),
-        lookups::trials(),
-        process::trials(),
-        zpages::trials(),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+use crate::scenarios::Trials;
+
+pub(crate) fn trials() -> Trials {
+    Trials::new()
+        .and(access::trials())
+        .and(certificates::trials())
+        .and(crowds::trials())
+        .and(endpoints::trials())
+        .and(lookups::trials())
+        .and(process::trials())
+        .and(zpages::trials())
 }
 
 /// Trials that run after all others, one at a time.
-pub(crate) fn alone() -> Vec<Trial> {
+pub(crate) fn alone() -> Trials {
     siege::trials()
 }
 

@@ -6,7 +6,6 @@ use std::{fs, ops::Range, process::Command, time::Duration};
 
 use anyhow::{Context, ensure};
 use ccm::{manifests::ManifestOptions, permissions};
-use futures::{FutureExt, future::LocalBoxFuture};
 use sandbox::kubelet;
 use tempfile::TempDir;
 use test_env::{Process, Signal, StartError};
@@ -14,7 +13,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
-    api::{Api, Target},
+    api::Api,
     daemon::{binary, parse},
     hypervisors::{name, test_driver_file},
     leader_election::{record, timeline::Timeline},
@@ -22,7 +21,6 @@ use crate::{
     serving::{curl::Curl, free_port},
     shipped_roles,
     support::*,
-    trial::{Outcome, runtime},
 };
 
 /// More than the sum of a lease's duration, a standby's pause and the delays of a busy machine.
@@ -54,30 +52,32 @@ pub(crate) fn trials() -> Trials {
     let hcloud = &[("HCLOUD_TOKEN", "t"), ("HCLOUD_NETWORK", "n"), ("NODE_NAME", "a")];
     let openstack = &[("CLOUD_CONFIG", "/etc/config/cloud.conf")];
     Trials::new()
-        .trial("apiserver::swap_in::with_the_command_line_of_hcloud", || swap_in(HCLOUD, hcloud))
-        .trial("apiserver::swap_in::with_the_command_line_of_vsphere", || swap_in(VSPHERE, &[]))
-        .trial("apiserver::swap_in::with_the_command_line_of_openstack", || swap_in(OPENSTACK, openstack))
+        .api_server("swap_in::with_the_command_line_of_hcloud", async move |api: &Api| {
+            swap_in(api, HCLOUD, hcloud).await
+        })
+        .api_server("swap_in::with_the_command_line_of_vsphere", async |api: &Api| {
+            swap_in(api, VSPHERE, &[]).await
+        })
+        .api_server("swap_in::with_the_command_line_of_openstack", async move |api: &Api| {
+            swap_in(api, OPENSTACK, openstack).await
+        })
 }
 
-fn swap_in(
+async fn swap_in(
+    api: &Api,
     arguments: &'static [&'static str],
     environment: &'static [(&'static str, &'static str)],
-) -> Outcome {
+) -> anyhow::Result<()> {
     binary()?;
     need_mounts()?;
-    runtime(false)?.block_on(async {
-        let api = Api::connect(Target::ApiServer).await?;
-        let cluster = Cluster::new(&api, arguments, environment).await?;
-        let scenario: LocalBoxFuture<'_, _> = cluster.lives_on().boxed_local();
-        scenario.await?;
-        // Clean up for the next test on this control plane. Controllers' accounts are the same in all
-        // deployments.
-        let control_plane = api.control_plane.as_ref().context("the control plane")?;
-        let given = permissions::needed(&parse(arguments)?);
-        shipped_roles::unbind(control_plane, &ManifestOptions::new("libvirt"), &given)?;
-        cluster.bind_roles(&[]).await?;
-        Ok(())
-    })
+    let cluster = Cluster::new(api, arguments, environment).await?;
+    cluster.lives_on().await?;
+    // Clean up for the next test on this control plane. Controllers' accounts are the same in all
+    // deployments.
+    let control_plane = api.control_plane.as_ref().context("the control plane")?;
+    let given = permissions::needed(&parse(arguments)?);
+    shipped_roles::unbind(control_plane, &ManifestOptions::new("libvirt"), &given)?;
+    cluster.bind_roles(&[]).await
 }
 
 /// The files of a pod are at fixed paths, which need mounts of their own here.

@@ -12,12 +12,7 @@ use parking_lot::Mutex;
 use test_env::StartError;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::{
-    admission,
-    api::{Api, Target},
-    cpu,
-    scenarios::on_clock,
-};
+use crate::{admission, cpu};
 
 pub(crate) type Outcome = Result<(), StartError>;
 
@@ -46,14 +41,6 @@ thread_local! {
 /// Whether the scenario of this thread runs on a paused clock.
 pub(crate) fn is_paused() -> bool {
     IS_PAUSED.get()
-}
-
-/// A scenario, which can run on any API server.
-pub(crate) type Scenario = fn(&Api) -> LocalBoxFuture<'_, anyhow::Result<()>>;
-
-/// The scenario on one API server.
-pub(crate) fn on(target: Target, name: &str, scenario: Scenario) -> Trial {
-    on_clock(target, target == Target::Sandbox, name, scenario)
 }
 
 /// A test that is not a scenario.

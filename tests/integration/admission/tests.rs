@@ -8,24 +8,21 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use libtest_mimic::Trial;
-
 use super::{Admission, WITH_GUEST, WITHOUT_GUEST, weight};
-use crate::trial::trial;
+use crate::scenarios::Trials;
 
-pub(super) fn trials() -> Vec<Trial> {
+pub(super) fn trials() -> Trials {
     let tests: [(_, fn()); 3] = [
         ("a_trial_with_a_guest_weighs_more", weights),
         ("a_heavy_trial_is_not_overtaken", not_overtaken),
         ("a_trial_that_steps_aside_lends_its_tokens_and_returns_first", aside),
     ];
-    let trial = |(name, test): (_, fn())| {
-        trial(&format!("admission::{name}"), move || {
+    tests.into_iter().fold(Trials::new(), |trials, (name, test)| {
+        trials.trial(&format!("admission::{name}"), move || {
             test();
             Ok(())
         })
-    };
-    tests.map(trial).into()
+    })
 }
 
 fn weights() {

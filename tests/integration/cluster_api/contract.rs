@@ -7,41 +7,41 @@ use cloudprovider::{
     Error, ErrorKind,
     testing::{Fault, Operation},
 };
-use libtest_mimic::Trial;
 use serde_json::{Value, json};
 
 use super::{
     management::{Management, machine_daemon},
     objects::{Objects, condition, is, name},
-    on_management,
 };
 use crate::{daemon::InProcess, fake_cloud::FakeCloud, scenarios::Trials};
 
 pub(super) fn trials() -> Trials {
-    Trials::new().and([
-        rule("references-have-no-version", references),
-        rule("owner-and-label", owner),
-        rule("machine-is-provisioned", provisioned),
-        rule("conditions-are-mirrored", mirrored),
-        rule("bootstrap-data-come-first", bootstrap),
-        rule("cluster-comes-first", cluster_first),
-        rule("endpoint-and-failure-domains", endpoint),
-        rule("failure-domain-is-obeyed", failure_domain),
-        rule("paused", paused),
-        rule("watch-filter", watch_filter),
-        rule("managed-elsewhere", managed_elsewhere),
-        rule("deletion-is-confirmed", deletion),
-        rule("lost-is-told", lost),
-        rule("metadata-of-others-stay", metadata),
-    ])
+    Trials::new()
+        .rule("references-have-no-version", references)
+        .rule("owner-and-label", owner)
+        .rule("machine-is-provisioned", provisioned)
+        .rule("conditions-are-mirrored", mirrored)
+        .rule("bootstrap-data-come-first", bootstrap)
+        .rule("cluster-comes-first", cluster_first)
+        .rule("endpoint-and-failure-domains", endpoint)
+        .rule("failure-domain-is-obeyed", failure_domain)
+        .rule("paused", paused)
+        .rule("watch-filter", watch_filter)
+        .rule("managed-elsewhere", managed_elsewhere)
+        .rule("deletion-is-confirmed", deletion)
+        .rule("lost-is-told", lost)
+        .rule("metadata-of-others-stay", metadata)
 }
 
-/// `name` is also the rule's namespace.
-fn rule(
-    name: &'static str,
-    scenario: impl AsyncFnOnce(&Management) -> anyhow::Result<()> + Send + 'static,
-) -> Trial {
-    on_management(&format!("contract::{name}"), name, scenario)
+impl Trials {
+    /// A rule of the contract. `name` is also its namespace.
+    fn rule(
+        self,
+        name: &'static str,
+        scenario: impl AsyncFnOnce(&Management) -> anyhow::Result<()> + Send + 'static,
+    ) -> Self {
+        self.on_management(&format!("contract::{name}"), name, scenario)
+    }
 }
 
 /// A Cluster `one` in a namespace of its own, with a cloud and a daemon for it.

@@ -5,9 +5,8 @@ use std::{path::PathBuf, process::Command, time::Duration};
 
 use anyhow::{Context, ensure};
 use ccm::leader_election::Leadership;
-use futures::FutureExt;
 use tempfile::TempDir;
-use test_env::{ControlPlane, PATIENCE, Process, StartError, built};
+use test_env::{ControlPlane, PATIENCE, Process, built};
 use tokio::{
     task::JoinHandle,
     time::{Instant, sleep, timeout},
@@ -15,23 +14,10 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{ENDLESS, Terms, elector, expired, expired_for_go, lead, options, options_with, record, terms};
-use crate::{
-    api::{Api, Target},
-    scenarios::Trials,
-    support::eventually,
-    trial::{Outcome, runtime},
-};
+use crate::{api::Api, scenarios::Trials, support::eventually};
 
 pub(crate) fn trials() -> Trials {
-    Trials::new().trial("apiserver::leader_election::beside_client_go", beside)
-}
-
-fn beside() -> Outcome {
-    let program = built("leader")?.join("leader");
-    runtime(false)?.block_on(async {
-        let api = Api::connect(Target::ApiServer).await?;
-        take_turns(&api, program).boxed_local().await.map_err(StartError::from)
-    })
+    Trials::new().api_server("leader_election::beside_client_go", take_turns)
 }
 
 /// client-go's elector as a process.
@@ -75,7 +61,8 @@ fn acquire(api: &Api, identity: &str, terms: Terms) -> anyhow::Result<JoinHandle
     Ok(tokio::spawn(async move { candidate.acquire(&CancellationToken::new()).await }))
 }
 
-async fn take_turns(api: &Api, program: PathBuf) -> anyhow::Result<()> {
+async fn take_turns(api: &Api) -> anyhow::Result<()> {
+    let program = built("leader")?.join("leader");
     let control_plane = api.control_plane.as_ref().context("the control plane")?;
     let folder = TempDir::new()?;
     let start_go = |identity, terms| Go::start(&program, control_plane, identity, terms, &folder);

@@ -15,12 +15,11 @@ use tokio::{
 
 use super::{ENDLESS, Terms, expired, expired_for_go, record, terms, timeline::Timeline};
 use crate::{
-    api::{Api, Target},
+    api::Api,
     daemon::{DaemonProcess, binary},
     hypervisors::{name, test_driver_file},
     scenarios::Trials,
     support::*,
-    trial::{Outcome, runtime},
 };
 
 /// Zones, which show which daemon initialised a Node.
@@ -33,17 +32,12 @@ const ONLY_OURS: usize = 3500;
 
 pub(crate) fn trials() -> Trials {
     Trials::new()
-        .trial("apiserver::leader_election::beside_a_go_binary_that_ends", || beside(Both::take_turns))
-        .trial("apiserver::leader_election::beside_a_go_binary_that_freezes", || beside(Both::freeze))
-}
-
-fn beside(scenario: impl AsyncFnOnce(&Both) -> anyhow::Result<()>) -> Outcome {
-    runtime(false)?.block_on(async {
-        let api = Api::connect(Target::ApiServer).await?;
-        let both = Both::new(api).await?;
-        scenario(&both).await?;
-        Ok(())
-    })
+        .api_server("leader_election::beside_a_go_binary_that_ends", async |api: &Api| {
+            Both::new(api).await?.take_turns().await
+        })
+        .api_server("leader_election::beside_a_go_binary_that_freezes", async |api: &Api| {
+            Both::new(api).await?.freeze().await
+        })
 }
 
 /// Waits until a process ends, without blocking other tasks.
@@ -59,22 +53,22 @@ async fn end_of(process: &mut Process) -> anyhow::Result<ExitStatus> {
 }
 
 /// What both kinds of daemons need to start.
-struct Both {
-    api: Api,
+struct Both<'a> {
+    api: &'a Api,
     folder: TempDir,
     kubeconfig: PathBuf,
     timeline: Timeline,
     kubelets: JoinHandle<()>,
 }
 
-impl Drop for Both {
+impl Drop for Both<'_> {
     fn drop(&mut self) {
         self.kubelets.abort();
     }
 }
 
-impl Both {
-    async fn new(api: Api) -> anyhow::Result<Self> {
+impl<'a> Both<'a> {
+    async fn new(api: &'a Api) -> anyhow::Result<Self> {
         binary()?;
         let folder = TempDir::new()?;
         let kubeconfig = api.control_plane.as_ref().context("the control plane")?.kubeconfig().to_owned();

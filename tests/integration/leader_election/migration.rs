@@ -5,10 +5,9 @@ use std::{fs, time::Duration};
 use anyhow::{Context, ensure};
 use ccm::leader_election::{ElectionMetrics, LeaderElectionOptions, Lost};
 use cloudprovider::PowerState;
-use futures::FutureExt;
 use jiff::Timestamp;
 use tempfile::TempDir;
-use test_env::{Process, StartError, built};
+use test_env::{Process, built};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -16,12 +15,11 @@ use super::{
     ENDLESS, NAME, elector, initialized, leads, leases, options, record_of, rivals, terms, write_to,
 };
 use crate::{
-    api::{Api, Target},
+    api::Api,
     daemon::{DaemonProcess, InProcess, binary},
     fake_cloud::{FakeCloud, running},
     scenarios::Trials,
     support::*,
-    trial::{Outcome, runtime},
 };
 
 /// Upstream's default name of the second Lease.
@@ -33,7 +31,7 @@ pub(crate) fn trials() -> Trials {
         .both("leader_election::migration::controllers_wait_for_the_second_lock", second_lock)
         .sandbox("leader_election::migration::losing_the_second_lock_ends_the_daemon", lost)
         .sandbox("leader_election::migration::what_another_component_runs_is_left_alone", elsewhere)
-        .trial("apiserver::leader_election::migration::beside_client_go", beside_client_go)
+        .api_server("leader_election::migration::beside_client_go", beside_client_go)
 }
 
 const MIGRATES: [&str; 2] = ["--enable-leader-migration", "--node-monitor-period=500ms"];
@@ -159,22 +157,19 @@ async fn elsewhere(api: &Api) -> anyhow::Result<()> {
 }
 
 /// The binary, and client-go's own elector in place of kube-controller-manager on the second Lease.
-fn beside_client_go() -> Outcome {
+async fn beside_client_go(api: &Api) -> anyhow::Result<()> {
     binary()?;
     let program = built("leader")?.join("leader");
-    runtime(false)?.block_on(async {
-        let api = Api::connect(Target::ApiServer).await?;
-        let control_plane = api.control_plane.as_ref().context("the control plane")?;
-        let folder = TempDir::new().map_err(anyhow::Error::from)?;
-        let mut command = std::process::Command::new(program);
-        command
-            .arg(format!("-kubeconfig={}", control_plane.kubeconfig().display()))
-            .args([&format!("-name={MIGRATION}"), "-identity=kube-controller-manager", "-release"])
-            .args(["-lease-duration=10s", "-renew-deadline=8s", "-retry-period=500ms"]);
-        let start = || Process::spawn("client-go", &command, folder.path().join("client-go"));
-        let kubeconfig = control_plane.kubeconfig().display().to_string();
-        hand_over(&api, &folder, &kubeconfig, &start).boxed_local().await.map_err(StartError::from)
-    })
+    let control_plane = api.control_plane.as_ref().context("the control plane")?;
+    let folder = TempDir::new()?;
+    let mut command = std::process::Command::new(program);
+    command
+        .arg(format!("-kubeconfig={}", control_plane.kubeconfig().display()))
+        .args([&format!("-name={MIGRATION}"), "-identity=kube-controller-manager", "-release"])
+        .args(["-lease-duration=10s", "-renew-deadline=8s", "-retry-period=500ms"]);
+    let start = || Process::spawn("client-go", &command, folder.path().join("client-go"));
+    let kubeconfig = control_plane.kubeconfig().display().to_string();
+    hand_over(api, &folder, &kubeconfig, &start).await
 }
 
 async fn hand_over(

@@ -26,13 +26,12 @@ use super::{
     lan::{CLIENT, INTERFACE, Knock, Lan, NodeHost},
 };
 use crate::{
-    api::{Api, Target},
+    api::Api,
     daemon::{binary, parse},
     hypervisors::test_driver_file,
     lag::Stopwatch,
     shipped_roles,
     support::{event, eventually},
-    trial::{Outcome, runtime},
 };
 
 const SOON: Duration = test_env::PATIENCE;
@@ -138,25 +137,22 @@ impl Daemons {
     }
 }
 
-pub(super) fn by_the_daemon() -> Outcome {
+pub(super) async fn by_the_daemon(api: &Api) -> anyhow::Result<()> {
     binary()?;
-    runtime(false)?.block_on(async {
-        let lan = Lan::start()?;
-        let api = Api::connect(Target::ApiServer).await?;
-        let control_plane = api.control_plane.as_ref().context("the control plane")?;
-        let cluster = Cluster::new(&api.client).await?;
-        for (number, node) in lan.nodes.iter().enumerate() {
-            cluster.register(number + 1, node).await?;
-        }
-        let _proxies = start_proxies(&api, &lan)?;
-        let mut daemons = Daemons::new(control_plane).await?;
-        let outcome = scenario(&api, &lan, &cluster, &mut daemons).await;
-        let outcome = outcome.and_then(|()| daemons.were_not_refused(&api)).with_context(|| daemons.logs());
-        daemons.running.clear();
-        shipped_roles::unbind(control_plane, &daemons.roles, &daemons.permissions)?;
-        cluster.clear().await?;
-        Ok(outcome?)
-    })
+    let lan = Lan::start()?;
+    let control_plane = api.control_plane.as_ref().context("the control plane")?;
+    let cluster = Cluster::new(&api.client).await?;
+    for (number, node) in lan.nodes.iter().enumerate() {
+        cluster.register(number + 1, node).await?;
+    }
+    let _proxies = start_proxies(api, &lan)?;
+    let mut daemons = Daemons::new(control_plane).await?;
+    let outcome = scenario(api, &lan, &cluster, &mut daemons).await;
+    let outcome = outcome.and_then(|()| daemons.were_not_refused(api)).with_context(|| daemons.logs());
+    daemons.running.clear();
+    shipped_roles::unbind(control_plane, &daemons.roles, &daemons.permissions)?;
+    cluster.clear().await?;
+    outcome
 }
 
 async fn scenario(api: &Api, lan: &Lan, cluster: &Cluster, daemons: &mut Daemons) -> anyhow::Result<()> {

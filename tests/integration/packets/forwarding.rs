@@ -10,11 +10,7 @@ use super::{
     cluster::{Cluster, SERVICE_ECHO, SERVICE_HTTP},
     lan::{CLIENT, CLUSTER_CIDR, INTERFACE, Knock, Knocking, Lan, STRANGER},
 };
-use crate::{
-    api::{Api, Target},
-    support::eventually,
-    trial::{Outcome, runtime},
-};
+use crate::{api::Api, support::eventually};
 
 const SOON: Duration = Duration::from_secs(20);
 /// Enough for each of three backends to be chosen: it fails once in 10^12 runs.
@@ -25,15 +21,12 @@ const ADDRESSES: [&str; 2] = ["10.30.0.200", "fd30::200"];
 const SERVICE: &str = "web";
 
 /// The addresses of the load balancer are put on a Node and into the status by hand.
-pub(super) fn by_hand() -> Outcome {
-    runtime(false)?.block_on(async {
-        let lan = Lan::start()?;
-        let api = Api::connect(Target::ApiServer).await?;
-        let cluster = Cluster::new(&api.client).await?;
-        let outcome = scenario(&api, &lan, &cluster).await;
-        cluster.clear().await?;
-        outcome
-    })
+pub(super) async fn by_hand(api: &Api) -> anyhow::Result<()> {
+    let lan = Lan::start()?;
+    let cluster = Cluster::new(&api.client).await?;
+    let outcome = scenario(api, &lan, &cluster).await;
+    cluster.clear().await?;
+    outcome
 }
 
 /// Starts a kube-proxy on each Node, with the API server's own role for it.
@@ -48,14 +41,13 @@ pub(super) fn start_proxies(api: &Api, lan: &Lan) -> Result<Vec<KubeProxy>, test
     Ok(proxies)
 }
 
-async fn scenario(api: &Api, lan: &Lan, cluster: &Cluster) -> Outcome {
+async fn scenario(api: &Api, lan: &Lan, cluster: &Cluster) -> anyhow::Result<()> {
     for (number, node) in lan.nodes.iter().enumerate() {
         cluster.register(number + 1, node).await?;
     }
     let mut proxies = start_proxies(api, lan)?;
     let outcome = forwards(lan, cluster).await;
-    Ok(outcome
-        .with_context(|| format!("the log of the first kube-proxy: {}", proxies[0].process().log_tail()))?)
+    outcome.with_context(|| format!("the log of the first kube-proxy: {}", proxies[0].process().log_tail()))
 }
 
 async fn forwards(lan: &Lan, cluster: &Cluster) -> anyhow::Result<()> {

@@ -3,43 +3,27 @@
 use std::{fs, time::Duration};
 
 use anyhow::{Context, ensure};
-use futures::FutureExt;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Patch, PatchParams};
-use libtest_mimic::Trial;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use test_env::ControlPlane;
 
 use super::{Server, curl::Curl, keys::Authority, options, options_with};
-use crate::{
-    api::{Api, Target},
-    peers::Borrowed,
-    support::eventually,
-    trial::on,
-};
+use crate::{api::Api, peers::Borrowed, scenarios::Trials, support::eventually, trial::runtime};
 
 const SOON: Duration = Duration::from_secs(20);
 
-pub(super) fn trials() -> Vec<Trial> {
-    vec![
-        on(Target::ApiServer, "serving::anybody_sees_health_and_a_grant_shows_metrics", |api| {
-            grants(api).boxed_local()
-        }),
-        on(Target::ApiServer, "serving::client_certificates_name_their_user", |api| {
-            client_certificates(api).boxed_local()
-        }),
-        on(Target::ApiServer, "serving::a_certificate_never_breaks_the_connection", |_| {
-            odd_certificates().boxed_local()
-        }),
-        on(Target::ApiServer, "serving::the_front_proxy_of_the_cluster_names_its_user", |api| {
-            front_proxy(api).boxed_local()
-        }),
-        on(Target::ApiServer, "serving::the_api_server_is_asked_once", |api| counted(api).boxed_local()),
-        on(Target::ApiServer, "serving::nobody_is_let_in_while_the_api_server_is_away", |api| {
-            away(api).boxed_local()
-        }),
-    ]
+pub(super) fn trials() -> Trials {
+    Trials::new()
+        .api_server("serving::anybody_sees_health_and_a_grant_shows_metrics", grants)
+        .api_server("serving::client_certificates_name_their_user", client_certificates)
+        .trial("serving::a_certificate_never_breaks_the_connection", || {
+            Ok(runtime(false)?.block_on(odd_certificates())?)
+        })
+        .api_server("serving::the_front_proxy_of_the_cluster_names_its_user", front_proxy)
+        .api_server("serving::the_api_server_is_asked_once", counted)
+        .api_server("serving::nobody_is_let_in_while_the_api_server_is_away", away)
 }
 
 fn control_plane(api: &Api) -> anyhow::Result<&Borrowed> {

@@ -4,7 +4,6 @@ use std::{fs, path::Path, time::Duration};
 
 use anyhow::ensure;
 use ccm::serving::{NamedCertificate, ServingOptions};
-use libtest_mimic::Trial;
 use tempfile::TempDir;
 
 use super::{
@@ -15,22 +14,22 @@ use super::{
     options,
 };
 use crate::{
+    scenarios::Trials,
     support::eventually,
-    trial::{Outcome, runtime, trial},
+    trial::{Outcome, runtime},
 };
 
 const SOON: Duration = Duration::from_secs(30);
 
-pub(super) fn trials() -> Vec<Trial> {
-    vec![
-        trial("serving::a_certificate_of_its_own", || Ok(runtime(false)?.block_on(self_signed())?)),
-        trial("serving::a_given_certificate_is_replaced_while_it_serves", || {
+pub(super) fn trials() -> Trials {
+    Trials::new()
+        .trial("serving::a_certificate_of_its_own", || Ok(runtime(false)?.block_on(self_signed())?))
+        .trial("serving::a_given_certificate_is_replaced_while_it_serves", || {
             Ok(runtime(false)?.block_on(given())?)
-        }),
-        trial("serving::certificates_by_name", || Ok(runtime(false)?.block_on(by_name())?)),
-        trial("serving::versions_and_protocols_are_those_of_the_flags", versions),
-        trial("serving::a_taken_port_is_named", || Ok(runtime(false)?.block_on(taken())?)),
-    ]
+        })
+        .trial("serving::certificates_by_name", || Ok(runtime(false)?.block_on(by_name())?))
+        .trial("serving::versions_and_protocols_are_those_of_the_flags", versions)
+        .trial("serving::a_taken_port_is_named", || Ok(runtime(false)?.block_on(taken())?))
 }
 
 async fn self_signed() -> anyhow::Result<()> {

@@ -10,26 +10,16 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
-use futures::FutureExt;
-use libtest_mimic::Trial;
 use tempfile::TempDir;
 use tokio::{net::TcpStream, process::Command};
 
 use super::{Server, curl::Curl, options, options_with};
-use crate::{
-    api::{Api, Target},
-    forwarder::Forwarder,
-    lag::Stopwatch,
-    trial::on,
-};
+use crate::{api::Api, forwarder::Forwarder, lag::Stopwatch, scenarios::Trials, trial::runtime};
 
-pub(super) fn trials() -> Vec<Trial> {
-    vec![
-        on(Target::ApiServer, "serving::a_flood_of_requests_takes_few_connections", |api| {
-            flood(api).boxed_local()
-        }),
-        on(Target::ApiServer, "serving::silent_connections_keep_nobody_out", |_| silent().boxed_local()),
-    ]
+pub(super) fn trials() -> Trials {
+    Trials::new()
+        .api_server("serving::a_flood_of_requests_takes_few_connections", flood)
+        .trial("serving::silent_connections_keep_nobody_out", || Ok(runtime(false)?.block_on(silent())?))
 }
 
 /// Each concurrent review takes at most one connection; the limit of reviews is per client, and there are two

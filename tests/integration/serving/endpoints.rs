@@ -7,25 +7,16 @@ use ccm::{
     daemon::{Parts, run_elected},
     flags,
 };
-use futures::FutureExt;
-use libtest_mimic::Trial;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::{curl::Curl, options_with};
-use crate::{
-    api::{Api, Target},
-    fake_cloud::FakeCloud,
-    support::*,
-    trial::on,
-};
+use crate::{api::Api, fake_cloud::FakeCloud, scenarios::Trials, support::*};
 
 const SOON: Duration = Duration::from_secs(30);
 
-pub(super) fn trials() -> Vec<Trial> {
-    vec![on(Target::ApiServer, "serving::the_daemon_shows_its_health_and_state", |api| {
-        daemon(api).boxed_local()
-    })]
+pub(super) fn trials() -> Trials {
+    Trials::new().api_server("serving::the_daemon_shows_its_health_and_state", daemon)
 }
 
 async fn daemon(api: &Api) -> anyhow::Result<()> {

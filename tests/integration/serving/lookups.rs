@@ -1,24 +1,14 @@
 //! Which API server is asked for reviews and trusted authorities, and the rules without one.
 
 use anyhow::{Context, ensure};
-use futures::FutureExt;
-use libtest_mimic::Trial;
 
 use super::{Server, curl::Curl, options, options_with};
-use crate::{
-    api::{Api, Target},
-    trial::on,
-};
+use crate::{api::Api, scenarios::Trials};
 
-pub(super) fn trials() -> Vec<Trial> {
-    vec![
-        on(Target::ApiServer, "serving::settings_that_cannot_be_read_stop_the_start", |api| {
-            forbidden(api).boxed_local()
-        }),
-        on(Target::ApiServer, "serving::without_anybody_to_ask_all_are_anonymous", |api| {
-            nobody_to_ask(api).boxed_local()
-        }),
-    ]
+pub(super) fn trials() -> Trials {
+    Trials::new()
+        .api_server("serving::settings_that_cannot_be_read_stop_the_start", forbidden)
+        .api_server("serving::without_anybody_to_ask_all_are_anonymous", nobody_to_ask)
 }
 
 async fn forbidden(api: &Api) -> anyhow::Result<()> {

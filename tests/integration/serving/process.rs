@@ -3,38 +3,29 @@
 use std::{fs, net::TcpListener, time::Duration};
 
 use anyhow::{Context, ensure};
-use futures::FutureExt;
-use libtest_mimic::Trial;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use test_env::FrameworkCcm;
 
 use super::{curl::Curl, free_port};
 use crate::{
-    api::{Api, Target},
+    api::Api,
     clients::allow,
     daemon::{DaemonProcess, binary},
     forwarder::Forwarder,
+    scenarios::Trials,
     support::eventually,
-    trial::on,
 };
 
 const SOON: Duration = Duration::from_secs(30);
 
-pub(super) fn trials() -> Vec<Trial> {
-    vec![
-        on(Target::ApiServer, "serving::configz_and_health_as_a_go_ccm", |api| beside_go(api).boxed_local()),
-        on(Target::ApiServer, "serving::a_taken_port_ends_the_binary", |api| taken_port(api).boxed_local()),
-        on(Target::ApiServer, "serving::the_binarys_verbosity_is_changed_while_it_runs", |api| {
-            verbosity(api).boxed_local()
-        }),
-        on(Target::ApiServer, "serving::a_standby_waits_for_the_api_server_for_as_long_as_it_takes", |api| {
-            without_api_server(api).boxed_local()
-        }),
-        on(Target::ApiServer, "serving::a_leader_that_may_not_work_ends", |api| {
-            useless_leader(api).boxed_local()
-        }),
-    ]
+pub(super) fn trials() -> Trials {
+    Trials::new()
+        .api_server("serving::configz_and_health_as_a_go_ccm", beside_go)
+        .api_server("serving::a_taken_port_ends_the_binary", taken_port)
+        .api_server("serving::the_binarys_verbosity_is_changed_while_it_runs", verbosity)
+        .api_server("serving::a_standby_waits_for_the_api_server_for_as_long_as_it_takes", without_api_server)
+        .api_server("serving::a_leader_that_may_not_work_ends", useless_leader)
 }
 
 pub(super) fn arguments(api: &Api, folder: &TempDir, port: u16) -> anyhow::Result<Vec<String>> {

@@ -11,7 +11,6 @@ use std::{
 use anyhow::{Context, bail, ensure};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api as KubeApi;
-use libtest_mimic::Trial;
 use tempfile::TempDir;
 use test_env::StartError;
 use tokio::time::{Instant, sleep};
@@ -26,8 +25,9 @@ use crate::{
     api::{Api, Target},
     daemon::{DaemonProcess, binary, peak_memory},
     lag::Stopwatch,
+    scenarios::Trials,
     support::eventually,
-    trial::{Outcome, runtime, trial},
+    trial::{Outcome, runtime},
 };
 
 /// The variable with the duration of each attack in a soak.
@@ -92,29 +92,29 @@ const SHARED: &[(Attack, usize)] = &[
     (Attack::Churn, 64),
 ];
 
-pub(super) fn trials() -> Vec<Trial> {
-    // Without the time limit of scenarios: a soak takes longer, and each of its steps has a time limit.
-    let here = trial(FROM_HERE, || {
-        runtime(false)?.block_on(async {
-            let api = Api::connect(Target::ApiServer).await?;
-            siege(&api, ATTACKS, &[], &[None]).await?;
-            Ok(())
-        })
-    });
-    let many = trial(FROM_MANY, || {
-        if std::env::var_os(INSIDE).is_none() {
-            return in_namespaces();
-        }
-        runtime(false)?.block_on(async {
-            let api = Api::connect(Target::ApiServer).await?;
-            // One client from an address that is not an attacker's, and one from the machine itself.
-            let honest = [Some(in_network(250)), None];
-            let attackers: Vec<IpAddr> = (10..200).map(in_network).collect();
-            siege(&api, SHARED, &attackers, &honest).await?;
-            Ok(())
-        })
-    });
-    vec![here, many]
+/// Without the time limit of scenarios: a soak takes longer, and each of its steps has a time limit.
+pub(super) fn trials() -> Trials {
+    Trials::new().trial(FROM_HERE, from_here).trial(FROM_MANY, from_many)
+}
+
+fn from_here() -> Outcome {
+    runtime(false)?.block_on(async {
+        let api = Api::connect(Target::ApiServer).await?;
+        Ok(siege(&api, ATTACKS, &[], &[None]).await?)
+    })
+}
+
+fn from_many() -> Outcome {
+    if std::env::var_os(INSIDE).is_none() {
+        return in_namespaces();
+    }
+    runtime(false)?.block_on(async {
+        let api = Api::connect(Target::ApiServer).await?;
+        // One client from an address that is not an attacker's, and one from the machine itself.
+        let honest = [Some(in_network(250)), None];
+        let attackers: Vec<IpAddr> = (10..200).map(in_network).collect();
+        Ok(siege(&api, SHARED, &attackers, &honest).await?)
+    })
 }
 
 /// Runs this trial once more, alone, in a network namespace that owns all addresses of a network: a client

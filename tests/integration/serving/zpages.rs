@@ -3,15 +3,10 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context, ensure};
-use futures::FutureExt;
-use libtest_mimic::Trial;
 use serde_json::Value;
 
 use super::{Answer, Curl, Server, options_with, service_account};
-use crate::{
-    api::{Api, Target},
-    trial::on,
-};
+use crate::{api::Api, scenarios::Trials};
 
 /// `Accept` headers of clients, including those of a browser and of curl. `KIND` stands for the page's kind.
 const ACCEPTED: [&str; 14] = [
@@ -31,10 +26,8 @@ const ACCEPTED: [&str; 14] = [
     "text/plain;q=0.5,application/json;v=v1beta1;g=config.k8s.io;as=KIND",
 ];
 
-pub(super) fn trials() -> Vec<Trial> {
-    vec![on(Target::ApiServer, "serving::statusz_and_flagz_as_kube_apiserver_serves_them", |api| {
-        pages(api).boxed_local()
-    })]
+pub(super) fn trials() -> Trials {
+    Trials::new().api_server("serving::statusz_and_flagz_as_kube_apiserver_serves_them", pages)
 }
 
 async fn pages(api: &Api) -> anyhow::Result<()> {

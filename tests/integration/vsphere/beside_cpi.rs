@@ -20,7 +20,7 @@ use k8s_openapi::{
 use kube::api::{DeleteParams, ListParams, ObjectMeta, PostParams};
 use sandbox::kubelet;
 use tempfile::TempDir;
-use test_env::{Cpi, StartError, Vcsim, built};
+use test_env::{Cpi, Vcsim, built};
 use tokio::time::{Instant, sleep};
 
 use self::{
@@ -30,11 +30,10 @@ use self::{
 };
 use super::LIMIT;
 use crate::{
-    api::{Api, Target, delete_node},
+    api::{Api, delete_node},
     daemon::{DaemonProcess, binary},
     scenarios::Trials,
     support::*,
-    trial::{Outcome, runtime},
 };
 
 /// The flags of both programs. One Node at a time: with several, CPI 1.36 reads and writes its map of names
@@ -47,25 +46,24 @@ const FLAGS: [&str; 3] = [
 
 pub(super) fn trials() -> Trials {
     Trials::new()
-        .trial("apiserver::vsphere::beside_cpi::the_same_fields", || in_world(every_round))
-        .trial("apiserver::vsphere::beside_cpi::nodes_of_cpi_are_taken_over", || in_world(taken_over))
+        .api_server("vsphere::beside_cpi::the_same_fields", every_round)
+        .api_server("vsphere::beside_cpi::nodes_of_cpi_are_taken_over", taken_over)
 }
 
 /// A vCenter, an API server, and a folder for configuration files.
-struct World {
-    api: Api,
+struct World<'a> {
+    api: &'a Api,
     vcsim: Vcsim,
     second: Vcsim,
     kubeconfig: PathBuf,
     folder: TempDir,
 }
 
-impl World {
-    async fn new() -> Result<Self, StartError> {
+impl<'a> World<'a> {
+    fn new(api: &'a Api) -> anyhow::Result<Self> {
         binary()?;
         // fails with the missing requirement before anything is started
         built("cpi")?;
-        let api = Api::connect(Target::ApiServer).await?;
         let kubeconfig = api.control_plane.as_ref().context("the control plane")?.kubeconfig().to_owned();
         Ok(Self {
             api,
@@ -167,15 +165,8 @@ fn waiting(both: &[usize], wanted: &[Wanted], by_cpi: bool) -> BTreeSet<String> 
     both.iter().map(|number| name(*number)).chain(only_one.map(|one| one.node.clone())).collect()
 }
 
-/// Runs a scenario with a new vCenter and API server.
-fn in_world(scenario: impl AsyncFnOnce(&World) -> anyhow::Result<()>) -> Outcome {
-    runtime(false)?.block_on(async {
-        let world = World::new().await?;
-        Ok(scenario(&world).await?)
-    })
-}
-
-async fn every_round(world: &World) -> anyhow::Result<()> {
+async fn every_round(api: &Api) -> anyhow::Result<()> {
+    let world = World::new(api)?;
     let secrets = kube::Api::<Secret>::namespaced(world.api.client.clone(), "kube-system");
     let (user, password) = ("<ENTER_YOUR_VCENTER_USERNAME>", "<ENTER_YOUR_VCENTER_PASSWORD>");
     for secret in [
@@ -187,7 +178,7 @@ async fn every_round(world: &World) -> anyhow::Result<()> {
     let mut faults = Vec::new();
     for round in rounds::all() {
         // the differences of all rounds are reported together
-        if let Err(error) = both(world, &round).await? {
+        if let Err(error) = both(&world, &round).await? {
             faults.push(format!("{error:#}"));
         }
     }
@@ -211,7 +202,7 @@ fn credentials(name: &str, user: &str, password: &str) -> Secret {
 }
 
 /// Runs CPI, then our binary, each on newly registered Nodes.
-async fn both(world: &World, round: &Round) -> anyhow::Result<anyhow::Result<()>> {
+async fn both(world: &World<'_>, round: &Round) -> anyhow::Result<anyhow::Result<()>> {
     let title = round.title;
     let config = world.write(title, &(round.config)(world)?)?;
     let wanted = (round.wanted)(world)?;
@@ -240,10 +231,11 @@ async fn both(world: &World, round: &Round) -> anyhow::Result<anyhow::Result<()>
 }
 
 /// Runs our binary on Nodes that CPI has initialised: it makes only necessary writes.
-async fn taken_over(world: &World) -> anyhow::Result<()> {
+async fn taken_over(api: &Api) -> anyhow::Result<()> {
+    let world = World::new(api)?;
     let round = rounds::in_yaml();
-    let config = world.write("takeover", &(round.config)(world)?)?;
-    let wanted = (round.wanted)(world)?;
+    let config = world.write("takeover", &(round.config)(&world)?)?;
+    let wanted = (round.wanted)(&world)?;
     world.register(&WITH_NODE).await?;
     let mut cpi = world.cpi(&config)?;
     world.complete("takeover", &waiting(round.both_wait, &wanted, true), || cpi.log()).await?;

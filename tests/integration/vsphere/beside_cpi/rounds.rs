@@ -20,12 +20,12 @@ pub(super) const UNFILLED: &str = "vsphere-cloud-secret";
 /// A configuration and its expected results.
 pub(super) struct Round {
     pub(super) title: &'static str,
-    pub(super) config: fn(&World) -> anyhow::Result<String>,
+    pub(super) config: fn(&World<'_>) -> anyhow::Result<String>,
     /// Whether the second vCenter is configured too.
     pub(super) with_second: bool,
     /// Machines that lack what both programs need for a Node.
     pub(super) both_wait: &'static [usize],
-    pub(super) wanted: fn(&World) -> anyhow::Result<Vec<Wanted>>,
+    pub(super) wanted: fn(&World<'_>) -> anyhow::Result<Vec<Wanted>>,
 }
 
 pub(super) fn all() -> Vec<Round> {
@@ -74,7 +74,7 @@ fn always() -> Vec<Wanted> {
 }
 
 /// With zones and regions.
-fn with_labels(world: &World) -> anyhow::Result<Vec<Wanted>> {
+fn with_labels(world: &World<'_>) -> anyhow::Result<Vec<Wanted>> {
     let mut wanted = always();
     wanted.push(differs(
         SPLIT,
