@@ -3,6 +3,7 @@
 #
 #   tests/env/build.sh [PEER|all]...
 #   tests/env/build.sh --download [PEER|all]...
+#   tests/env/build.sh --built PEER
 #
 # The peers: kubernetes kubernetes-previous kubelet kubeadm kube-proxy cluster-api containerd leader framework vcsim
 # cpi capv capv-manager kube-vip helm guest node.
@@ -13,6 +14,8 @@
 #
 # With --download it only fetches what Go will compile of these peers, of all of them side by side, and prints nothing on
 # standard output. What cannot be fetched is named on standard error, and the build will try again.
+#
+# With --built it builds nothing, and the exit status is not 0 if the peer is not there.
 #
 # Exit status: 0 built or already there, 1 a build failed, 3 this machine lacks something that the
 # build needs (the last line on standard error says what).
@@ -362,10 +365,10 @@ download_module() {
     return 1
 }
 
-# Whether peer $1 is in the cache.
+# Prints the folder of peer $1 if that is in the cache.
 is_built() (
     once() { [[ -d $1 ]] && printf '%s\n' "$1"; }
-    "${1//-/_}" >/dev/null 2>&1
+    "${1//-/_}" 2>/dev/null
 )
 
 # Fetches the modules of peers $1... side by side, except those of peers that are built.
@@ -374,7 +377,7 @@ download() {
     local -A modules=()
     for peer in "$@"; do
         module=$(module_of "$peer")
-        [[ -z $module ]] || is_built "$peer" || modules[$module]=1
+        [[ -z $module ]] || is_built "$peer" >/dev/null || modules[$module]=1
     done
     for module in "${!modules[@]}"; do
         need_go "$module"
@@ -397,6 +400,11 @@ if [[ ${1:-} == --download ]]; then
             kube-vip helm
     fi
     download "$@"
+    exit
+fi
+
+if [[ ${1:-} == --built ]]; then
+    is_built "$2"
     exit
 fi
 

@@ -70,8 +70,9 @@ pub(crate) fn admit(name: &str) -> Admitted<'static> {
     ADMISSION.admit(weight(name))
 }
 
-/// Lets other trials have this one's tokens while it waits for what one of them will return. Then it has precedence over those that
-/// have not begun. `wait` may not return a lock: this trial could hold it while it waits for a token of one that waits for the lock.
+/// Lets other trials have this one's tokens while it waits for what one of them will return, or build. Then it has precedence over
+/// those that have not begun. The caller may hold no lock meanwhile, and `wait` may not return one: this trial could hold it while it
+/// waits for a token of one that waits for the lock.
 pub(crate) fn aside<T>(wait: impl FnOnce() -> T) -> T {
     ADMISSION.aside(wait)
 }

@@ -98,6 +98,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    test_env::around_builds(|wait| admission::aside(wait));
     let arguments = Arguments::from_args();
     let mut failed = false;
     if parts.0 {

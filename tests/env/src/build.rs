@@ -3,6 +3,7 @@
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
 use anyhow::{Context, anyhow};
 
@@ -41,12 +42,37 @@ impl ControlPlanePrograms {
     }
 }
 
+/// Runs what it is given, which waits.
+pub type Around = fn(&mut dyn FnMut());
+
+static AROUND_BUILDS: OnceLock<Around> = OnceLock::new();
+
+/// From now on each wait for a peer that is not in the cache takes place in `around`, on the thread that wants the peer. Only the
+/// first call has an effect.
+pub fn around_builds(around: Around) {
+    let _ = AROUND_BUILDS.set(around);
+}
+
 /// The folder of the peer `name`, one that `build.sh` knows (`kubernetes`, `leader`, `guest`, ...).
 /// `build.sh` builds it if it is not in the cache. Progress goes to standard error.
 pub fn built(name: &str) -> Result<PathBuf, StartError> {
+    if let Ok(folder) = build_script(&["--built", name]) {
+        return Ok(folder);
+    }
+    let mut outcome = None;
+    let mut build = || outcome = Some(build_script(&[name]));
+    match AROUND_BUILDS.get() {
+        Some(around) => around(&mut build),
+        None => build(),
+    }
+    outcome.context("nothing was built")?
+}
+
+/// The folder that `build.sh` prints.
+fn build_script(arguments: &[&str]) -> Result<PathBuf, StartError> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("build.sh");
     let mut child = Command::new(&script)
-        .arg(name)
+        .args(arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -64,7 +90,8 @@ pub fn built(name: &str) -> Result<PathBuf, StartError> {
         return Err(StartError::Unavailable(last.trim_start_matches("test-env: ").to_owned()));
     }
     if !output.status.success() {
-        return Err(anyhow!("tests/env/build.sh {name} ended with {}: {last}", output.status).into());
+        let arguments = arguments.join(" ");
+        return Err(anyhow!("tests/env/build.sh {arguments} ended with {}: {last}", output.status).into());
     }
     let text = String::from_utf8_lossy(&output.stdout);
     let folder = text.lines().last().context("tests/env/build.sh printed no folder")?;

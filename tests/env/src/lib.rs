@@ -43,7 +43,7 @@ mod vcsim;
 pub const PATIENCE: std::time::Duration = std::time::Duration::from_mins(10);
 
 pub use audit::Refusal;
-pub use build::{ControlPlanePrograms, built};
+pub use build::{Around, ControlPlanePrograms, around_builds, built};
 pub use capv::Capv;
 pub use cluster_api::{ClusterApi, ClusterApiManager, ClusterApiPrograms};
 pub use control_plane::{ControlPlane, ControlPlaneOptions};

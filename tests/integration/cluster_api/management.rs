@@ -7,7 +7,10 @@ use kube::Client;
 use machine_controller::crds::Definitions;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use test_env::{ClusterApi, ClusterApiManager, ControlPlane, ControlPlaneOptions, StartError};
+use test_env::{
+    ClusterApi, ClusterApiManager, ClusterApiPrograms, ControlPlane, ControlPlaneOptions,
+    ControlPlanePrograms, StartError,
+};
 
 use super::objects::Objects;
 use crate::{api, daemon::InProcess, fake_cloud::FakeCloud, support::tail};
@@ -69,6 +72,9 @@ pub(crate) fn stop() {
 impl Management {
     /// The one that trials share, each with namespaces of its own. The first call starts it.
     pub(super) fn shared() -> Result<Arc<Self>, StartError> {
+        // A trial that waits for a build may hold no lock.
+        ControlPlanePrograms::find()?;
+        ClusterApiPrograms::find()?;
         let mut shared = SHARED.lock();
         if let Some(started) = &*shared {
             return Ok(started.clone());
