@@ -14,7 +14,7 @@ use kube::{
 use secrecy::ExposeSecret as _;
 use tokio::time::timeout;
 
-use crate::{api::Api, scenarios::Trials};
+use crate::{api::Api, scenarios::Trials, support::patience};
 
 pub(crate) fn trials() -> Trials {
     Trials::new().both("a_secret_is_followed_from_before_it_exists_until_after_it_is_gone", followed)
@@ -55,8 +55,7 @@ fn secret(name: &str, password: &str) -> Secret {
 
 /// The password of the next version; `None` if the Secret does not exist.
 async fn next(versions: &mut SecretStream) -> anyhow::Result<Option<String>> {
-    let version =
-        timeout(Duration::from_secs(30), versions.next()).await.context("no version within 30 s")?;
+    let version = timeout(patience(Duration::from_secs(30)), versions.next()).await.context("no version")?;
     match version.ok_or_else(|| anyhow!("the stream ended"))?? {
         SecretVersion::Absent => Ok(None),
         SecretVersion::Present(data) => {

@@ -204,6 +204,10 @@ impl Lan {
         for (number, host) in [(1, &lan.client), (2, &lan.a), (3, &lan.b)] {
             lan.connect(host, number);
         }
+        // For half an hour at least the client believes what it knows, so that only announcements change its mind.
+        for family in ["ipv4", "ipv6"] {
+            lan.client.sysctl(&format!("net.{family}.neigh.eth0.base_reachable_time_ms"), "3600000");
+        }
         Some(lan)
     }
 

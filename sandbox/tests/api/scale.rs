@@ -1,7 +1,5 @@
 //! Many large Nodes.
 
-use std::time::{Duration, Instant};
-
 use futures::{StreamExt, TryStreamExt, pin_mut, stream};
 use k8s_openapi::api::core::v1::Node;
 use kube::{
@@ -10,12 +8,10 @@ use kube::{
 };
 use sandbox::{Sandbox, kubelet};
 
-/// A thousand Nodes of real size are registered, listed in pages and watched within a few seconds, even in a
-/// build without optimisation.
+/// A thousand Nodes of real size are registered, listed in pages and watched.
 #[tokio::test]
 async fn a_thousand_nodes() {
     const NODES: usize = 1_000;
-    let start = Instant::now();
     let sandbox = Sandbox::new();
     let client = sandbox.client();
     let nodes: Api<Node> = Api::all(client.clone());
@@ -41,6 +37,4 @@ async fn a_thousand_nodes() {
     for _ in 0..NODES {
         assert!(matches!(watch.try_next().await.unwrap(), Some(WatchEvent::Added(_))));
     }
-    let took = start.elapsed();
-    assert!(took < Duration::from_secs(60), "took {took:?}");
 }

@@ -386,7 +386,6 @@ async fn a_machine_of_others_with_the_provider_id_is_neither_lost_nor_gone() {
     // who reads the object need not know what else there is
     let is_told = |words: &str| words.contains("carries no mark") && !words.contains("theirs");
     assert!(is_told(&error.report()), "{}", error.report());
-    controller.limit = Duration::from_secs(3);
     let deleted = tokio::time::timeout(Duration::from_secs(2), controller.delete(&mut object)).await;
     assert!(deleted.is_err(), "it is not gone");
     assert!(controller.errors.iter().all(|error| is_told(error)), "{:?}", controller.errors);
