@@ -87,7 +87,7 @@ async fn everywhere(
         kinds.extend(world.tape.kinds());
         outcome.with_context(|| format!("{what}, {kill:?}: {:?}", world.cloud.objects()))
     };
-    let requests = at_every_step(&mut dies).await?;
+    let requests = at_every_step(async |at, side| dies(Kill::Step(at, side)).await).await?;
     let changes = at_every_change(&mut dies).await?;
     for expected in REQUESTS.into_iter().chain(["POST events"]) {
         ensure!(kinds.contains(expected), "{what}: no {expected} among {kinds:?}");

@@ -12,7 +12,13 @@ use sandbox::{Action, Fault, Matcher};
 use serde_json::{Value, json};
 
 use super::{core, world::*};
-use crate::{api::Api, faults::faults, scenarios::Trials, stage::at_every_step, support::eventually};
+use crate::{
+    api::Api,
+    faults::faults,
+    scenarios::Trials,
+    stage::{Kill, at_every_step},
+    support::eventually,
+};
 
 /// The finalizer of a failure domain.
 const HELD: &str = "fakeregion.infrastructure.cluster.x-k8s.io";
@@ -182,10 +188,10 @@ async fn dry_run(api: &Api) -> anyhow::Result<()> {
 
 /// The daemon dies before and after each request, and the next one tells what is right.
 async fn killed(api: &Api) -> anyhow::Result<()> {
-    let steps = at_every_step(async |kill| {
+    let steps = at_every_step(async |at, side| {
         let world = World::new(api).await?;
         let (daemon, made) = (world.start(&[])?, add(&world, json!({})));
-        let is_dead = kill.during((&world.tape.trap, &world.cloud), daemon, made).await?;
+        let is_dead = Kill::Step(at, side).during((&world.tape.trap, &world.cloud), daemon, made).await?;
         let daemon = world.start(&[])?;
         becomes(&world, "it has a status", |one| condition(one, "Ready")["reason"] == "FlavorMissing")
             .await?;

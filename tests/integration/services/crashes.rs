@@ -73,9 +73,10 @@ async fn everywhere(
     story: impl AsyncFn(&World<'_>, &Death) -> anyhow::Result<bool>,
 ) -> anyhow::Result<()> {
     let mut lives = 0;
-    let steps = at_every_step(async |kill| {
+    let steps = at_every_step(async |at, side| {
         let (world, name) = (World::new(api), format!("web-{lives}"));
         lives += 1;
+        let kill = Kill::Step(at, side);
         let death = Death { name, kill };
         let outcome = run(&world, &death, &story).await;
         outcome.with_context(|| format!("{kill:?}: {:?}", world.tape.of(&death.name)))

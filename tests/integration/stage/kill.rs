@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cloudprovider::testing::FakeCloud;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::{
     replicas::Replica,
@@ -32,9 +32,11 @@ impl Kill {
     ) -> anyhow::Result<bool> {
         let is_caught = match self {
             Self::Step(at, side) => {
-                let caught = trap.set(at, side);
-                act.await?;
-                timeout(LIFE, caught.notified()).await.is_ok()
+                let settles = async {
+                    sleep(LIFE).await;
+                    Ok(())
+                };
+                trap.catches((at, side), act, settles).await?
             }
             Self::Change(count) => {
                 cloud.crash_after(count);
@@ -52,10 +54,10 @@ impl Kill {
 /// Lets the daemon die before and after each step, until there are no more. `dies` says whether it died there. Returns the number of
 /// steps.
 pub(crate) async fn at_every_step(
-    mut dies: impl AsyncFnMut(Kill) -> anyhow::Result<bool>,
+    mut dies: impl AsyncFnMut(usize, Side) -> anyhow::Result<bool>,
 ) -> anyhow::Result<usize> {
     let mut steps = 0;
-    while dies(Kill::Step(steps, Side::Before)).await? && dies(Kill::Step(steps, Side::After)).await? {
+    while dies(steps, Side::Before).await? && dies(steps, Side::After).await? {
         steps += 1;
     }
     Ok(steps)

@@ -27,8 +27,24 @@ impl Trap {
         self.0.lock()
     }
 
-    /// The request or call with this number, counted from now, never returns. The result says when it is there.
-    pub(crate) fn set(&self, at: usize, side: Side) -> Arc<Notify> {
+    /// Lets `act` happen, until the request or call with this number, counted from now, is caught, or until `settles` ends. Whether it
+    /// was caught: then it never returns.
+    pub(crate) async fn catches(
+        &self,
+        (at, side): (usize, Side),
+        act: impl Future<Output = anyhow::Result<()>>,
+        settles: impl Future<Output = anyhow::Result<()>>,
+    ) -> anyhow::Result<bool> {
+        let caught = self.set(at, side);
+        act.await?;
+        tokio::select! {
+            biased;
+            () = caught.notified() => Ok(true),
+            settled = settles => settled.map(|()| false),
+        }
+    }
+
+    fn set(&self, at: usize, side: Side) -> Arc<Notify> {
         let caught = Arc::<Notify>::default();
         *self.lock() = State { passed: 0, set: Some((at, side, Arc::clone(&caught))) };
         caught

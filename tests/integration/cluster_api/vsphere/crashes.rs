@@ -19,6 +19,7 @@ use crate::{
         objects::{Objects, name},
     },
     daemon::DaemonProcess,
+    stage::Side,
     support::{eventually, tail},
     trial::{Outcome, runtime},
 };
@@ -96,11 +97,12 @@ impl World {
         }
         for (number, (part, method, call)) in points.iter().enumerate() {
             // a call that changes nothing is the same before and after it
-            let sides = if method.ends_with("_Task") { &[false, true][..] } else { &[false] };
-            for &is_after in sides {
-                let machine = format!("m{number}{}", if is_after { "-after" } else { "" });
-                let what = format!("{part:?}, {method} {call}, after it: {is_after}");
-                self.killed_at(&objects, *part, (method, *call, is_after), &machine).await.context(what)?;
+            let sides =
+                if method.ends_with("_Task") { &[Side::Before, Side::After][..] } else { &[Side::Before] };
+            for &side in sides {
+                let machine = format!("m{number}-{side:?}").to_lowercase();
+                let what = format!("{part:?}, {side:?} {method} {call}");
+                self.killed_at(&objects, *part, (method, *call, side), &machine).await.context(what)?;
             }
         }
         self.killed_again_and_again(&objects).await
@@ -111,7 +113,7 @@ impl World {
         &mut self,
         objects: &Objects,
         part: Part,
-        (method, call, is_after): (&str, u64, bool),
+        (method, call, side): (&str, u64, Side),
         machine: &str,
     ) -> anyhow::Result<()> {
         if part == Part::Deletion {
@@ -121,7 +123,7 @@ impl World {
         let vcsim = &self.datacenter.vcsim;
         vcsim.reset_counts()?;
         vcsim.set_rules(&json!([{
-            "methods": [method], "skip": call, "times": 1, "hang": true, "after": is_after,
+            "methods": [method], "skip": call, "times": 1, "hang": true, "after": side == Side::After,
         }]))?;
         self.begin(objects, part, machine).await?;
         let hit = format!("hit:{method}");

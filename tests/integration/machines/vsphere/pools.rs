@@ -1,28 +1,22 @@
 //! Addresses of pools: claims, which a provider of addresses fulfils.
 
-use std::time::Duration;
-
 use anyhow::{Context, ensure};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
-use tokio::time::timeout;
 
 use super::{KINDS, World, definition_of, install};
 use crate::{
     api::Api,
     ipam::{GATEWAY, IPAM, Ipam, pool},
     machines::world::{NAMESPACE, condition, is_ready},
-    stage::Side,
+    stage::at_every_step,
 };
 
 /// The finalizer that holds a claim, as Cluster API Provider vSphere sets it.
 const HOLD: &str = "vspherevm.infrastructure.cluster.x-k8s.io/ip-claim-protection";
 
 const FULFILLED: &str = "IPAddressClaimsFulfilled";
-
-/// Longer than a daemon takes from one write to the next.
-const LIFE: Duration = Duration::from_secs(10);
 
 impl World<'_> {
     async fn with_pools(api: &Api) -> anyhow::Result<(World<'_>, Ipam)> {
@@ -56,9 +50,9 @@ impl World<'_> {
         Ok(())
     }
 
-    async fn machine_goes(&self, name: &str) -> anyhow::Result<()> {
+    async fn begin_to_delete(&self, name: &str) -> anyhow::Result<()> {
         self.objects("VSphereMachine").delete(name, &DeleteParams::default()).await?;
-        self.is_gone(name).await
+        Ok(())
     }
 
     async fn is_gone(&self, name: &str) -> anyhow::Result<()> {
@@ -90,7 +84,8 @@ pub(super) async fn addressed(api: &Api) -> anyhow::Result<()> {
     let told = world.becomes("VSphereMachine", "worker-0", "says that its claim goes", is_told).await?;
     ensure!(condition(&told, FULFILLED)["message"].to_string().contains("is being deleted"), "{told}");
     ensure!(is_ready(&told) && ipam.given() == given, "{told}");
-    world.machine_goes("worker-0").await?;
+    world.begin_to_delete("worker-0").await?;
+    world.is_gone("worker-0").await?;
     let left = ipam.given();
     ensure!(left.is_empty(), "{left:?}");
     world.end(&[], daemon).await
@@ -100,42 +95,41 @@ pub(super) async fn addressed(api: &Api) -> anyhow::Result<()> {
 pub(super) async fn killed(api: &Api) -> anyhow::Result<()> {
     let (world, ipam) = World::with_pools(api).await?;
     world.tape.counts_only("ipaddressclaims");
-    let mut names = Vec::new();
-    let mut daemon = world.start()?;
-    for (number, is_creation) in (0..).zip([true, false]) {
-        for (side, word) in [(Side::Before, "before"), (Side::After, "after")] {
-            for at in 0.. {
-                let name = format!("worker-{number}-{word}-{at}");
-                names.push(name.clone());
-                if !is_creation {
-                    world.add_machine_of_pool(&name).await?;
-                    world.has_its_address(&name, &ipam).await?;
-                }
-                let caught = world.tape.trap.set(at, side);
-                if is_creation {
-                    world.add_machine_of_pool(&name).await?;
-                } else {
-                    world.objects("VSphereMachine").delete(&name, &DeleteParams::default()).await?;
-                }
-                let is_caught = timeout(LIFE, caught.notified()).await.is_ok();
-                daemon.crash().await;
-                world.tape.trap.remove();
-                daemon = world.start()?;
-                if is_creation {
-                    world.has_its_address(&name, &ipam).await?;
-                    world.machine_goes(&name).await?;
-                } else {
-                    world.is_gone(&name).await?;
-                }
-                let (given, left) = (ipam.given(), world.vcsim.inventory()?);
-                ensure!(given.is_empty() && left.len() == 1, "{name}: {given:?} {left:?}");
-                if !is_caught {
-                    break;
-                }
+    for part in ["made", "deleted"] {
+        let mut lives = 0;
+        let writes = at_every_step(async |at, side| {
+            let name = format!("{part}-{lives}");
+            lives += 1;
+            let daemon = world.start()?;
+            let is_caught = if part == "made" {
+                let act = async { world.add_machine_of_pool(&name).await.map(drop) };
+                world.tape.trap.catches((at, side), act, world.has_its_address(&name, &ipam)).await?
+            } else {
+                world.add_machine_of_pool(&name).await?;
+                world.has_its_address(&name, &ipam).await?;
+                let act = async { world.begin_to_delete(&name).await };
+                world.tape.trap.catches((at, side), act, world.is_gone(&name)).await?
+            };
+            daemon.crash().await;
+            world.tape.trap.remove();
+            let daemon = world.start()?;
+            if part == "made" {
+                world.has_its_address(&name, &ipam).await?;
+                world.begin_to_delete(&name).await?;
             }
-        }
+            world.is_gone(&name).await?;
+            let (given, left) = (ipam.given(), world.vcsim.inventory()?);
+            ensure!(given.is_empty() && left.len() == 1, "{name}: {given:?} {left:?}");
+            daemon.stop().await?;
+            Ok(is_caught)
+        });
+        let writes = writes.await.with_context(|| format!("a machine is {part}"))?;
+        ensure!(writes > 0, "no write of a claim while a machine is {part}");
+        println!(
+            "vsphere: killed before and after each of {writes} writes of claims while a machine is {part}"
+        );
     }
-    println!("vsphere: lives of machines with claims: {names:?}");
+    let daemon = world.start()?;
     world.end(&[], daemon).await
 }
 
