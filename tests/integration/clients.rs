@@ -21,11 +21,11 @@ use controller_kit::clients::Clients;
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
 use sandbox::kubelet;
-use test_env::ControlPlane;
 
 use crate::{
     api::Api,
     fake_cloud::{FakeCloud, running},
+    manifest,
     scenarios::Trials,
     support::{is_initialized, node_becomes, uuid},
 };
@@ -72,18 +72,15 @@ async fn initialized(api: &Api, cloud: &FakeCloud, number: usize, limit: Duratio
 }
 
 /// Gives a user the rules of a manifest, in the whole cluster.
-pub(crate) fn allow(control_plane: &ControlPlane, user: &str, rules: &str) -> anyhow::Result<()> {
-    let folder = tempfile::TempDir::new()?;
-    let file = folder.path().join("rules.yaml");
-    std::fs::write(
-        &file,
-        format!(
+pub(crate) async fn allow(admin: &Client, user: &str, rules: &str) -> anyhow::Result<()> {
+    manifest::apply(
+        admin,
+        &format!(
             "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {{name: {user}}}\nrules:\n{rules}\n---\n\
              apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata: {{name: {user}}}\n\
              roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: {user}}}\n\
              subjects:\n- {{apiGroup: rbac.authorization.k8s.io, kind: User, name: {user}}}\n"
         ),
-    )?;
-    control_plane.kubectl_output(&["apply", "-f", &file.display().to_string()])?;
-    Ok(())
+    )
+    .await
 }

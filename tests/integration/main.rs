@@ -47,6 +47,7 @@ mod leader_election;
 mod lifecycle_load;
 mod logging;
 mod machines;
+mod manifest;
 mod metrics;
 mod node;
 mod node_lifecycle;

@@ -191,7 +191,7 @@ async fn life_without(api: &Api, kind: Kind, missing: Missing) -> anyhow::Result
     let users: Vec<&str> = users.iter().map(String::as_str).collect();
     let outcome = async {
         if let Some(missing) = &missing {
-            shipped_roles::becomes_known(control_plane, &options, missing, false).await?;
+            shipped_roles::becomes_known(&api.client, &options, missing, false).await?;
         }
         let is_refused = || async { Ok((!api.refused_to(&users)?.is_empty()).then_some(())) };
         let lived = tokio::select! {
@@ -217,7 +217,7 @@ async fn life_without(api: &Api, kind: Kind, missing: Missing) -> anyhow::Result
         }
     }
     .await;
-    shipped_roles::unbind(control_plane, &options, &permissions)?;
+    shipped_roles::unbind(&api.client, &options, &permissions).await?;
     if takes_given {
         for account in ACCOUNTS {
             let role = account_role(account);
@@ -230,7 +230,7 @@ async fn life_without(api: &Api, kind: Kind, missing: Missing) -> anyhow::Result
             ])?;
         }
         for given in kind.given()? {
-            shipped_roles::becomes_known(control_plane, &options, &given, true).await?;
+            shipped_roles::becomes_known(&api.client, &options, &given, true).await?;
         }
     }
     outcome
@@ -290,17 +290,18 @@ async fn event_counts(admin: &Client, is_reason: impl Fn(&str) -> bool) -> anyho
 }
 
 /// Reads the metrics as two permitted users: with a token, and with a client certificate.
-async fn read_metrics(control_plane: &ControlPlane, port: u16) -> anyhow::Result<()> {
+async fn read_metrics(admin: &Client, control_plane: &ControlPlane, port: u16) -> anyhow::Result<()> {
     let url = format!("https://127.0.0.1:{port}/metrics");
-    let token = service_account(control_plane, "scraper-of-all")?;
+    let token = service_account(admin, "scraper-of-all").await?;
     let certificate = control_plane.kubeconfig_for("scraper", &["scrapers"])?.with_extension("crt");
     grant(
-        control_plane,
+        admin,
         "scrapers-of-all",
         "{kind: ServiceAccount, name: scraper-of-all, namespace: default}, \
          {kind: Group, name: scrapers, apiGroup: rbac.authorization.k8s.io}",
         "/metrics",
-    )?;
+    )
+    .await?;
     let is_read = |answer: crate::serving::Answer| Ok((answer.status == 200).then_some(()));
     eventually(SOON, "metrics for a token", || async {
         is_read(Curl::get(&url).token(&token).send().await?)
@@ -342,7 +343,7 @@ async fn life(
         return Err(error);
     }
     let standby = start(kubeconfig, kind, &cloud, free_port()?).await?;
-    read_metrics(control_plane, port).await?;
+    read_metrics(admin, control_plane, port).await?;
 
     cloud.put(&uuid(1), running(1));
     let mut node = kubelet::node("n1", &uuid(1));

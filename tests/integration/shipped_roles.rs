@@ -12,10 +12,9 @@ use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use kube::{Client, api::PostParams};
 use parking_lot::Mutex;
 use serde_json::json;
-use tempfile::TempDir;
 use test_env::ControlPlane;
 
-use crate::{api, daemon::parse, support::eventually};
+use crate::{api, daemon::parse, manifest, support::eventually};
 
 /// The service account's user name.
 pub(crate) const USER: &str = "system:serviceaccount:kube-system:cloud-controller-manager";
@@ -63,20 +62,6 @@ pub(crate) fn holder(options: &ManifestOptions, permission: &Permission) -> Stri
     }
 }
 
-fn kubectl(
-    control_plane: &ControlPlane,
-    arguments: &[&str],
-    options: &ManifestOptions,
-    permissions: &[Permission],
-) -> anyhow::Result<()> {
-    let folder = TempDir::new()?;
-    let file = folder.path().join("roles.yaml");
-    std::fs::write(&file, yaml::stream(&options.roles(permissions)))?;
-    let file = file.display().to_string();
-    control_plane.kubectl_output(&[arguments, &["-f", &file]].concat())?;
-    Ok(())
-}
-
 /// Applies the roles for these permissions. Returns the kubeconfig of the service account that has them, once
 /// they are effective.
 pub(crate) async fn bind(
@@ -84,9 +69,10 @@ pub(crate) async fn bind(
     options: &ManifestOptions,
     permissions: &[Permission],
 ) -> anyhow::Result<PathBuf> {
-    kubectl(control_plane, &["apply", "--server-side"], options, permissions)?;
+    let admin = api::client(control_plane.kubeconfig()).await?;
+    manifest::apply(&admin, &yaml::stream(&options.roles(permissions))).await?;
     for permission in permissions {
-        becomes_known(control_plane, options, permission, true).await?;
+        becomes_known(&admin, options, permission, true).await?;
     }
     let groups = groups(&options.namespace);
     let user = user(&options.namespace, &options.name);
@@ -94,26 +80,25 @@ pub(crate) async fn bind(
 }
 
 /// Undoes [`bind`]: controllers' accounts are the same in all deployments.
-pub(crate) fn unbind(
-    control_plane: &ControlPlane,
+pub(crate) async fn unbind(
+    admin: &Client,
     options: &ManifestOptions,
     permissions: &[Permission],
 ) -> anyhow::Result<()> {
-    kubectl(control_plane, &["delete", "--ignore-not-found", "--wait=false"], options, permissions)
+    manifest::delete(admin, &yaml::stream(&options.roles(permissions))).await
 }
 
 /// Waits until the API server allows this request, or refuses it.
 pub(crate) async fn becomes_known(
-    control_plane: &ControlPlane,
+    admin: &Client,
     options: &ManifestOptions,
     permission: &Permission,
     allowed: bool,
 ) -> anyhow::Result<()> {
-    let admin = api::client(control_plane.kubeconfig()).await?;
     let (user, groups) = (holder(options, permission), groups(&options.namespace));
     let what = format!("{user} may {permission}: {allowed}");
     eventually(Duration::from_secs(60), &what, || async {
-        Ok((may(&admin, &user, &groups, permission).await? == allowed).then_some(()))
+        Ok((may(admin, &user, &groups, permission).await? == allowed).then_some(()))
     })
     .await
 }

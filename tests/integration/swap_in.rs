@@ -74,9 +74,8 @@ async fn swap_in(
     cluster.lives_on().await?;
     // Clean up for the next test on this control plane. Controllers' accounts are the same in all
     // deployments.
-    let control_plane = api.control_plane.as_ref().context("the control plane")?;
     let given = permissions::needed(&parse(arguments)?);
-    shipped_roles::unbind(control_plane, &ManifestOptions::new("libvirt"), &given)?;
+    shipped_roles::unbind(&api.client, &ManifestOptions::new("libvirt"), &given).await?;
     cluster.bind_roles(&[]).await
 }
 

@@ -29,12 +29,13 @@ async fn accounts(api: &Api) -> anyhow::Result<()> {
     let control_plane = api.control_plane.as_ref().context("the control plane")?;
     let user = "ccm-with-accounts";
     allow(
-        control_plane,
+        &api.client,
         user,
         "- {apiGroups: [\"\"], resources: [nodes], verbs: [get, list, watch]}\n\
          - {apiGroups: [\"\"], resources: [serviceaccounts], verbs: [get, create]}\n\
          - {apiGroups: [\"\"], resources: [serviceaccounts/token], verbs: [create]}",
-    )?;
+    )
+    .await?;
     let accounts = kube::Api::<ServiceAccount>::namespaced(api.client.clone(), "kube-system");
     let _ = accounts.delete("node-controller", &kube::api::DeleteParams::default()).await;
 

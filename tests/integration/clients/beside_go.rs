@@ -118,7 +118,7 @@ async fn beside(api: &Api, folder: &TempDir, go: &FrameworkCcm) -> anyhow::Resul
     let before = versions(api).await?;
 
     let user = "only-looks";
-    allow(control_plane, user, "- {apiGroups: [\"\"], resources: [nodes], verbs: [get, list, watch]}")?;
+    allow(&api.client, user, "- {apiGroups: [\"\"], resources: [nodes], verbs: [get, list, watch]}").await?;
     let mut arguments = arguments(folder, &control_plane.kubeconfig_for(user, &[])?);
     arguments.push("--dry-run".to_owned());
     let ours = DaemonProcess::start(&arguments, &folder.path().join("dry"))?;

@@ -28,7 +28,7 @@ async fn forbidden(api: &Api) -> anyhow::Result<()> {
     let control_plane = api.control_plane.as_ref().context("the control plane")?;
     let user = "loses-its-binding";
     let all = "- {apiGroups: ['*'], resources: ['*'], verbs: ['*']}";
-    allow(control_plane, user, all)?;
+    allow(&api.client, user, all).await?;
     // An open watch is not authorized again, so it has to be interrupted.
     let forwarder = Forwarder::start(control_plane.port()).await?;
     let folder = TempDir::new()?;
@@ -66,7 +66,7 @@ async fn forbidden(api: &Api) -> anyhow::Result<()> {
     ensure!(u64::try_from(asked)? * 2 <= took.as_secs() * 3, "{asked} lists and watches in {took:?}");
     ensure!(!is_initialized(&nodes(&api.client).get("n2").await?), "nobody told the daemon of it");
 
-    allow(control_plane, user, all)?;
+    allow(&api.client, user, all).await?;
     initialized("n2").await?;
     register(3).await?;
     initialized("n3").await?;

@@ -32,7 +32,7 @@ pub(crate) fn trials() -> Trials {
 async fn reload(api: &Api) -> anyhow::Result<()> {
     let control_plane = api.control_plane.as_ref().context("the control plane")?;
     for user in ["before", "after"] {
-        allow(control_plane, user, "- {apiGroups: ['*'], resources: ['*'], verbs: ['*']}")?;
+        allow(&api.client, user, "- {apiGroups: ['*'], resources: ['*'], verbs: ['*']}").await?;
     }
     let folder = TempDir::new()?;
     let path = folder.path().join("kubeconfig");
@@ -113,10 +113,11 @@ async fn new_token(api: &Api) -> anyhow::Result<()> {
         Ok(in_namespace(&["create", "token", "ends"])?.trim().to_owned())
     };
     allow(
-        control_plane,
+        &api.client,
         "system:serviceaccount:kube-system:ends",
         "- {apiGroups: ['*'], resources: ['*'], verbs: ['*']}",
-    )?;
+    )
+    .await?;
     let folder = TempDir::new()?;
     let (path, token_file) = (folder.path().join("kubeconfig"), folder.path().join("token"));
     let admin = fs::read_to_string(control_plane.kubeconfig())?;

@@ -13,6 +13,7 @@ use super::{ENDLESS, elector, options_with, record, rivals, write};
 use crate::{
     api::{self, Api},
     daemon::{DaemonProcess, binary},
+    manifest,
     scenarios::Trials,
     shipped_roles,
     support::*,
@@ -66,7 +67,6 @@ async fn exit_codes(api: &Api) -> anyhow::Result<()> {
 
 async fn permissions(api: &Api) -> anyhow::Result<()> {
     let control_plane = api.control_plane.as_ref().context("the control plane")?;
-    let folder = TempDir::new()?;
     for (user, rules) in [
         (
             "as-a-go-ccm",
@@ -79,10 +79,9 @@ async fn permissions(api: &Api) -> anyhow::Result<()> {
              verbs: [get, update, watch]}",
         ),
     ] {
-        let file = folder.path().join(user);
-        fs::write(
-            &file,
-            format!(
+        manifest::apply(
+            &api.client,
+            &format!(
                 "apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\n\
                  metadata: {{name: {user}, namespace: kube-system}}\nrules:\n{rules}\n---\n\
                  apiVersion: rbac.authorization.k8s.io/v1\nkind: RoleBinding\n\
@@ -90,8 +89,8 @@ async fn permissions(api: &Api) -> anyhow::Result<()> {
                  roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: Role, name: {user}}}\n\
                  subjects:\n- {{apiGroup: rbac.authorization.k8s.io, kind: User, name: {user}}}\n"
             ),
-        )?;
-        control_plane.kubectl_output(&["apply", "-f", &file.display().to_string()])?;
+        )
+        .await?;
         let client = api::client(&control_plane.kubeconfig_for(user, &[])?).await?;
 
         // It takes a moment until new roles are effective.

@@ -4,11 +4,11 @@
 use std::{fs, ops::Range, time::Duration};
 
 use anyhow::{Context, ensure};
-use kube::api::DeleteParams;
+use kube::{Client, api::DeleteParams};
 use sandbox::kubelet;
 use serde_json::json;
 use tempfile::TempDir;
-use test_env::{ControlPlane, Signal};
+use test_env::Signal;
 use tokio::{
     net::{TcpListener, TcpStream},
     time::timeout,
@@ -19,6 +19,7 @@ use crate::{
     api::Api,
     daemon::{DaemonProcess, binary},
     hypervisors::{name, test_driver_file},
+    manifest,
     scenarios::Trials,
     shipped_roles,
     support::*,
@@ -56,7 +57,7 @@ async fn second_signal(api: &Api) -> anyhow::Result<()> {
         let mut daemon = DaemonProcess::start(&arguments, &log)?;
         let outcome = abort(api, &mut daemon, &mut machines, first, second).await;
         // The next test on this control plane writes Nodes as well.
-        delete_webhook(control_plane)?;
+        delete_webhook(&api.client).await?;
         outcome.with_context(|| daemon.log())?;
         // The next round must not wait for the Lease to expire.
         leases(&api.client).delete(NAME, &DeleteParams::default()).await?;
@@ -76,7 +77,7 @@ async fn abort(
     node_becomes(&api.client, &name(number), SOON, "initialized", is_initialized).await?;
 
     let webhook = TcpListener::bind(("127.0.0.1", 0)).await?;
-    make_webhook(api.control_plane.as_ref().context("the control plane")?, webhook.local_addr()?.port())?;
+    make_webhook(&api.client, webhook.local_addr()?.port()).await?;
     let _held = write_under_way(api, &webhook, machines).await?;
 
     daemon.process().signal(first)?;
@@ -114,7 +115,7 @@ async fn write_under_way(
 }
 
 /// Makes the API server call the server on this port about every change of a Node.
-fn make_webhook(control_plane: &ControlPlane, port: u16) -> anyhow::Result<()> {
+async fn make_webhook(admin: &Client, port: u16) -> anyhow::Result<()> {
     let configuration = json!({
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "ValidatingWebhookConfiguration",
@@ -134,15 +135,14 @@ fn make_webhook(control_plane: &ControlPlane, port: u16) -> anyhow::Result<()> {
             "admissionReviewVersions": ["v1"],
         }],
     });
-    let folder = TempDir::new()?;
-    let file = folder.path().join("webhook.json");
-    fs::write(&file, configuration.to_string())?;
-    control_plane.kubectl_output(&["apply", "-f", &file.display().to_string()])?;
-    Ok(())
+    manifest::apply(admin, &configuration.to_string()).await
 }
 
-fn delete_webhook(control_plane: &ControlPlane) -> anyhow::Result<()> {
-    let kind = "validatingwebhookconfiguration";
-    control_plane.kubectl_output(&["delete", kind, WEBHOOK, "--ignore-not-found"])?;
-    Ok(())
+async fn delete_webhook(admin: &Client) -> anyhow::Result<()> {
+    let configuration = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": WEBHOOK},
+    });
+    manifest::delete(admin, &configuration.to_string()).await
 }

@@ -150,7 +150,7 @@ pub(super) async fn by_the_daemon(api: &Api) -> anyhow::Result<()> {
     let outcome = scenario(api, &lan, &cluster, &mut daemons).await;
     let outcome = outcome.and_then(|()| daemons.were_not_refused(api)).with_context(|| daemons.logs());
     daemons.running.clear();
-    shipped_roles::unbind(control_plane, &daemons.roles, &daemons.permissions)?;
+    shipped_roles::unbind(&api.client, &daemons.roles, &daemons.permissions).await?;
     cluster.clear().await?;
     outcome
 }

@@ -3,14 +3,19 @@
 use std::{fs, time::Duration};
 
 use anyhow::{Context, ensure};
-use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{Patch, PatchParams};
+use k8s_openapi::api::{
+    authentication::v1::TokenRequest,
+    core::v1::{ConfigMap, ServiceAccount},
+};
+use kube::{
+    Client,
+    api::{Patch, PatchParams, PostParams},
+};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use test_env::ControlPlane;
 
 use super::{Server, curl::Curl, keys::Authority, options, options_with};
-use crate::{api::Api, peers::Borrowed, scenarios::Trials, support::eventually, trial::runtime};
+use crate::{api::Api, manifest, peers::Borrowed, scenarios::Trials, support::eventually, trial::runtime};
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -30,30 +35,20 @@ fn control_plane(api: &Api) -> anyhow::Result<&Borrowed> {
     api.control_plane.as_ref().context("the control plane")
 }
 
-fn apply(control_plane: &ControlPlane, manifest: &str) -> anyhow::Result<()> {
-    let file = tempfile::NamedTempFile::new()?;
-    fs::write(file.path(), manifest)?;
-    control_plane.kubectl_output(&["apply", "-f", &file.path().display().to_string()])?;
-    Ok(())
-}
-
 /// A service account, and a real token for it.
-pub(crate) fn service_account(control_plane: &ControlPlane, name: &str) -> anyhow::Result<String> {
-    apply(
-        control_plane,
-        &format!("apiVersion: v1\nkind: ServiceAccount\nmetadata: {{name: {name}, namespace: default}}\n"),
-    )?;
-    Ok(control_plane.kubectl_output(&["create", "token", name, "--namespace=default"])?.trim().to_owned())
+pub(crate) async fn service_account(admin: &Client, name: &str) -> anyhow::Result<String> {
+    let account =
+        format!("apiVersion: v1\nkind: ServiceAccount\nmetadata: {{name: {name}, namespace: default}}\n");
+    manifest::apply(admin, &account).await?;
+    let accounts = kube::Api::<ServiceAccount>::namespaced(admin.clone(), "default");
+    let request = TokenRequest::default();
+    let granted = accounts.create_token_request(name, &PostParams::default(), &request).await?;
+    granted.status.and_then(|status| status.token).context("no token")
 }
 
-pub(crate) fn grant(
-    control_plane: &ControlPlane,
-    name: &str,
-    subject: &str,
-    paths: &str,
-) -> anyhow::Result<()> {
-    apply(
-        control_plane,
+pub(crate) async fn grant(admin: &Client, name: &str, subject: &str, paths: &str) -> anyhow::Result<()> {
+    manifest::apply(
+        admin,
         &format!(
             "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {{name: {name}}}\n\
              rules:\n- {{nonResourceURLs: [{paths}], verbs: [get]}}\n---\n\
@@ -62,6 +57,7 @@ pub(crate) fn grant(
              subjects: [{subject}]\n"
         ),
     )
+    .await
 }
 
 fn status(message: &str, reason: &str, code: u16, extra: &Value) -> Value {
@@ -104,17 +100,18 @@ async fn grants(api: &Api) -> anyhow::Result<()> {
     let answer = get("/healthz").token("not-a-token").expect(401).await?;
     ensure!(answer.json()? == status("Unauthorized", "Unauthorized", 401, &json!({})), "{}", answer.text());
 
-    let token = service_account(control_plane, "scraper")?;
+    let token = service_account(&api.client, "scraper").await?;
     let answer = get("/metrics").token(&token).expect(403).await?;
     let message = answer.json()?["message"].as_str().unwrap_or_default().to_owned();
     ensure!(message.contains("User \"system:serviceaccount:default:scraper\" cannot get"), "{message}");
     get("/healthz").token(&token).expect(200).await?;
     grant(
-        control_plane,
+        &api.client,
         "scraper",
         "{kind: ServiceAccount, name: scraper, namespace: default}",
         "/metrics, /metrics/*",
-    )?;
+    )
+    .await?;
     let answer = eventually(SOON, "the grant counts", || async {
         let answer = get("/metrics").token(&token).send().await?;
         Ok((answer.status == 200).then_some(answer))
@@ -154,11 +151,12 @@ async fn client_certificates(api: &Api) -> anyhow::Result<()> {
     let answer = get("/metrics").certificate(&jane).expect(403).await?;
     ensure!(answer.text().contains("User \\\"jane\\\" cannot get path"), "{}", answer.text());
     grant(
-        control_plane,
+        &api.client,
         "developers",
         "{kind: Group, name: dev, apiGroup: rbac.authorization.k8s.io}",
         "/configz",
-    )?;
+    )
+    .await?;
     eventually(SOON, "the grant of the group counts", || async {
         Ok((get("/configz").certificate(&jane).send().await?.status == 200).then_some(()))
     })
@@ -293,7 +291,7 @@ async fn counted(api: &Api) -> anyhow::Result<()> {
     options.authentication.token_webhook_cache_ttl = long;
     (options.authorization.authorized_ttl, options.authorization.unauthorized_ttl) = (long, long);
     let server = Server::start(&options).await?;
-    let token = service_account(control_plane, "counted")?;
+    let token = service_account(&api.client, "counted").await?;
     let counts = || -> anyhow::Result<_> {
         Ok((created(control_plane, "tokenreviews")?, created(control_plane, "subjectaccessreviews")?))
     };

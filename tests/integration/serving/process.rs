@@ -256,7 +256,7 @@ async fn useless_leader(api: &Api) -> anyhow::Result<()> {
     let folder = TempDir::new()?;
     let control_plane = api.control_plane.as_ref().context("the control plane")?;
     let rule = "- {apiGroups: [coordination.k8s.io], resources: [leases], verbs: ['*']}";
-    allow(control_plane, "elects-only", rule)?;
+    allow(&api.client, "elects-only", rule).await?;
     let kubeconfig = control_plane.kubeconfig_for("elects-only", &[])?;
     let mut arguments = arguments(api, &folder, free_port()?)?;
     arguments.retain(|argument| !argument.contains("kubeconfig="));

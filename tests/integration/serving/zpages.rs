@@ -36,7 +36,7 @@ async fn pages(api: &Api) -> anyhow::Result<()> {
     options.flagz = Some([("profiling".to_owned(), "true".to_owned())].into());
     let server = Server::start(&options).await?;
     let token = control_plane.admin_token();
-    let nobody = service_account(control_plane, "reads-no-pages")?;
+    let nobody = service_account(&api.client, "reads-no-pages").await?;
     // Upstream's own role for this.
     let monitoring = control_plane.kubeconfig_for("monitor", &["system:monitoring"])?.with_extension("crt");
     for (page, kind) in [("/statusz", "Statusz"), ("/flagz", "Flagz")] {
