@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use tokio::{net::TcpStream, process::Command};
 
 use super::{Server, curl::Curl, options, options_with};
-use crate::{api::Api, forwarder::Forwarder, lag::Stopwatch, scenarios::Trials, trial::runtime};
+use crate::{api::Api, forwarder::Forwarder, scenarios::Trials, trial::runtime};
 
 pub(super) fn trials() -> Trials {
     Trials::new()
@@ -79,9 +79,7 @@ async fn silent() -> anyhow::Result<()> {
         open.push(TcpStream::connect(server.serving.address()).await?);
     }
     for path in ["/livez", "/healthz", "/readyz"] {
-        let stopwatch = Stopwatch::start();
         Curl::get(&server.url(path)).expect(200).await?;
-        stopwatch.within(Duration::from_secs(5), &format!("{path} beside {MANY} silent connections"))?;
     }
     drop(open);
     Ok(())

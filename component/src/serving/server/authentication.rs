@@ -1,22 +1,29 @@
 //! Authentication of a request: by the front proxy's headers, a client certificate or a bearer token. Without
 //! any of them, the user is anonymous.
 
+mod client_certificate;
+mod cluster_trust;
+mod peer;
 mod request_header;
 mod tokens;
+mod trust;
+mod user;
 
 use std::sync::Arc;
 
 use http::HeaderMap;
 use kube::Client;
 
-use super::{
-    delegation::Unanswered,
-    peer::{Peer, Trusted},
-    trust::{FrontProxy, Trust},
-    user::User,
-};
+use super::delegation::Unanswered;
 use crate::serving::AuthenticationOptions;
+use peer::Trusted;
 use tokens::Tokens;
+use trust::FrontProxy;
+
+pub(super) use cluster_trust::ClusterTrust;
+pub(super) use peer::Peer;
+pub(super) use trust::{Trust, follow};
+pub(super) use user::User;
 
 /// Authenticates requests as upstream does.
 #[derive(Debug)]
@@ -99,7 +106,7 @@ impl Authenticator {
         peer.verdict(Trusted { proxy, clients: self.clients() }).await.is_somebody()
     }
 
-    fn clients(&self) -> Option<Arc<super::trust::Authorities>> {
+    fn clients(&self) -> Option<Arc<trust::Authorities>> {
         self.trust.clients.as_ref().and_then(|clients| clients.now.load_full())
     }
 }
@@ -114,11 +121,8 @@ mod tests {
     use rustls::pki_types::CertificateDer;
 
     use super::{
-        super::{
-            client_certificate,
-            source::Source,
-            trust::{Authorities, FrontProxy},
-        },
+        super::source::Source,
+        trust::{Authorities, FrontProxy},
         *,
     };
     use crate::serving::RequestHeaderOptions;

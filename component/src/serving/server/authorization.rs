@@ -7,11 +7,10 @@ mod reviews;
 use anyhow::anyhow;
 use kube::Client;
 
-use super::{delegation::Unanswered, source::Source, user::User};
+use super::{authentication::User, delegation::Unanswered, source::Source};
 use crate::serving::{AuthorizationOptions, always_allow_paths::PathRules};
-use reviews::Reviews;
-
 pub(super) use decision::Decision;
+use reviews::Reviews;
 
 /// Authorizes requests as upstream does.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use http::{HeaderValue, Response, StatusCode, header};
 use http_body::{Body, Frame, SizeHint};
 use serde_json::{Value, json};
 
-use super::user::User;
+use super::authentication::User;
 
 pub(super) type Answer = Response<AnswerBody>;
 

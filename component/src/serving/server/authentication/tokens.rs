@@ -13,7 +13,7 @@ use super::{
         delegation::{Reviewer, Unanswered},
         source::Source,
     },
-    User,
+    user::User,
 };
 
 /// Maximum number of cached answers.

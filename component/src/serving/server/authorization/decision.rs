@@ -1,11 +1,11 @@
-//! Decisions, and the reason in the text of a refusal.
+//! The decision about a request.
 
 /// Upstream's name of the reviewer in the reason of a refusal.
 const REVIEWER: &str = "kubernetes.io/webhook";
 
 /// The decision about a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in super::super) enum Decision {
+pub(in crate::serving::server) enum Decision {
     Allowed,
     /// With the reviewer's reason, which may be empty.
     Denied(String),
@@ -15,7 +15,7 @@ pub(in super::super) enum Decision {
 
 impl Decision {
     /// The value of the label in upstream's metrics.
-    pub(in super::super) fn as_str(&self) -> &'static str {
+    pub(in crate::serving::server) fn as_str(&self) -> &'static str {
         match self {
             Self::Allowed => "allowed",
             Self::Denied(_) => "denied",
