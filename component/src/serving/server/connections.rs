@@ -190,20 +190,20 @@ impl<S: Service> Server<S> {
         let _certificates = connection.hold(2 * client.size());
         let (reading, unread) = (self.limits.reading, CancellationToken::new());
         let respond = service_fn(|request: Request<Incoming>| {
-            let request_memory = connection.hold(REQUEST_MEMORY + 2 * head_size(&request));
+            let under_way = connection.request(REQUEST_MEMORY + 2 * head_size(&request));
             let responding = self.service.clone().respond(request, client.clone(), connection.clone());
             let (connection, unread) = (connection.clone(), unread.clone());
             async move {
                 let answer = responding.await;
                 let answer_memory = connection.hold(answer.body().len().min(MAX_ANSWER));
                 let is_read = must_be_read_within(reading, unread);
-                Ok::<_, Infallible>(answer.map(|body| body.keeping((request_memory, answer_memory, is_read))))
+                Ok::<_, Infallible>(answer.map(|body| body.keeping((under_way, answer_memory, is_read))))
             }
         });
         let builder = self.http(is_known);
         let builder = if is_http2 { builder.http2_only() } else { builder.http1_only() };
-        let http =
-            builder.serve_connection(TokioIo::new(Guarded::decrypted(stream, self.limits.portion)), respond);
+        let stream = Guarded::decrypted(stream, self.limits.portion, connection.clone());
+        let http = builder.serve_connection(TokioIo::new(stream), respond);
         tokio::pin!(http);
         let ended = tokio::select! {
             ended = http.as_mut() => ended,

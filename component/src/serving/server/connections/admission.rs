@@ -1,10 +1,14 @@
 //! Which connections may be open, and how much memory they may hold.
 //!
 //! Clients of this node, such as its kubelet, have a share of the connections, and all others have another one. A new connection is
-//! always admitted: if its share is used up, it replaces a connection of the client that has most in that share, chosen at random.
-//! So one client takes nothing from others, and where many clients work together, each connection is as likely as any other to last,
-//! whatever it does: with `n` places and `r` new connections a second, a request of `t` seconds is answered with a probability of
-//! about e^(-rt/n), and clients retry.
+//! always admitted: if its share is used up, it replaces a connection of the client that has most in that share. An idle connection
+//! goes first: its client has all answers. Without an idle one, any may go, at random. So one client takes nothing from others, and no
+//! request is lost while the share has room for all busy connections. Where many clients attack together, each busy connection is as
+//! likely as any other to last, whatever it does: with `n` places and `r` new connections a second, a request of `t` seconds is
+//! answered with a probability of at least e^(-rt/n), and clients retry.
+//!
+//! A connection is busy from its first byte until its first answer is written. If a handshake counted as idle, attackers with requests
+//! under way could keep all new clients out.
 //!
 //! Memory has one bound for all connections. Each counts with the most that it can hold by itself, plus its certificates, requests
 //! and responses. Beyond the bound, the client with most memory loses the connection that holds most.
@@ -45,6 +49,10 @@ struct Entry {
     source: Source,
     /// Bytes that it holds.
     held: u64,
+    /// Requests whose response hyper does not have in full. `None`: there was no request yet.
+    under_way: Option<usize>,
+    /// Whether its client has all that it asked for.
+    is_idle: bool,
     replaced: CancellationToken,
 }
 
@@ -64,6 +72,12 @@ pub(in super::super) struct Held {
     bytes: u64,
 }
 
+/// A request on a connection, with its memory, until this is dropped.
+#[derive(Debug)]
+pub(super) struct UnderWay {
+    held: Held,
+}
+
 impl Admission {
     /// How many connections this node and all other clients may have, and the bytes that all connections may hold.
     pub(super) fn new(here: usize, elsewhere: usize, memory: u64) -> Self {
@@ -80,12 +94,14 @@ impl Admission {
         if counts.values().sum::<usize>() >= share {
             let few = share / LITTLE;
             open.close_one(is_of_share, |entry, _| {
-                (counts.get(&entry.source).copied().unwrap_or_default().max(few), fastrand::u64(..))
+                let of_client = counts.get(&entry.source).copied().unwrap_or_default();
+                (of_client.max(few), entry.is_idle, fastrand::u64(..))
             });
         }
         open.next += 1;
         let (id, replaced) = (open.next, CancellationToken::new());
-        open.connections.insert(id, Entry { source, held: 0, replaced: replaced.clone() });
+        let entry = Entry { source, held: 0, under_way: None, is_idle: false, replaced: replaced.clone() };
+        open.connections.insert(id, entry);
         self.hold(&mut open, id, CONNECTION_MEMORY);
         Arc::new(Connection { source, admission: self.clone(), id, replaced })
     }
@@ -154,6 +170,22 @@ impl Connection {
         self.admission.hold(&mut self.admission.open.lock(), self.id, bytes);
         Held { connection: self.clone(), bytes }
     }
+
+    /// Begins a request that takes this memory.
+    pub(super) fn request(self: &Arc<Self>, bytes: usize) -> UnderWay {
+        if let Some(entry) = self.admission.open.lock().connections.get_mut(&self.id) {
+            entry.under_way = Some(entry.under_way.unwrap_or_default() + 1);
+            entry.is_idle = false;
+        }
+        UnderWay { held: self.hold(bytes) }
+    }
+
+    /// Records that all responses that hyper has were written. Only then is a connection without requests idle.
+    pub(super) fn all_is_written(&self) {
+        if let Some(entry) = self.admission.open.lock().connections.get_mut(&self.id) {
+            entry.is_idle = entry.under_way == Some(0);
+        }
+    }
 }
 
 impl Drop for Connection {
@@ -168,6 +200,15 @@ impl Drop for Held {
         if let Some(entry) = open.connections.get_mut(&self.connection.id) {
             entry.held -= self.bytes;
             open.held -= self.bytes;
+        }
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let connection = &self.held.connection;
+        if let Some(entry) = connection.admission.open.lock().connections.get_mut(&connection.id) {
+            entry.under_way = entry.under_way.map(|requests| requests - 1);
         }
     }
 }
@@ -214,6 +255,49 @@ mod tests {
         drop(attackers);
         let many = admit(&admission, client(99), 21);
         assert_eq!((open(&others), open(&many)), (10, 21), "a closed connection leaves its place");
+    }
+
+    #[test]
+    fn an_idle_connection_makes_room_first() {
+        let admission = Admission::new(4, 4, u64::MAX);
+        // One in each state; many times, since what goes may be chosen at random.
+        for _ in 0..100 {
+            let handshake = admission.admit(Source::Here);
+            let under_way = admission.admit(Source::Here);
+            let _request = under_way.request(1);
+            under_way.all_is_written();
+            let unsent = admission.admit(Source::Here);
+            drop(unsent.request(1));
+            let idle = admission.admit(Source::Here);
+            drop(idle.request(1));
+            idle.all_is_written();
+            let new = admission.admit(Source::Here);
+            assert_eq!((open(&[idle]), open(&[handshake, under_way, unsent, new])), (0, 4));
+        }
+    }
+
+    #[test]
+    fn an_idle_connection_that_is_used_again_is_busy() {
+        let admission = Admission::new(2, 2, u64::MAX);
+        let [first, second] = [(); 2].map(|()| {
+            let connection = admission.admit(Source::Here);
+            drop(connection.request(1));
+            connection.all_is_written();
+            connection
+        });
+        let _request = first.request(1);
+        let _new = admission.admit(Source::Here);
+        assert_eq!((open(&[first]), open(&[second])), (1, 0));
+    }
+
+    #[test]
+    fn who_has_most_makes_room_before_who_has_an_idle_connection() {
+        let admission = Admission::new(4, 32, u64::MAX);
+        let scrape = admission.admit(client(1));
+        drop(scrape.request(1));
+        scrape.all_is_written();
+        let attackers = admit(&admission, client(99), 100);
+        assert_eq!((open(&[scrape]), open(&attackers)), (1, 31));
     }
 
     #[test]

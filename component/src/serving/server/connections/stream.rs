@@ -6,6 +6,7 @@
 use std::{
     io,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -14,6 +15,8 @@ use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     time::{Instant, Sleep, sleep},
 };
+
+use super::admission::Connection;
 
 /// Bytes of TLS that are read at a time.
 const RECORDS: usize = 8 << 10;
@@ -34,22 +37,24 @@ pub(super) struct Guarded<S> {
     read: usize,
     /// Bytes that may still arrive. `None`: any number.
     left: Option<usize>,
+    /// Learns when all is written.
+    connection: Option<Arc<Connection>>,
     deadline: Pin<Box<Sleep>>,
 }
 
 impl<S> Guarded<S> {
     /// For a connection that begins with a handshake.
     pub(super) fn encrypted(stream: S) -> Self {
-        Self::new(stream, RECORDS, Some(HANDSHAKE_SIZE))
+        Self::new(stream, RECORDS, Some(HANDSHAKE_SIZE), None)
     }
 
-    /// For decrypted requests.
-    pub(super) fn decrypted(stream: S, portion: usize) -> Self {
-        Self::new(stream, portion, None)
+    /// For decrypted requests of this connection.
+    pub(super) fn decrypted(stream: S, portion: usize, connection: Arc<Connection>) -> Self {
+        Self::new(stream, portion, None, Some(connection))
     }
 
-    fn new(stream: S, portion: usize, left: Option<usize>) -> Self {
-        Self { stream, portion, read: 0, left, deadline: Box::pin(sleep(IDLE_TIMEOUT)) }
+    fn new(stream: S, portion: usize, left: Option<usize>, connection: Option<Arc<Connection>>) -> Self {
+        Self { stream, portion, read: 0, left, connection, deadline: Box::pin(sleep(IDLE_TIMEOUT)) }
     }
 
     /// Records that the handshake is complete.
@@ -105,7 +110,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
         // A flush without pending data is not progress.
         match Pin::new(&mut self.stream).poll_flush(cx) {
             Poll::Pending => self.watch(cx, Poll::Pending),
-            outcome @ Poll::Ready(_) => outcome,
+            outcome @ Poll::Ready(_) => {
+                if let Some(connection) = &self.connection {
+                    connection.all_is_written();
+                }
+                outcome
+            }
         }
     }
 
@@ -121,14 +131,19 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
 mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
 
-    use super::*;
+    use super::{super::admission::Admission, *};
+    use crate::serving::server::source::Source;
 
     const PORTION: usize = 512;
+
+    fn decrypted<S>(stream: S) -> Guarded<S> {
+        Guarded::decrypted(stream, PORTION, Admission::new(1, 1, u64::MAX).admit(Source::Here))
+    }
 
     #[tokio::test(start_paused = true)]
     async fn silence_ends_it_and_progress_does_not() {
         let (ours, mut theirs) = duplex(16);
-        let mut stream = Guarded::decrypted(ours, PORTION);
+        let mut stream = decrypted(ours);
         for _ in 0..3 {
             tokio::time::advance(IDLE_TIMEOUT * 2 / 3).await;
             theirs.write_all(b"x").await.expect("written");
@@ -142,7 +157,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_client_that_reads_nothing_ends_too() {
         let (ours, _theirs) = duplex(16);
-        let mut stream = Guarded::decrypted(ours, PORTION);
+        let mut stream = decrypted(ours);
         let error = stream.write_all(&[0; 17]).await.expect_err("the pipe is full");
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }
@@ -151,7 +166,7 @@ mod tests {
     async fn other_connections_are_read_in_between() {
         let (ours, mut theirs) = duplex(4 * PORTION);
         theirs.write_all(&[7; 4 * PORTION]).await.expect("there is room");
-        let mut stream = Guarded::decrypted(ours, PORTION);
+        let mut stream = decrypted(ours);
         let (mut buffer, mut polls) = ([0; 4 * PORTION], 0);
         let mut read = Box::pin(stream.read_exact(&mut buffer));
         std::future::poll_fn(|cx| {

@@ -159,6 +159,36 @@ async fn silent_connections_make_room() {
 }
 
 #[tokio::test]
+async fn a_connection_that_has_its_answers_makes_room() {
+    const REQUEST: &[u8] = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = || client_config(folder.path(), rustls::ALL_VERSIONS, None).expect("a client");
+    let ok = async |stream: &mut tokio_rustls::client::TlsStream<TcpStream>| {
+        let mut answer = [0; 12];
+        stream.read_exact(&mut answer).await.expect("an answer");
+        assert_eq!(&answer, b"HTTP/1.1 200");
+    };
+    // Many times, since a connection without a reason to go would be chosen at random.
+    for _ in 0..8 {
+        let limits = Limits { here: 3, ..Limits::secure_port(100) };
+        let server = start(folder.path(), limits).await;
+        let mut handshake = TcpStream::connect(server.address()).await.expect("accepted");
+        let mut waiting = encrypted(server.address(), config()).await.expect("a connection");
+        let mut idle = encrypted(server.address(), config()).await.expect("a connection");
+        idle.write_all(REQUEST).await.expect("sent");
+        ok(&mut idle).await;
+        let mut new = encrypted(server.address(), config()).await.expect("a connection");
+        let ended = timeout(LIMIT, idle.read_to_end(&mut Vec::new())).await;
+        drop(ended.expect("it makes room"));
+        for stream in [&mut waiting, &mut new] {
+            stream.write_all(REQUEST).await.expect("it is open");
+            ok(stream).await;
+        }
+        assert!(futures::poll!(Box::pin(handshake.read(&mut [0]))).is_pending());
+    }
+}
+
+#[tokio::test]
 async fn a_client_must_have_the_key_of_its_certificate() {
     let folder = tempfile::tempdir().expect("a folder");
     let authority = KeyPair::generate().expect("a key");
