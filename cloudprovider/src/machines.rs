@@ -19,8 +19,9 @@
 //! # A step
 //!
 //! The controller calls a step when the object changed, when the cloud said that its machine changed, when
-//! the time that the last step named has come, and once a resync period. It never calls two steps of one
-//! object at the same time. Steps of different objects run at the same time, thousands if need be.
+//! the time that the last step named has come, and once a resync period. Steps of different objects run at the
+//! same time, thousands if need be. Of one object, one step runs at a time: each holds the
+//! [lock of its object](ObjectLock).
 //!
 //! A step
 //!
@@ -32,6 +33,11 @@
 //!
 //! The daemon gives up a step after 60 s and may end at any point of one. So each step must end right from
 //! wherever an earlier one stopped.
+//!
+//! A step that is given up is dropped, and tasks that it has spawned go on. Such a task takes along
+//! [`ObjectLock::current`], so that the next step of the object begins after its end, and
+//! [`Term::current`](crate::Term::current), so that it sends nothing once the daemon does not lead any more. A
+//! next step that waits for longer than 20 s is an error of kind `Timeout`, and is tried again.
 //!
 //! | A step towards existing answers | Meaning | The condition `Ready` |
 //! |---|---|---|
@@ -189,6 +195,7 @@ mod condition;
 mod desired;
 mod kinds;
 mod mark;
+mod object_lock;
 mod objects;
 mod provider;
 mod record;
@@ -210,6 +217,7 @@ pub use self::{
     desired::DesiredObject,
     kinds::{AuxiliaryKind, GROUP, Kind, Kinds, Schemas},
     mark::Mark,
+    object_lock::{ObjectLock, ObjectLocks},
     objects::{AuxiliaryObject, ObjectSource, Objects, not_served},
     provider::{DynMachines, Machines, Spec, Status},
     record::Record,

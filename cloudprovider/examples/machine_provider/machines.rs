@@ -4,7 +4,8 @@ use cloudprovider::{
     Error, ErrorKind, Machines, Result, async_trait,
     machines::{
         Capacity, ClusterReport, ClusterRequest, Deletion, FailureDomain, Kind, Kinds,
-        MachineDeletionRequest, MachineReport, MachineRequest, Mark, PresentMachine, Record, Wait,
+        MachineDeletionRequest, MachineReport, MachineRequest, Mark, ObjectLocks, PresentMachine, Record,
+        Wait,
     },
 };
 use schemars::JsonSchema;
@@ -89,6 +90,10 @@ impl Machines for LabProvider {
         Kind::new("LabMachine", "labmachines"),
         Kind::new("LabCluster", "labclusters"),
     );
+
+    fn object_locks(&self) -> &ObjectLocks {
+        &self.object_locks
+    }
 
     async fn ensure_machine(&self, request: &Request, _: &mut Record<()>) -> Result<MachineReport> {
         let Some(vm) = self.find(&request.mark)? else {

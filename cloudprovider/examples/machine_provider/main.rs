@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use cloudprovider::{
     CloudProvider, DynMachines, Instance, InstanceLookup, InstanceMetadata, InstanceStream, Instances,
     NodeAddress, NodeIdentity, PowerState, ProviderId, Result, StartContext, async_trait, instance_stream,
-    machines::{BootstrapData, BootstrapFormat, ClusterContext, MachineRequest, Mark, Record},
+    machines::{BootstrapData, BootstrapFormat, ClusterContext, MachineRequest, Mark, ObjectLocks, Record},
 };
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -41,11 +41,12 @@ fn instance(vm: &Vm) -> Instance {
 struct LabProvider {
     lab: Arc<Lab>,
     stop: OnceLock<CancellationToken>,
+    object_locks: ObjectLocks,
 }
 
 impl LabProvider {
     fn new(lab: Arc<Lab>) -> Self {
-        Self { lab, stop: OnceLock::new() }
+        Self { lab, stop: OnceLock::new(), object_locks: ObjectLocks::default() }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Reads a provider's types from JSON and writes them back.
+//! Reads a provider's types from JSON and writes them back, and lets one step of an object run at a time.
 
 use async_trait::async_trait;
 use schemars::{JsonSchema, generate::SchemaSettings};
@@ -41,8 +41,9 @@ impl<M: Machines> DynMachines for M {
         record: &mut Record<Value>,
     ) -> Result<MachineReport> {
         let request = machine_request::<M, _>(request, read_cluster)?;
+        let lock = self.object_locks().lock(&request.mark).await?;
         let mut typed = typed(record);
-        let answer = Machines::ensure_machine(self, &request, &mut typed).await;
+        let answer = lock.scope(Machines::ensure_machine(self, &request, &mut typed)).await;
         untyped(typed, record)?;
         answer
     }
@@ -53,8 +54,9 @@ impl<M: Machines> DynMachines for M {
         record: &mut Record<Value>,
     ) -> Result<Deletion> {
         let request = machine_request::<M, _>(request, |spec| Ok(read_cluster_for_deletion(spec)))?;
+        let lock = self.object_locks().lock(&request.mark).await?;
         let mut typed = typed(record);
-        let answer = Machines::delete_machine(self, &request, &mut typed).await;
+        let answer = lock.scope(Machines::delete_machine(self, &request, &mut typed)).await;
         untyped(typed, record)?;
         answer
     }
@@ -70,8 +72,9 @@ impl<M: Machines> DynMachines for M {
         record: &mut Record<Value>,
     ) -> Result<ClusterReport> {
         let request = cluster_request::<M>(request)?;
+        let lock = self.object_locks().lock(&request.mark).await?;
         let mut typed = typed(record);
-        let answer = Machines::ensure_cluster(self, &request, &mut typed).await;
+        let answer = lock.scope(Machines::ensure_cluster(self, &request, &mut typed)).await;
         untyped(typed, record)?;
         answer
     }
@@ -82,8 +85,9 @@ impl<M: Machines> DynMachines for M {
         record: &mut Record<Value>,
     ) -> Result<Deletion> {
         let request = cluster_request::<M>(request)?;
+        let lock = self.object_locks().lock(&request.mark).await?;
         let mut typed = typed(record);
-        let answer = Machines::delete_cluster(self, &request, &mut typed).await;
+        let answer = lock.scope(Machines::delete_cluster(self, &request, &mut typed)).await;
         untyped(typed, record)?;
         answer
     }

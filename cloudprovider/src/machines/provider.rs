@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{
     Capacity, ClusterReport, ClusterRequest, Deletion, Kinds, MachineDeletionRequest, MachineReport,
-    MachineRequest, ObserveRequest, Record, Schemas, StatusReport,
+    MachineRequest, ObjectLocks, ObserveRequest, Record, Schemas, StatusReport,
 };
 use crate::{Error, ErrorKind, InstanceStream, Result};
 
@@ -40,6 +40,11 @@ pub trait Machines: fmt::Debug + Send + Sync {
 
     /// The kinds of the objects.
     const KINDS: Kinds;
+
+    /// The locks of its machines and clusters: a field of the provider, [`ObjectLocks::default()`] at first.
+    /// The daemon takes the lock of an object for each step, so implementations take none. A task that a step
+    /// spawns takes the lock along: see [`ObjectLock`](super::ObjectLock).
+    fn object_locks(&self) -> &ObjectLocks;
 
     /// One step of a machine towards existing.
     ///
@@ -134,7 +139,7 @@ pub trait Machines: fmt::Debug + Send + Sync {
 /// Specs are whole, as in the API: `providerID` and `controlPlaneEndpoint` are taken out before the
 /// provider's type is read. A spec that cannot be read is an error of kind
 /// [`InvalidInput`](crate::ErrorKind::InvalidInput) that names the field. A status that cannot be read counts
-/// as empty.
+/// as empty. A step of an object waits for the end of the one before: see [`ObjectLock`](super::ObjectLock).
 #[async_trait]
 pub trait DynMachines: fmt::Debug + Send + Sync {
     /// See [`Machines::KINDS`].

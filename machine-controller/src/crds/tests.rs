@@ -2,7 +2,7 @@ use cloudprovider::{
     Error, ErrorKind, Machines, async_trait,
     machines::{
         Capacity, ClusterReport, ClusterRequest, Deletion, DynMachines, MachineDeletionRequest,
-        MachineReport, MachineRequest, Record,
+        MachineReport, MachineRequest, ObjectLocks, Record,
     },
 };
 use schemars::JsonSchema;
@@ -28,8 +28,10 @@ struct MachineStatus {
 #[derive(Deserialize, JsonSchema)]
 struct ClusterSpec {}
 
-#[derive(Debug)]
-struct Example;
+#[derive(Debug, Default)]
+struct Example {
+    object_locks: ObjectLocks,
+}
 
 fn unused<T>() -> cloudprovider::Result<T> {
     Err(Error::new(ErrorKind::Unsupported, "not asked for here"))
@@ -46,6 +48,10 @@ impl Machines for Example {
         Kind::new("ExampleMachine", "examplemachines").with_short_names(&["exm"]),
         Kind::new("ExampleCluster", "exampleclusters"),
     );
+
+    fn object_locks(&self) -> &ObjectLocks {
+        &self.object_locks
+    }
 
     async fn ensure_machine(
         &self,
@@ -81,12 +87,12 @@ impl Machines for Example {
 }
 
 fn definitions() -> Definitions {
-    Definitions::new("example", &Example::KINDS, &Example.schemas()).expect("good types")
+    Definitions::new("example", &Example::KINDS, &Example::default().schemas()).expect("good types")
 }
 
 /// The error of the example with something wrong.
 fn problems(kinds: Kinds, change: impl FnOnce(&mut Schemas)) -> Vec<String> {
-    let mut schemas = Example.schemas();
+    let mut schemas = Example::default().schemas();
     change(&mut schemas);
     Definitions::new("example", &kinds, &schemas).expect_err("something is wrong").problems
 }

@@ -7,9 +7,9 @@
 
 use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
-use cloudprovider::{ErrorKind, FairPermit, FairPermits, PermitsClosed};
+use cloudprovider::{ErrorKind, FairPermit, FairPermits, PermitsClosed, machines::ObjectLock};
 use parking_lot::Mutex;
-use tokio::sync::{OwnedMutexGuard, oneshot};
+use tokio::sync::oneshot;
 use virt::{connect::Connect, storage_pool::StoragePool};
 
 use crate::{
@@ -33,9 +33,6 @@ const MAX_ABANDONED: usize = 8;
 const TICK: Duration = Duration::from_millis(20);
 
 tokio::task_local! {
-    /// The lock that a step holds as long as it, or a call that it began, goes on. An abandoned call keeps
-    /// it.
-    pub(crate) static HELD: Arc<OwnedMutexGuard<()>>;
     static NAMESPACE: Namespace;
 }
 
@@ -211,11 +208,12 @@ impl WorkerPool {
         limit: Option<Duration>,
         work: impl FnOnce(&mut Link) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
-        let held = HELD.try_with(Arc::clone).ok();
+        // An abandoned call keeps it.
+        let lock = ObjectLock::current();
         let mut answer = pooled.worker.run(move |link: &mut Link| {
             link.check();
             let result = work(link);
-            drop((permit, held));
+            drop((permit, lock));
             result
         });
         loop {

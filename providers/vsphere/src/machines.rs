@@ -22,7 +22,6 @@ mod identities;
 mod kinds;
 mod modules;
 mod naming;
-mod object_lock;
 mod places;
 mod pools;
 mod power;

@@ -15,7 +15,8 @@ use crate::api::Api;
 const DRY_RUN: &str = "topology.cluster.x-k8s.io/dry-run";
 
 pub(super) async fn checked(api: &Api) -> Result<()> {
-    let definitions = Definitions::new("example", &Provider.kinds(), &Provider.schemas())?;
+    let provider = Provider::default();
+    let definitions = Definitions::new("example", &provider.kinds(), &provider.schemas())?;
     let kinds = Kinds::new(api.client.clone());
     kinds.establish(&definitions).await?;
     let outcome = check(api, &kinds).await;

@@ -4,7 +4,7 @@ use cloudprovider::{
     Error, ErrorKind, Machines, Result, async_trait,
     machines::{
         Capacity, ClusterReport, ClusterRequest, Deletion, Kind, Kinds, MachineDeletionRequest,
-        MachineReport, MachineRequest, Record,
+        MachineReport, MachineRequest, ObjectLocks, Record,
     },
 };
 use schemars::JsonSchema;
@@ -85,8 +85,10 @@ pub(super) struct ClusterSpec {
     pools: Vec<String>,
 }
 
-#[derive(Debug)]
-pub(super) struct Provider;
+#[derive(Debug, Default)]
+pub(super) struct Provider {
+    object_locks: ObjectLocks,
+}
 
 fn unused<T>() -> Result<T> {
     Err(Error::new(ErrorKind::Unsupported, "only the types are used"))
@@ -104,6 +106,10 @@ impl Machines for Provider {
         Kind::new("ExampleCluster", "exampleclusters").with_short_names(&["exc"]),
     )
     .in_group(GROUP);
+
+    fn object_locks(&self) -> &ObjectLocks {
+        &self.object_locks
+    }
 
     async fn ensure_machine(
         &self,

@@ -1,3 +1,5 @@
+mod abandoned;
+
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +8,7 @@ use crate::{
     ControlPlaneEndpoint, Instance, PowerState, ProviderId,
     machines::{
         BootstrapData, BootstrapFormat, Condition, ConditionStatus, Kind, MachineDeletionRequest, Mark,
-        PresentMachine, Wait,
+        ObjectLocks, PresentMachine, Wait,
     },
 };
 
@@ -45,6 +47,7 @@ struct ClusterSpec {
 struct Cloud {
     /// What the steps got, as text.
     seen: Mutex<Vec<String>>,
+    object_locks: ObjectLocks,
 }
 
 impl Cloud {
@@ -62,6 +65,10 @@ impl Machines for Cloud {
 
     const KINDS: Kinds =
         Kinds::new("v1", Kind::new("MyMachine", "mymachines"), Kind::new("MyCluster", "myclusters"));
+
+    fn object_locks(&self) -> &ObjectLocks {
+        &self.object_locks
+    }
 
     async fn ensure_machine(
         &self,

@@ -21,7 +21,7 @@ use crate::{
     machines::{
         Capacity, ClusterReport, ClusterRequest, Condition, ConditionStatus, Deletion, DesiredObject,
         FailureDomain, Kinds, MachineDeletionRequest, MachineReport, MachineRequest, Machines, Mark,
-        NodeInfo, ObserveRequest, PresentMachine, Record, StatusReport, Wait,
+        NodeInfo, ObjectLocks, ObserveRequest, PresentMachine, Record, StatusReport, Wait,
     },
 };
 
@@ -273,6 +273,10 @@ impl Machines for FakeProvider {
     type ClusterStatus = ();
 
     const KINDS: Kinds = KINDS;
+
+    fn object_locks(&self) -> &ObjectLocks {
+        &self.object_locks
+    }
 
     async fn ensure_machine(
         &self,

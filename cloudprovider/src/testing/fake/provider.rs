@@ -14,7 +14,7 @@ use crate::{
     CloudProvider, Clusters, ControlPlaneEndpoint, DynMachines, Error, ErrorKind, Instance, InstanceLookup,
     InstanceStream, Instances, LoadBalancer, LoadBalancerIngress, LoadBalancerService, LoadBalancerStatus,
     NodeIdentity, Result, Route, Routes, SecretName, StartContext, Zone, Zones, async_trait,
-    default_load_balancer_name, instance_stream,
+    default_load_balancer_name, instance_stream, machines::ObjectLocks,
 };
 
 pub(super) struct FakeProvider {
@@ -25,6 +25,7 @@ pub(super) struct FakeProvider {
     pub(super) tasks: TaskTracker,
     /// The work of the cloud whose end this provider tells.
     pub(super) followed: Arc<Mutex<BTreeSet<String>>>,
+    pub(super) object_locks: ObjectLocks,
 }
 
 impl fmt::Debug for FakeProvider {
@@ -59,6 +60,7 @@ impl FakeProvider {
             stopped: CancellationToken::new(),
             tasks: TaskTracker::new(),
             followed: Arc::default(),
+            object_locks: ObjectLocks::default(),
         }
     }
 

@@ -1,10 +1,10 @@
 //! The machines of this provider: what their steps work with.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc};
 
 use cloudprovider::{
     Error, ErrorKind, FairPermits, InstanceChange, InstanceLookup, InstanceRef, NodeIdentity, Result,
-    machines::Mark,
+    machines::{Mark, ObjectLocks},
     ties::{Contender, Meant, the_meant_one},
 };
 use futures::future::join_all;
@@ -30,11 +30,8 @@ use crate::{
     provider_id::{DomainId, format_provider_id},
     resolve::{evidence, instance_on},
     uri,
-    worker_pool::{HELD, Namespace, WorkerPool, in_turn_of},
+    worker_pool::{Namespace, WorkerPool},
 };
-
-/// How long a step waits for the end of a call that an earlier step of the same machine has left behind.
-const MAX_WAIT_FOR_CALL: Duration = Duration::from_secs(20);
 
 /// The calls of a hypervisor that libvirt's test driver cannot answer. Tests have their own.
 #[derive(Clone, Debug)]
@@ -106,8 +103,8 @@ pub(crate) struct LibvirtMachines {
     pub(crate) unproven_claims: UnprovenClaims,
     /// The hypervisors that this process has chosen for machines whose domain is not there yet.
     chosen: Mutex<HashMap<Identity, String>>,
-    /// One lock for each object, held by each of its calls.
-    calls: Mutex<HashMap<Identity, Arc<tokio::sync::Mutex<()>>>>,
+    /// Each call to libvirt holds that of its object: it cannot be broken off.
+    pub(crate) object_locks: ObjectLocks,
 }
 
 impl LibvirtMachines {
@@ -145,7 +142,7 @@ impl LibvirtMachines {
             kept_macs: KeptMacs::default(),
             unproven_claims: UnprovenClaims::default(),
             chosen: Mutex::default(),
-            calls: Mutex::default(),
+            object_locks: ObjectLocks::default(),
         }
     }
 
@@ -176,27 +173,6 @@ impl LibvirtMachines {
         self.chosen.lock().remove(machine);
         self.kept_macs.release(machine);
         self.placer.release(machine);
-    }
-
-    /// Runs a step of a machine or a cluster, after the last call of an earlier one has ended. That can be one whose step was given
-    /// up: libvirt's calls cannot be broken off.
-    ///
-    /// # Errors
-    /// Those of the step, and [`ErrorKind::Timeout`] if an earlier call does not end.
-    pub(crate) async fn one_step<T>(
-        &self,
-        object: &Identity,
-        step: impl Future<Output = Result<T>>,
-    ) -> Result<T> {
-        let of_object = Arc::clone(self.calls.lock().entry(object.clone()).or_default());
-        let Ok(held) = tokio::time::timeout(MAX_WAIT_FOR_CALL, of_object.lock_owned()).await else {
-            let words = "an earlier call to libvirt for this object has not ended yet";
-            return Err(Error::new(ErrorKind::Timeout, words));
-        };
-        let answer = HELD.scope(Arc::new(held), in_turn_of(&object.namespace, step)).await;
-        // Whoever waits for the lock, or still holds it, has a clone.
-        self.calls.lock().retain(|_, one| Arc::strong_count(one) > 1);
-        answer
     }
 
     /// The domain with this UUID that the object with this mark means, as far as it is known, and its hypervisor. One that carries the

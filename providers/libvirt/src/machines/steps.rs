@@ -26,11 +26,12 @@ use super::{
     libvirt_machines::{Host, LibvirtMachines},
     spec::{LibvirtClusterSpec, LibvirtMachineSpec},
 };
+use crate::worker_pool::in_turn_of;
 use cloudprovider::{
     Machines, Result, async_trait,
     machines::{
         Capacity, ClusterReport, ClusterRequest, Deletion, Kind, Kinds, MachineDeletionRequest,
-        MachineReport, MachineRequest, NodeInfo, Record,
+        MachineReport, MachineRequest, NodeInfo, ObjectLocks, Record,
     },
 };
 use schemars::JsonSchema;
@@ -76,9 +77,13 @@ impl Machines for LibvirtMachines {
         Kind::new("LibvirtCluster", "libvirtclusters"),
     );
 
+    fn object_locks(&self) -> &ObjectLocks {
+        &self.object_locks
+    }
+
     async fn ensure_machine(&self, request: &Request, record: &mut MachineRecord) -> Result<MachineReport> {
         let machine = Identity::of(&request.mark)?;
-        self.one_step(&machine, ensure(self, &machine, request, record)).await
+        in_turn_of(&machine.namespace, ensure(self, &machine, request, record)).await
     }
 
     async fn delete_machine(
@@ -87,7 +92,7 @@ impl Machines for LibvirtMachines {
         record: &mut MachineRecord,
     ) -> Result<Deletion> {
         let machine = Identity::of(&request.mark)?;
-        self.one_step(&machine, self.delete(&machine, request, record)).await
+        in_turn_of(&machine.namespace, self.delete(&machine, request, record)).await
     }
 
     async fn ensure_cluster(
@@ -96,7 +101,7 @@ impl Machines for LibvirtMachines {
         _: &mut Record<LibvirtClusterStatus>,
     ) -> Result<ClusterReport> {
         let cluster = Identity::of(&request.mark)?;
-        self.one_step(&cluster, self.make_cluster(cluster.uid, request)).await
+        in_turn_of(&cluster.namespace, self.make_cluster(cluster.uid, request)).await
     }
 
     async fn delete_cluster(
@@ -105,7 +110,7 @@ impl Machines for LibvirtMachines {
         _: &mut Record<LibvirtClusterStatus>,
     ) -> Result<Deletion> {
         let cluster = Identity::of(&request.mark)?;
-        self.one_step(&cluster, self.remove_cluster(cluster.uid, request)).await
+        in_turn_of(&cluster.namespace, self.remove_cluster(cluster.uid, request)).await
     }
 
     async fn capacity(&self, spec: &LibvirtMachineSpec) -> Result<Capacity> {

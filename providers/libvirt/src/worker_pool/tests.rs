@@ -1,6 +1,9 @@
 use std::{sync::mpsc, time::Instant};
 
-use cloudprovider::{CloudProvider, StartContext};
+use cloudprovider::{
+    CloudProvider, StartContext,
+    machines::{Mark, ObjectLocks},
+};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
@@ -138,6 +141,29 @@ async fn a_call_that_takes_too_long_is_given_up() {
     assert!(workers.idle.lock().is_empty());
     assert_eq!(workers.run(SHORT, pools).await, Ok(1), "with another thread");
     drop(release);
+}
+
+#[tokio::test]
+async fn a_call_that_nobody_waits_for_keeps_the_lock_of_its_object() {
+    let cloud = cloud("test:///default").await;
+    let workers = live(&cloud).await;
+    let (locks, mark) = (ObjectLocks::default(), Mark::machine("u-1", "default", "prod", "one"));
+    let (release, wait) = mpsc::channel::<()>();
+    let (began, begins) = oneshot::channel();
+    let work = workers.run(SHORT, move |_| {
+        began.send(()).expect("the test waits");
+        Ok(wait.recv().is_err())
+    });
+    let lock = locks.lock(&mark).await.expect("it is free");
+    // the step is given up once its call has begun
+    tokio::select! {
+        answer = lock.scope(work) => panic!("{answer:?}"),
+        began = begins => began.expect("it begins"),
+    }
+    let mut next = Box::pin(locks.lock(&mark));
+    assert!(futures::poll!(&mut next).is_pending());
+    drop(release);
+    next.await.expect("the call has ended");
 }
 
 #[tokio::test]

@@ -28,7 +28,7 @@ use std::{future::Future, slice, sync::Arc};
 use cloudprovider::{
     Error, ErrorKind, InstanceStream, Machines, Result, async_trait,
     machines::{
-        Capacity, ClusterReport, ClusterRequest, Deletion, Kinds, MachineReport, Mark, NodeInfo,
+        Capacity, ClusterReport, ClusterRequest, Deletion, Kinds, MachineReport, Mark, NodeInfo, ObjectLocks,
         ObserveRequest, Record, StatusReport,
     },
 };
@@ -275,16 +275,10 @@ impl VSphereMachines {
             Err(error) => return (Err(error), Observed::default()),
         };
         let state = self.states.of(&owner);
-        let mut observed = Observed::default();
-        let (of_step, seen) = (Arc::clone(&state), &mut observed);
-        let step = async move {
-            let answer = step(owner.1, Arc::clone(&of_step)).await;
-            *seen = of_step.observed(is_complete);
-            answer
-        };
-        let answer = self.locks.step(mark, step).await;
+        let answer = step(owner.1, Arc::clone(&state)).await;
+        let observed = state.observed(is_complete);
         drop(state);
-        self.states.forget_unused(&(mark.namespace.clone(), owner.1));
+        self.states.forget_unused(&owner);
         (answer, observed)
     }
 }
@@ -297,6 +291,10 @@ impl Machines for VSphereMachines {
     type ClusterStatus = VSphereClusterStatus;
 
     const KINDS: Kinds = KINDS;
+
+    fn object_locks(&self) -> &ObjectLocks {
+        &self.object_locks
+    }
 
     async fn ensure_machine(&self, request: &Request, record: &mut MachineRecord) -> Result<MachineReport> {
         let answer = self.ensure_with_objects(request, record).await;

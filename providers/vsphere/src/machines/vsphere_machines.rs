@@ -2,7 +2,10 @@
 
 use std::{collections::HashMap, future::Future, sync::Arc, time::Duration};
 
-use cloudprovider::{Error, ErrorKind, Result, StartContext, Term, machines::Mark};
+use cloudprovider::{
+    Error, ErrorKind, Result, StartContext, Term,
+    machines::{Mark, ObjectLock, ObjectLocks},
+};
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
@@ -13,7 +16,6 @@ use super::{
     groups::{self, AllGroupEdits, ClusterGroups},
     identities::ObjectKey,
     modules::{Joining, ModuleRequests},
-    object_lock::{ObjectLock, ObjectLocks},
     places::{Catalog, Finder, catalog_selection, switches, switches_selection},
     session_pool::SessionPool,
     state::MachineStates,
@@ -39,7 +41,7 @@ pub(crate) struct VSphereMachines {
     /// Those with credentials that clusters name.
     pub(super) pool: Arc<SessionPool>,
     pub(super) tasks: TaskTracker,
-    pub(super) locks: ObjectLocks,
+    pub(super) object_locks: ObjectLocks,
     pub(super) states: MachineStates,
     catalogs: Cached<(String, MoRef), Catalog>,
     templates: Cached<(String, MoRef), TemplateFacts>,
@@ -76,7 +78,7 @@ impl VSphereMachines {
             configured: vcenters.into_iter().map(Arc::new).collect(),
             pool,
             tasks,
-            locks: ObjectLocks::new("an earlier call of this machine to vCenter has not ended yet"),
+            object_locks: ObjectLocks::default(),
             states: MachineStates::new(),
             catalogs: Cached::new(FACTS_LAST),
             templates: Cached::new(FACTS_LAST),

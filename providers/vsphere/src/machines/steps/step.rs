@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use cloudprovider::{
     Error, ErrorKind, Result, Term,
-    machines::{MachineDeletionRequest, MachineRequest, Mark, Record, Wait},
+    machines::{MachineDeletionRequest, MachineRequest, Mark, ObjectLock, Record, Wait},
     ties::{Contender, Evidence, Meant, the_meant_one},
 };
 use uuid::Uuid;
@@ -12,7 +12,6 @@ use uuid::Uuid;
 use crate::{
     machines::{
         allowed::Allowed,
-        object_lock::ObjectLock,
         spec::{VSphereClusterSpec, VSphereMachineSpec},
         state::{MachineState, Owner},
         status::VSphereMachineStatus,
