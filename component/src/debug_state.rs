@@ -12,9 +12,17 @@ use tokio::{
 /// A part that does not answer within this time is left out, and a note says so.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
-/// A request for the state of one part. Its loop answers between two steps of its work, with a JSON object
-/// that contains no secret.
-pub type Question = oneshot::Sender<Value>;
+/// A request for the state of one part. Its loop answers between two steps of its work.
+#[derive(Debug)]
+pub struct Question(oneshot::Sender<Value>);
+
+impl Question {
+    /// Answers with a JSON object that contains no secret.
+    pub fn answer(self, state: Value) {
+        // The request that asked may have ended.
+        let _ = self.0.send(state);
+    }
+}
 
 /// The parts that report their state. Clones share them.
 #[derive(Clone, Debug, Default)]
@@ -77,7 +85,7 @@ impl DebugState {
 async fn ask_loop(questions: &mpsc::Sender<Question>) -> Value {
     let ask = async {
         let (question, answer) = oneshot::channel();
-        questions.send(question).await.ok()?;
+        questions.send(Question(question)).await.ok()?;
         answer.await.ok()
     };
     match tokio::time::timeout(ANSWER_WITHIN, ask).await {

@@ -144,7 +144,7 @@ mod tests {
         let (health, debug_state) = (HealthChecks::new(), DebugState::new());
         let mut inspection = Inspection::register("loop", &health, &debug_state);
         let (answer, ()) = tokio::join!(debug_state.ask(), async {
-            let _ = inspection.question().await.send(json!({"nodes": 3}));
+            inspection.question().await.answer(json!({"nodes": 3}));
         });
         assert_eq!(answer, json!({"loop": {"nodes": 3}}));
     }

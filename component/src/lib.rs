@@ -16,7 +16,7 @@
 //! | [`serving`], [`health`], [`inspection`], [`debug_state`] | the secure port and what it serves |
 //! | [`logging`], [`metrics`] | the log and the metrics |
 //! | [`files`], [`reload`] | files that change while the daemon runs |
-//! | [`work_queue`], [`backoff`] | a queue of names, each at work only once at a time, and pauses before retries |
+//! | [`work_queue`], [`loop_tasks`], [`backoff`] | what loops work with: a queue of names, each at work only once at a time; their tasks; pauses before retries |
 //! | [`yaml`] | objects as readable YAML |
 
 pub mod api_client;
@@ -31,6 +31,7 @@ pub mod inspection;
 pub mod leader_election;
 pub mod leader_migration;
 pub mod logging;
+pub mod loop_tasks;
 pub mod metrics;
 pub mod program;
 pub mod reload;

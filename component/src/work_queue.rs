@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 
 use lanes::Lanes;
@@ -33,6 +34,14 @@ pub struct Lengths {
     pub at_work: usize,
     /// Names that wait for a time.
     pub waiting: usize,
+}
+
+impl Lengths {
+    /// For `/debug/state`.
+    pub fn to_json(self) -> Value {
+        let Self { ready, at_work, waiting } = self;
+        json!({"ready": ready, "atWork": at_work, "waiting": waiting})
+    }
 }
 
 impl WorkQueue {

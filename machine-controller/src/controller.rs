@@ -16,7 +16,7 @@ use component::{
     events::EventRecorder,
     health::HealthChecks,
     inspection::Inspection,
-    work_queue::{Lengths, WorkQueue, WorkQueueMeter},
+    work_queue::{WorkQueue, WorkQueueMeter},
 };
 use controller_kit::{
     cache::{CachedObject as _, Changes},
@@ -221,8 +221,7 @@ impl MachineController {
                 }
                 () = self.queue.wait_for_due() => {}
                 () = self.concurrency.free(), if self.queue.has_ready_of(has_place(self.tasks.len())) => {}
-                // The request that asked may have ended.
-                question = inspection.question() => drop(question.send(self.to_json())),
+                question = inspection.question() => question.answer(self.to_json()),
                 Some(done) = self.tasks.join_next() => match done {
                     Ok(Done { object_key, ended }) => self.finish(&object_key, ended),
                     Err(error) => {
@@ -276,7 +275,6 @@ impl MachineController {
             });
             (self.name_of(object_key), json)
         });
-        let Lengths { ready, at_work, waiting } = self.queue.lengths();
         let served = match self.watches.known.get() {
             None => Value::Null,
             Some(Ok(served)) => served.core_version.into(),
@@ -293,7 +291,7 @@ impl MachineController {
             "furtherKinds": self.stores.auxiliary.to_json(),
             "namespace": self.options.namespace,
             "watchFilter": self.options.watch_filter,
-            "queue": {"ready": ready, "atWork": at_work, "waiting": waiting},
+            "queue": self.queue.lengths().to_json(),
             "objects": objects.collect::<Map<_, _>>(),
         })
     }

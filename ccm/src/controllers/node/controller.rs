@@ -13,7 +13,7 @@ use component::{
     debug_state::seconds_from_now,
     events::EventRecorder,
     inspection::Inspection,
-    work_queue::{Lengths, WorkQueue, WorkQueueMeter},
+    work_queue::{WorkQueue, WorkQueueMeter},
 };
 use controller_kit::{
     cache::CachedObject as _,
@@ -174,8 +174,7 @@ impl NodeController {
                     next_period = Instant::now() + self.options.status_update_frequency;
                 }
                 () = self.queue.wait_for_due() => {}
-                // The request that asked may have ended.
-                question = inspection.question() => drop(question.send(self.to_json())),
+                question = inspection.question() => question.answer(self.to_json()),
                 Some(done) = self.tasks.join_next() => match done {
                     Ok(done) => self.finish(done),
                     Err(error) => {
@@ -207,9 +206,8 @@ impl NodeController {
                 (name.clone(), json)
             })
             .collect();
-        let Lengths { ready, at_work, waiting } = self.queue.lengths();
         json!({
-            "queue": {"ready": ready, "atWork": at_work, "waiting": waiting},
+            "queue": self.queue.lengths().to_json(),
             "lookupsUnderWay": self.lookups,
             "writesUnderWay": self.writing,
             "writesWaiting": self.writes.len(),

@@ -145,8 +145,7 @@ impl NodeLifecycleController {
             let names = tokio::select! {
                 () = stop.cancelled() => return,
                 question = inspection.question() => {
-                    // The request that asked may have been cancelled.
-                    drop(question.send(self.to_json(next_period)));
+                    question.answer(self.to_json(next_period));
                     continue;
                 }
                 () = sleep_until(next_period) => {

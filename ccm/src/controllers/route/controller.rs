@@ -156,10 +156,7 @@ impl RouteController {
                     inspection.beside(self.end()).await;
                     return;
                 }
-                question = inspection.question() => {
-                    // The request that asked may have been cancelled.
-                    drop(question.send(self.to_json()));
-                }
+                question = inspection.question() => question.answer(self.to_json()),
                 names = changes.next() => self.note(names),
                 // Cannot be an error: `self` holds the sender.
                 Ok(()) = replacements.changed() => {

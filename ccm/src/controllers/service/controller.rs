@@ -10,7 +10,7 @@ use component::{
     debug_state::seconds_from_now,
     events::EventRecorder,
     inspection::Inspection,
-    work_queue::{Lengths, WorkQueue, WorkQueueMeter},
+    work_queue::{WorkQueue, WorkQueueMeter},
 };
 use controller_kit::{
     clients::TermFence,
@@ -150,8 +150,7 @@ impl ServiceController {
                     self.look_at_all();
                 }
                 () = self.queue.wait_for_due() => {}
-                // The request that asked may have ended.
-                question = inspection.question() => drop(question.send(self.to_json())),
+                question = inspection.question() => question.answer(self.to_json()),
                 Some(done) = self.tasks.join_next() => match done {
                     Ok(done) => self.finish(done),
                     Err(error) => {
@@ -289,9 +288,8 @@ impl ServiceController {
                 (key.clone(), json)
             })
             .collect();
-        let Lengths { ready, at_work, waiting } = self.queue.lengths();
         json!({
-            "queue": {"ready": ready, "atWork": at_work, "waiting": waiting},
+            "queue": self.queue.lengths().to_json(),
             "nodes": self.backends.keys().len(),
             "services": services,
         })
