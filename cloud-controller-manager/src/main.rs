@@ -26,16 +26,14 @@ fn registry() -> cloudprovider::Result<Registry> {
     let mut registry = Registry::new();
     registry.log_crate(env!("CARGO_CRATE_NAME"));
     #[cfg(feature = "libvirt")]
-    {
-        registry.register(cloudprovider_libvirt::NAME, cloudprovider_libvirt::factory)?;
-        registry.register_machines(cloudprovider_libvirt::NAME, cloudprovider_libvirt::machine_types())?;
-    }
+    registry.register(cloudprovider_libvirt::NAME, cloudprovider_libvirt::factory)?;
+    #[cfg(all(feature = "libvirt", feature = "machines"))]
+    registry.register_machines(cloudprovider_libvirt::NAME, cloudprovider_libvirt::machine_types())?;
     #[cfg(feature = "rancher")]
     registry.register(cloudprovider_rancher::NAME, cloudprovider_rancher::factory)?;
     #[cfg(feature = "vsphere")]
-    {
-        registry.register(cloudprovider_vsphere::NAME, cloudprovider_vsphere::factory)?;
-        registry.register_machines(cloudprovider_vsphere::NAME, cloudprovider_vsphere::machine_types())?;
-    }
+    registry.register(cloudprovider_vsphere::NAME, cloudprovider_vsphere::factory)?;
+    #[cfg(all(feature = "vsphere", feature = "machines"))]
+    registry.register_machines(cloudprovider_vsphere::NAME, cloudprovider_vsphere::machine_types())?;
     Ok(registry)
 }

@@ -30,6 +30,9 @@
 //! # Ok::<(), cloudprovider::Error>(())
 //! ```
 
+// Machines make most of the calls.
+#![cfg_attr(not(feature = "machines"), allow(dead_code))]
+
 mod addresses;
 mod allow;
 mod calls;
@@ -43,7 +46,9 @@ mod instances;
 mod inventory;
 mod kernel_routes;
 mod mac;
+#[cfg(feature = "machines")]
 mod machines;
+#[cfg(feature = "machines")]
 #[doc(hidden)]
 pub mod measured;
 mod provider;
@@ -63,6 +68,7 @@ pub use config::{Auth, Config, Credential, HypervisorConfig, Keepalive, MachineL
 pub use domain::METADATA_NAMESPACE;
 pub use hypervisor::HypervisorHandle;
 pub use kernel_routes::ROUTE_PROTOCOL;
+#[cfg(feature = "machines")]
 pub use machines::machine_types;
 pub use provider::{LibvirtProvider, factory};
 pub use provider_id::{DomainId, format_provider_id, parse_provider_id};

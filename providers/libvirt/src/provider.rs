@@ -8,8 +8,8 @@ use std::{
 
 use address_pools::PooledLoadBalancer;
 use cloudprovider::{
-    CloudProvider, Clusters, DynMachines, Error, ErrorKind, FactoryInput, InstanceChange, Instances,
-    LoadBalancer, Result, Routes, ServiceAccessNeeds, StartContext, Zones, async_trait, ties::LastSeen,
+    CloudProvider, Clusters, Error, ErrorKind, FactoryInput, InstanceChange, Instances, LoadBalancer, Result,
+    Routes, ServiceAccessNeeds, StartContext, Zones, async_trait, ties::LastSeen,
 };
 use futures::future::join_all;
 use parking_lot::Mutex;
@@ -19,13 +19,14 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
+#[cfg(feature = "machines")]
+use crate::machines::{CallsOf, HostCalls, LibvirtMachines};
 use crate::{
     NAME,
     config::Config,
     connection,
     hypervisor::{Command, Hypervisor, HypervisorHandle, ProviderState},
     kernel_routes::KernelRoutes,
-    machines::{CallsOf, HostCalls, LibvirtMachines},
     resolve::View,
     uri,
     worker::WorkerCount,
@@ -52,6 +53,7 @@ pub struct LibvirtProvider {
     pub(crate) started: OnceLock<Instant>,
     pub(crate) stopped: CancellationToken,
     kernel_routes: KernelRoutes,
+    #[cfg(feature = "machines")]
     machines: Arc<LibvirtMachines>,
     /// Where the domains of Nodes were found last.
     last_seen: LastSeen<Box<str>>,
@@ -69,11 +71,15 @@ pub fn factory(input: &FactoryInput) -> Result<Arc<dyn CloudProvider>> {
 impl LibvirtProvider {
     /// A provider for these hypervisors. It does nothing until [`start`](CloudProvider::start).
     pub fn new(config: Config) -> Self {
-        Self::with_calls(config, &HostCalls::of_libvirt)
+        Self::with_calls(
+            config,
+            #[cfg(feature = "machines")]
+            &HostCalls::of_libvirt,
+        )
     }
 
     /// Like [`new`](Self::new), with other calls for machines.
-    pub(crate) fn with_calls(config: Config, calls_of: &CallsOf) -> Self {
+    pub(crate) fn with_calls(config: Config, #[cfg(feature = "machines")] calls_of: &CallsOf) -> Self {
         let config = Arc::new(config);
         let (status_changes, _) = watch::channel(0);
         let (instance_changes, _) = broadcast::channel(CHANGES_KEPT);
@@ -85,6 +91,7 @@ impl LibvirtProvider {
             .map(|hypervisor| Hypervisor::new(hypervisor.clone(), state.clone()))
             .unzip();
         let (actors, stopped) = (TaskTracker::new(), CancellationToken::new());
+        #[cfg(feature = "machines")]
         let machines = LibvirtMachines::new(
             Arc::clone(&config),
             &hypervisors,
@@ -108,6 +115,7 @@ impl LibvirtProvider {
             started: OnceLock::new(),
             stopped,
             kernel_routes: KernelRoutes::default(),
+            #[cfg(feature = "machines")]
             machines: Arc::new(machines),
             last_seen: LastSeen::default(),
         }
@@ -184,6 +192,7 @@ impl CloudProvider for LibvirtProvider {
             return Err(Error::new(ErrorKind::Conflict, "the provider was started already"));
         };
         let _ = self.started.set(Instant::now());
+        #[cfg(feature = "machines")]
         for part in self.machines.inside.add_ranges(&context.cluster_cidr) {
             tracing::warn!(
                 part,
@@ -198,10 +207,13 @@ impl CloudProvider for LibvirtProvider {
         if let Some(load_balancer) = &self.load_balancer {
             load_balancer.start(&context, &self.actors)?;
         }
-        let (stopped, machines) = (self.stopped.clone(), Arc::clone(&self.machines));
+        let stopped = self.stopped.clone();
+        #[cfg(feature = "machines")]
+        let machines = Arc::clone(&self.machines);
         self.actors.spawn(async move {
             context.stop.cancelled().await;
             stopped.cancel();
+            #[cfg(feature = "machines")]
             machines.close();
         });
         Ok(())
@@ -243,7 +255,8 @@ impl CloudProvider for LibvirtProvider {
         Some(self)
     }
 
-    fn machines(&self) -> Option<&dyn DynMachines> {
+    #[cfg(feature = "machines")]
+    fn machines(&self) -> Option<&dyn cloudprovider::DynMachines> {
         Some(&*self.machines)
     }
 }

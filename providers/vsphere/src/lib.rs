@@ -31,6 +31,9 @@
 //! # Ok::<(), cloudprovider::Error>(())
 //! ```
 
+// Machines make most of the calls to vCenter.
+#![cfg_attr(not(feature = "machines"), allow(dead_code))]
+
 mod accounts;
 mod addresses;
 mod cluster_modules;
@@ -45,6 +48,7 @@ mod instance_type;
 mod instances;
 mod inventory;
 mod login;
+#[cfg(feature = "machines")]
 mod machines;
 mod mark;
 #[doc(hidden)]
@@ -70,6 +74,7 @@ mod words;
 mod zones;
 
 pub use config::{Config, Environment};
+#[cfg(feature = "machines")]
 pub use machines::{convert, machine_types, v1beta1};
 pub use provider::{VSphereProvider, factory};
 pub use provider_id::{format_provider_id, parse_provider_id};

@@ -10,9 +10,9 @@ use std::{
 
 use address_pools::PooledLoadBalancer;
 use cloudprovider::{
-    CloudProvider, Clusters, DynMachines, Error, ErrorKind, FactoryInput, InstanceChange, InstanceLookup,
-    InstanceStream, Instances, LoadBalancer, NodeIdentity, Result, Routes, SecretName, ServiceAccessNeeds,
-    StartContext, Zones, async_trait, instance_stream, look_once_listed,
+    CloudProvider, Clusters, Error, ErrorKind, FactoryInput, InstanceChange, InstanceLookup, InstanceStream,
+    Instances, LoadBalancer, NodeIdentity, Result, Routes, SecretName, ServiceAccessNeeds, StartContext,
+    Zones, async_trait, instance_stream, look_once_listed,
 };
 use futures::{StreamExt, future::join_all, stream};
 use tokio::{
@@ -22,6 +22,8 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use uuid::Uuid;
 
+#[cfg(feature = "machines")]
+use crate::machines::{Deps, SessionPool, Tombstones, VCenterHandle, VSphereMachines};
 use crate::{
     NAME,
     accounts::Accounts,
@@ -29,7 +31,6 @@ use crate::{
     config::{Config, Environment},
     follow,
     instances::{Answer, Rules, Seen, Site, View},
-    machines::{self, Deps, SessionPool, VSphereMachines},
     provider_id::is_ours,
     secrets::CredentialStore,
     vcenter::{Settings, VCenter},
@@ -55,6 +56,7 @@ const PROBES: usize = 4;
 pub struct VSphereProvider {
     rules: Rules,
     seen: Seen,
+    #[cfg(feature = "machines")]
     machines: VSphereMachines,
     vcenters: Vec<Followed>,
     /// Set if the configuration has address pools.
@@ -159,25 +161,29 @@ impl VSphereProvider {
         });
         let vcenters: Vec<_> = vcenters.collect();
         let (stopped, tasks) = (CancellationToken::new(), TaskTracker::new());
-        let pool = Arc::new(SessionPool::new(Deps {
-            instance_changes: instance_changes.clone(),
-            status_changes: status_changes.clone(),
-            accounts,
-            tasks: tasks.clone(),
-            stop: stopped.clone(),
-        }));
-        let handle = |followed: &Followed| machines::VCenterHandle {
-            vcenter: Arc::clone(&followed.vcenter),
-            stop: stopped.clone(),
-            is_configured: true,
-            number: pool.number(),
-            tombstones: machines::Tombstones::default(),
+        #[cfg(feature = "machines")]
+        let machines = {
+            let pool = Arc::new(SessionPool::new(Deps {
+                instance_changes: instance_changes.clone(),
+                status_changes: status_changes.clone(),
+                accounts,
+                tasks: tasks.clone(),
+                stop: stopped.clone(),
+            }));
+            let handle = |followed: &Followed| VCenterHandle {
+                vcenter: Arc::clone(&followed.vcenter),
+                stop: stopped.clone(),
+                is_configured: true,
+                number: pool.number(),
+                tombstones: Tombstones::default(),
+            };
+            let handles = vcenters.iter().map(handle).collect();
+            VSphereMachines::new(config.machines, handles, pool, tasks.clone())
         };
-        let handles = vcenters.iter().map(handle).collect();
-        let machines = VSphereMachines::new(config.machines, handles, pool, tasks.clone());
         Self {
             rules,
             seen: Seen::default(),
+            #[cfg(feature = "machines")]
             machines,
             vcenters,
             load_balancer: config
@@ -245,6 +251,7 @@ impl CloudProvider for VSphereProvider {
         if self.started.set(Instant::now()).is_err() {
             return Err(Error::new(ErrorKind::Conflict, "the provider was started already"));
         }
+        #[cfg(feature = "machines")]
         self.machines.read_secrets_from(&context);
         for followed in &self.vcenters {
             let vcenter = Arc::clone(&followed.vcenter);
@@ -324,7 +331,8 @@ impl CloudProvider for VSphereProvider {
         None
     }
 
-    fn machines(&self) -> Option<&dyn DynMachines> {
+    #[cfg(feature = "machines")]
+    fn machines(&self) -> Option<&dyn cloudprovider::DynMachines> {
         Some(&self.machines)
     }
 }
