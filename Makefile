@@ -94,6 +94,7 @@ lint: build-packages ## formatting, clippy, rustdoc, shell scripts, the one TLS 
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	$(CARGO) clippy --locked -p cloud-controller-manager --no-default-features -- -D warnings
+	$(CARGO) clippy --locked -p cloud-controller-manager --no-default-features --features libvirt,vsphere -- -D warnings
 	$(CARGO) clippy --locked -p ccm --no-default-features -- -D warnings
 	RUSTDOCFLAGS=-Dwarnings $(CARGO) doc --locked --workspace --no-deps --features cloudprovider/testing
 	@git ls-files -z '*.sh' .ci/run | xargs -0 -n 1 bash -n
