@@ -150,8 +150,10 @@ microbench: build-packages ## nanoseconds and allocations of the parts that run 
 	$(CARGO) bench --locked -p cloud-controller-manager -p bench --bench hot_parts --bench kernel_network
 
 .PHONY: manifests
-manifests: build-packages ## writes the generated files of deploy/ and docs/reference/ anew
+manifests: build-packages ## writes the generated files of deploy/ and docs/ anew
 	$(CARGO) run --locked --quiet -p ccm --example write_manifests
+	UPDATE_DOCS=1 $(CARGO) test --locked --quiet -p ccm --lib documentation
+	UPDATE_DOCS=1 $(CARGO) test --locked --quiet -p cloudprovider-vsphere --lib reference
 	UPDATE_DOCS=1 $(CARGO) test --locked --quiet -p cloud-controller-manager --bin cloud-controller-manager generated_files
 
 .PHONY: clean
