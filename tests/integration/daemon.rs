@@ -172,6 +172,11 @@ fn build() -> anyhow::Result<PathBuf> {
         .context("cargo does not say where the binary is")
 }
 
+/// A term of leadership that ends by itself after the test alone: on a machine with much else to do, the API server may answer a
+/// renewal later than the default term allows.
+pub(crate) const LONG_TERM: [&str; 2] =
+    ["--leader-elect-lease-duration=1h", "--leader-elect-renew-deadline=50m"];
+
 /// The binary as a process, stopped when dropped.
 pub(crate) struct DaemonProcess {
     process: Process,

@@ -16,7 +16,7 @@ use super::{
     objects::Objects,
 };
 use crate::{
-    daemon::{DaemonProcess, binary},
+    daemon::{DaemonProcess, LONG_TERM, binary},
     shipped_roles,
     support::tail,
     trial::{LIMIT, Outcome, runtime},
@@ -96,6 +96,7 @@ impl Installed {
             "-v=4".to_owned(),
         ];
         flags.extend(self.webhook.flags());
+        flags.extend(LONG_TERM.map(str::to_owned));
         flags.extend(more.iter().map(|&flag| flag.to_owned()));
         DaemonProcess::start(&flags, log)
     }

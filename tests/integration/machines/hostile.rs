@@ -27,7 +27,7 @@ use self::{
 };
 use super::world::condition;
 use crate::{
-    daemon::DaemonProcess,
+    daemon::{DaemonProcess, LONG_TERM},
     scenarios::Trials,
     support::eventually,
     trial::{Outcome, runtime},
@@ -48,9 +48,6 @@ const MAX_WRITES_BEFORE: usize = 128;
 
 /// How much longer a machine may take beside the hostile objects than alone.
 const MAX_SLOWDOWN: u32 = 2;
-
-/// A term of leadership that ends by itself after the test alone.
-const LONG_TERM: [&str; 2] = ["--leader-elect-lease-duration=1h", "--leader-elect-renew-deadline=50m"];
 
 /// How often a machine's time is measured in a soak.
 const MEASURED: usize = 3;

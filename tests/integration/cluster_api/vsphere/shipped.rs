@@ -19,7 +19,7 @@ use crate::{
         shipped::{dry_run, shipped},
         workload::VERSION,
     },
-    daemon::DaemonProcess,
+    daemon::{DaemonProcess, LONG_TERM},
     support::tail,
     trial::{Outcome, runtime},
     vsphere::machine,
@@ -100,6 +100,7 @@ pub(super) fn daemon(
         "--authentication-skip-lookup=true".to_owned(),
     ];
     flags.extend(webhook.flags());
+    flags.extend(LONG_TERM.map(str::to_owned));
     DaemonProcess::start(&flags, log)
 }
 

@@ -15,7 +15,7 @@ use super::super::{
 };
 use crate::{
     cluster_api::{installed::printed, management::apply},
-    daemon::DaemonProcess,
+    daemon::{DaemonProcess, LONG_TERM},
     support::eventually,
     trial::{Outcome, runtime},
     vsphere,
@@ -57,6 +57,7 @@ async fn served(control_plane: &ControlPlane, vcsim: &Vcsim) -> Result<()> {
     let flags = [
         providers,
         webhook.flags().to_vec(),
+        LONG_TERM.map(str::to_owned).to_vec(),
         vec![
             format!("--kubeconfig={}", kubeconfig.display()),
             "--controllers=machine-controller".to_owned(),
