@@ -18,7 +18,8 @@ use tokio::{
 use super::workload::VERSION;
 use crate::{fake_cloud::FakeCloud, support::set_ready_unknown};
 
-const INTERVAL: Duration = Duration::from_millis(250);
+/// Between two looks. A look at libvirt starts two programs.
+const INTERVAL: Duration = Duration::from_secs(1);
 
 /// On Nodes whose machines joined by the bootstrap data of Cluster API, until its core has seen them.
 pub(super) const NOT_SEEN_BY_CORE: &str = "node.cluster.x-k8s.io/uninitialized";
