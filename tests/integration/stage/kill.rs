@@ -36,7 +36,7 @@ impl Kill {
                     sleep(LIFE).await;
                     Ok(())
                 };
-                trap.catches((at, side), act, settles).await?
+                trap.catches((at, side), Box::pin(act), settles).await?
             }
             Self::Change(count) => {
                 cloud.crash_after(count);

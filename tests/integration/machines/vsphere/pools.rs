@@ -102,13 +102,14 @@ pub(super) async fn killed(api: &Api) -> anyhow::Result<()> {
             lives += 1;
             let daemon = world.start()?;
             let is_caught = if part == "made" {
-                let act = async { world.add_machine_of_pool(&name).await.map(drop) };
-                world.tape.trap.catches((at, side), act, world.has_its_address(&name, &ipam)).await?
+                let act = Box::pin(async { world.add_machine_of_pool(&name).await.map(drop) });
+                let settles = Box::pin(world.has_its_address(&name, &ipam));
+                world.tape.trap.catches((at, side), act, settles).await?
             } else {
                 world.add_machine_of_pool(&name).await?;
                 world.has_its_address(&name, &ipam).await?;
-                let act = async { world.begin_to_delete(&name).await };
-                world.tape.trap.catches((at, side), act, world.is_gone(&name)).await?
+                let act = Box::pin(world.begin_to_delete(&name));
+                world.tape.trap.catches((at, side), act, Box::pin(world.is_gone(&name))).await?
             };
             daemon.crash().await;
             world.tape.trap.remove();
