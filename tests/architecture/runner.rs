@@ -54,7 +54,8 @@ impl Cargo {
                 "executable": executable,
                 "fresh": true,
             });
-            self.artifacts.push_str(&format!("{}\n", in_the_order_of_cargo(&artifact)));
+            self.artifacts += &in_the_order_of_cargo(&artifact);
+            self.artifacts.push('\n');
         }
         self
     }

@@ -104,8 +104,8 @@ fn body(response: &str) -> Result<String> {
     let Some(status) = status else { bail!("{status_line:?} is no status line") };
     ensure!((200..300).contains(&status), "{status_line}: {}", body.trim());
     let length = headers.lines().filter_map(|line| line.split_once(':'));
-    let length = length.filter(|(name, _)| name.eq_ignore_ascii_case("Content-Length"));
-    if let Some(length) = length.filter_map(|(_, value)| value.trim().parse::<usize>().ok()).next() {
+    let mut length = length.filter(|(name, _)| name.eq_ignore_ascii_case("Content-Length"));
+    if let Some(length) = length.find_map(|(_, value)| value.trim().parse::<usize>().ok()) {
         ensure!(body.len() >= length, "{} of {length} bytes", body.len());
     }
     Ok(body.to_owned())
@@ -119,8 +119,11 @@ mod tests {
     use std::net::TcpListener;
     use std::thread;
 
-    /// A server that answers one request with `response`, and what it was asked: the first line, and what stands after the headers.
-    fn answering(response: &'static str) -> Result<(Server, thread::JoinHandle<Result<(String, String)>>)> {
+    /// The first line of a request, and what stands after its headers.
+    type Asked = thread::JoinHandle<Result<(String, String)>>;
+
+    /// A server that answers one request with `response`, and what it was asked.
+    fn answering(response: &'static str) -> Result<(Server, Asked)> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let server = Server::plain(listener.local_addr()?.port(), PATIENCE);
         let asked = thread::spawn(move || {
