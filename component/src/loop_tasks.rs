@@ -1,6 +1,6 @@
 //! The tasks of a loop: it starts them, takes their results, and waits for them when it ends.
 
-use std::{future::pending, time::Duration};
+use std::{fmt, future::pending, time::Duration};
 
 use tokio::{task::JoinSet, time::sleep};
 use tokio_util::sync::CancellationToken;
@@ -10,7 +10,6 @@ use tokio_util::sync::CancellationToken;
 const STOP_GRACE: Duration = Duration::from_secs(5);
 
 /// Tasks with results of one type. Those that still run when this is dropped are dropped too.
-#[derive(Debug)]
 pub struct LoopTasks<T> {
     what: &'static str,
     running: JoinSet<T>,
@@ -74,6 +73,12 @@ impl<T: Send + 'static> LoopTasks<T> {
                 ended.await;
             }
         }
+    }
+}
+
+impl<T> fmt::Debug for LoopTasks<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LoopTasks").field("what", &self.what).finish_non_exhaustive()
     }
 }
 

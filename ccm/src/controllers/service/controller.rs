@@ -10,6 +10,7 @@ use component::{
     debug_state::seconds_from_now,
     events::EventRecorder,
     inspection::Inspection,
+    loop_tasks::LoopTasks,
     work_queue::{WorkQueue, WorkQueueMeter},
 };
 use controller_kit::{
@@ -19,10 +20,7 @@ use controller_kit::{
     services::{ProviderActivity, Service, ServiceStore, ServiceWriter},
 };
 use serde_json::{Map, Value, json};
-use tokio::{
-    task::JoinSet,
-    time::{Instant, sleep},
-};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -35,10 +33,6 @@ use super::{
     plan::{Next, World, next},
     work::{Shared, Task},
 };
-
-/// How long calls of the cloud may go on when the controller is told to stop. The daemon waits a little longer for its
-/// controllers.
-const STOP_GRACE: Duration = Duration::from_secs(5);
 
 /// The flags of this controller.
 #[derive(Clone, Debug)]
@@ -69,7 +63,7 @@ pub struct ServiceController {
     /// How often the provider has asked for another try for Services that wait.
     retries: u64,
     pass: Option<NodePass>,
-    tasks: JoinSet<Done>,
+    tasks: LoopTasks<Done>,
 }
 
 /// A task has ended.
@@ -116,7 +110,7 @@ impl ServiceController {
             provider: 0,
             retries: 0,
             pass: None,
-            tasks: JoinSet::new(),
+            tasks: LoopTasks::new("a sync of a service"),
         }
     }
 
@@ -151,26 +145,13 @@ impl ServiceController {
                 }
                 () = self.queue.wait_for_due() => {}
                 question = inspection.question() => question.answer(self.to_json()),
-                Some(done) = self.tasks.join_next() => match done {
-                    Ok(done) => self.finish(done),
-                    Err(error) => {
-                        // Its Service would count as being worked on for ever.
-                        tracing::error!(%error, "a sync of a service ended early");
-                        break;
-                    }
+                done = self.tasks.next() => match done {
+                    Some(done) => self.finish(done),
+                    None => break,
                 },
             }
         }
-        let cut = self.shared.cut.clone();
-        let drained = async { while self.tasks.join_next().await.is_some() {} };
-        tokio::pin!(drained);
-        tokio::select! {
-            () = &mut drained => {}
-            () = sleep(STOP_GRACE) => {
-                cut.cancel();
-                drained.await;
-            }
-        }
+        self.tasks.end(&self.shared.cut).await;
     }
 
     fn world(&self) -> World {
