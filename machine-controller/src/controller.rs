@@ -16,6 +16,7 @@ use component::{
     events::EventRecorder,
     health::HealthChecks,
     inspection::Inspection,
+    loop_tasks::LoopTasks,
     work_queue::{WorkQueue, WorkQueueMeter},
 };
 use controller_kit::{
@@ -28,10 +29,7 @@ use controller_kit::{
 use futures::StreamExt as _;
 use kube::Client;
 use serde_json::{Map, Value, json};
-use tokio::{
-    task::JoinSet,
-    time::{Instant, sleep},
-};
+use tokio::{task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -49,10 +47,6 @@ use super::{
     work::{Ended, Shared},
     writer::ObjectWriter,
 };
-
-/// How long steps may go on when the controller is told to stop. The daemon waits a little longer for its
-/// controllers.
-const STOP_GRACE: Duration = Duration::from_secs(5);
 
 /// The flags of this controller.
 #[derive(Clone, Debug)]
@@ -98,7 +92,7 @@ pub struct MachineController {
     /// How many providers have taken over so far.
     provider: u64,
     concurrency: Concurrency,
-    tasks: JoinSet<Done>,
+    tasks: LoopTasks<Done>,
 }
 
 /// A task has ended.
@@ -156,7 +150,7 @@ impl MachineController {
             phases: HashMap::new(),
             provider: 0,
             concurrency: Concurrency::default(),
-            tasks: JoinSet::new(),
+            tasks: LoopTasks::new("the work on an object"),
         }
     }
 
@@ -222,26 +216,13 @@ impl MachineController {
                 () = self.queue.wait_for_due() => {}
                 () = self.concurrency.free(), if self.queue.has_ready_of(has_place(self.tasks.len())) => {}
                 question = inspection.question() => question.answer(self.to_json()),
-                Some(done) = self.tasks.join_next() => match done {
-                    Ok(Done { object_key, ended }) => self.finish(&object_key, ended),
-                    Err(error) => {
-                        // Its object would count as being worked on for ever.
-                        tracing::error!(%error, "the work on an object ended early");
-                        break;
-                    }
+                done = self.tasks.next() => match done {
+                    Some(Done { object_key, ended }) => self.finish(&object_key, ended),
+                    None => break,
                 },
             }
         }
-        let cut = self.shared.cut.clone();
-        let drained = async { while self.tasks.join_next().await.is_some() {} };
-        tokio::pin!(drained);
-        tokio::select! {
-            () = &mut drained => {}
-            () = sleep(STOP_GRACE) => {
-                cut.cancel();
-                drained.await;
-            }
-        }
+        self.tasks.end(&self.shared.cut).await;
         // Another provider's controller may go on.
         for (object_key, phase) in self.phases {
             self.shared.metrics.objects(object_key.kind.as_str(), phase.as_str()).dec();
