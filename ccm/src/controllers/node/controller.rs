@@ -13,6 +13,7 @@ use component::{
     debug_state::seconds_from_now,
     events::EventRecorder,
     inspection::Inspection,
+    loop_tasks::LoopTasks,
     work_queue::{WorkQueue, WorkQueueMeter},
 };
 use controller_kit::{
@@ -25,10 +26,7 @@ use controller_kit::{
 use futures::StreamExt;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
-use tokio::{
-    task::JoinSet,
-    time::{Instant, sleep_until},
-};
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -77,7 +75,7 @@ pub struct NodeController {
     /// What there is to write, the oldest first. A task is made only when its turn comes: thousands of waiting tasks would cost
     /// more memory than everything else.
     writes: VecDeque<Write>,
-    tasks: JoinSet<Done>,
+    tasks: LoopTasks<Done>,
     lookups: usize,
     /// How many tasks are writing.
     writing: usize,
@@ -144,7 +142,7 @@ impl NodeController {
             states: HashMap::new(),
             after_work: HashMap::new(),
             writes: VecDeque::new(),
-            tasks: JoinSet::new(),
+            tasks: LoopTasks::new("a sync of nodes"),
             lookups: 0,
             writing: 0,
             stopping: false,
@@ -175,22 +173,16 @@ impl NodeController {
                 }
                 () = self.queue.wait_for_due() => {}
                 question = inspection.question() => question.answer(self.to_json()),
-                Some(done) = self.tasks.join_next() => match done {
-                    Ok(done) => self.finish(done),
-                    Err(error) => {
-                        // The Nodes of that task would count as being worked on for ever.
-                        tracing::error!(%error, "a sync of nodes ended early");
-                        return;
-                    }
+                done = self.tasks.next() => match done {
+                    Some(done) => self.finish(done),
+                    None => return,
                 },
             }
         }
         self.stopping = true;
         self.writes.clear();
-        while let Some(done) = self.tasks.join_next().await {
-            if let Ok(done) = done {
-                self.finish(done);
-            }
+        while let Some(done) = self.tasks.next_of_rest().await {
+            self.finish(done);
         }
     }
 
@@ -411,7 +403,7 @@ impl NodeController {
                     let written = shared.report(&node, &condition).await;
                     Done::Report { name: node.name().to_owned(), written, retry_in }
                 }),
-            };
+            }
         }
         if self.writes.is_empty() {
             // Space for thousands of writes is rarely needed again, so it is given back.
