@@ -17,9 +17,6 @@ use crate::{Error, ErrorKind, Result};
 /// rest of its minute is for its own calls.
 const MAX_WAIT: Duration = Duration::from_secs(20);
 
-/// When a step is tried again that has waited in vain.
-const RETRY: Duration = Duration::from_secs(5);
-
 tokio::task_local! {
     static CURRENT: ObjectLock;
 }
@@ -76,13 +73,13 @@ impl ObjectLocks {
     /// The lock of the object with this mark, once all that an earlier step has left behind has ended.
     ///
     /// # Errors
-    /// [`ErrorKind::Timeout`] after 20 s.
+    /// [`ErrorKind::Timeout`] after 20 s. The daemon backs off, since each try takes a place of its namespace meanwhile.
     pub async fn lock(&self, object: &Mark) -> Result<ObjectLock> {
         match tokio::time::timeout(MAX_WAIT, self.of(object).lock_owned()).await {
             Ok(held) => Ok(ObjectLock { _held: Some(Arc::new(held)) }),
             Err(_) => {
                 let words = "an earlier call for this object is still under way";
-                Err(Error::new(ErrorKind::Timeout, words).with_retry_after(RETRY))
+                Err(Error::new(ErrorKind::Timeout, words))
             }
         }
     }
@@ -132,12 +129,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_wait_ends_with_an_error_that_names_the_next_try() {
+    async fn a_wait_ends_with_an_error_after_which_the_daemon_backs_off() {
         let locks = ObjectLocks::default();
         let _held = locks.lock(&mark("default", "u-1")).await.expect("it is free");
         let began = Instant::now();
         let error = locks.lock(&mark("default", "u-1")).await.expect_err("somebody holds it");
-        assert_eq!((error.kind(), error.retry_after()), (ErrorKind::Timeout, Some(RETRY)));
+        assert_eq!((error.kind(), error.retry_after()), (ErrorKind::Timeout, None));
         assert_eq!(began.elapsed(), MAX_WAIT);
     }
 

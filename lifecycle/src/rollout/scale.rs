@@ -89,7 +89,8 @@ fn fraction(share: &Share, deployment: &Deployment, status_replicas: i64) -> i64
     if deployment.replicas == 0 {
         return -share.replicas;
     }
-    let had = share.max.unwrap_or(status_replicas).max(1);
+    // The annotation can say any number. No set has more replicas than the API's int32.
+    let had = share.max.unwrap_or(status_replicas).clamp(1, i32::MAX.into());
     let size = deployment.replicas + deployment.max_surge();
     // To the nearest, halves up.
     (2 * share.replicas * size + had).div_euclid(2 * had) - share.replicas
@@ -153,6 +154,12 @@ mod tests {
         assert_eq!(scaled(&rolling(4, 0), &old, Some(share("new", 2, 5, 10))), [2, 2]);
         assert_eq!(scaled(&rolling(0, 0), &old, Some(share("new", 2, 5, 10))), [0, 0]);
         assert_eq!(scaled(&rolling(12, 0), &[share("a", 1, 8, 10)], Some(share("new", 2, 2, 10))), [10, 2]);
+    }
+
+    #[test]
+    fn an_annotation_may_say_any_number() {
+        assert_eq!(scaled(&rolling(4, 0), &[share("a", 1, 5, i64::MAX)], None), [4]);
+        assert_eq!(scaled(&rolling(4, 0), &[share("a", 1, 5, i64::MIN)], None), [4]);
     }
 
     #[test]
