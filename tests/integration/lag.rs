@@ -51,8 +51,13 @@ impl Stopwatch {
         self.began.elapsed()
     }
 
-    /// Fails if `what` took longer than `limit` since the start. On a machine that was late for a good part of the time it is not
-    /// judged, which the end of the run repeats.
+    /// Fails if `what` took longer than `limit`. On a machine that was late for a good part of the time it is not judged, which the
+    /// end of the run repeats.
+    pub(crate) fn within(&self, limit: Duration, what: &str) -> anyhow::Result<()> {
+        self.judge(self.elapsed(), limit, what)
+    }
+
+    /// The same for a time that was measured since the start.
     pub(crate) fn judge(&self, took: Duration, limit: Duration, what: &str) -> anyhow::Result<()> {
         if took < limit {
             return Ok(());

@@ -9,18 +9,24 @@
 mod authentication;
 mod authorization;
 mod certificates;
+mod client_certificate;
+mod cluster_trust;
 mod connections;
 mod delegation;
 mod endpoints;
 mod files;
 mod handler;
 mod listener;
-mod permits;
+mod peer;
+mod refusals;
 mod responses;
 mod seldom;
 mod source;
 mod threads;
 mod tls;
+mod trust;
+mod turns;
+mod user;
 mod webhooks;
 
 use std::{
@@ -34,16 +40,18 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{AccessMetrics, ServingOptions, Shown};
 use crate::reload::ReloadReporter;
-use authentication::{Authenticator, ClusterTrust, Trust};
+use authentication::Authenticator;
 use authorization::Authorizer;
 use certificates::Certificates;
-use connections::{Limits, OTHER_FILES, Tls};
+use cluster_trust::ClusterTrust;
+use connections::Limits;
 use delegation::Delegation;
 use endpoints::Endpoints;
 use handler::Handler;
 use listener::Listen;
 use threads::Threads;
 use tls::TlsSettings;
+use trust::Trust;
 
 pub use webhooks::{MadeCertificate, Webhook, WebhookServer};
 
@@ -87,8 +95,7 @@ impl Serving {
             shares_port: options.permit_port_sharing,
             flags: "",
         })?;
-        let limits = Limits::secure_port(http2_max_streams(options));
-        let limits = limits.within_open_files("the secure port", OTHER_FILES);
+        let limits = Limits::new(http2_max_streams(options)).within_open_files();
         let threads = Threads::start("secure-port", SLOW_THREADS)?;
         let (options, reporter) = (options.clone(), reporter.clone());
         let starting = async move { Self::on(listener, limits, &options, shown, &reporter).await };
@@ -119,7 +126,7 @@ impl Serving {
         let client = delegation.authentication_client(&options.authentication).await?;
         let access_client = delegation.authorization_client(&options.authorization).await?;
         let trust = Trust::load(&options.authentication, client.is_some())?;
-        authentication::follow(&trust, &options.authentication, reporter, &stop, &mut tasks);
+        trust::follow(&trust, &options.authentication, reporter, &stop, &mut tasks);
         let cluster_trust = client
             .clone()
             .and_then(|client| ClusterTrust::new(&trust, &options.authentication, client, reporter));
@@ -138,12 +145,13 @@ impl Serving {
             metrics.get::<AccessMetrics>()?,
         );
         tracing::info!("Serving securely on {address}");
-        let tls = Tls {
-            settings,
-            certificates: Box::new(move |local| Arc::new(certificates.for_address(local))),
-            trust: Some(trust),
-        };
-        tasks.spawn(connections::serve(listener, limits, tls, Arc::new(handler), stop.clone()));
+        tasks.spawn(connections::serve(
+            listener,
+            limits,
+            connections::Tls { settings, certificates, trust },
+            Arc::new(handler),
+            stop.clone(),
+        ));
         Ok(Self {
             address,
             stop,

@@ -46,12 +46,8 @@ pub(super) enum Attack {
     Resets,
     /// HTTP/2 headers that never end.
     Continuations,
-    /// Requests whose heads arrive byte by byte.
-    SlowHeads,
     /// Requests whose bodies arrive byte by byte.
     SlowBodies,
-    /// Connections that are kept open after a request.
-    KeptAlive,
     /// HTTP/2 frames that need an answer but are not requests.
     Pings,
     /// Requests one after another.
@@ -195,18 +191,7 @@ impl Attack {
                 let header = |round| format!("Authorization: Bearer {token}-{round}\r\n");
                 one_after_the_other(stream, header, answers).await
             }
-            Self::SlowHeads => slowly(stream, b"GET /healthz HTTP/1.1\r\nHost: a\r\nX: ", answers).await,
-            Self::SlowBodies => {
-                let head = b"PUT /debug/flags/v HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n";
-                slowly(stream, head, answers).await
-            }
-            Self::KeptAlive => {
-                stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n").await?;
-                while stream.read(&mut [0; 1024]).await? > 0 {
-                    answers.fetch_add(1, Ordering::Relaxed);
-                }
-                Ok(())
-            }
+            Self::SlowBodies => slow_body(stream, answers).await,
             Self::Silence | Self::Churn | Self::Handshakes => Ok(()),
             _ => self.http2(stream, token, answers).await,
         }
@@ -307,8 +292,7 @@ async fn one_after_the_other(
     Ok(())
 }
 
-/// Sends this, then one byte after the other.
-async fn slowly(stream: Stream, begin: &[u8], answers: &AtomicUsize) -> anyhow::Result<()> {
+async fn slow_body(stream: Stream, answers: &AtomicUsize) -> anyhow::Result<()> {
     let (mut from, mut to) = split(stream);
     let read = async {
         let mut buffer = [0; 4096];
@@ -317,7 +301,7 @@ async fn slowly(stream: Stream, begin: &[u8], answers: &AtomicUsize) -> anyhow::
         }
     };
     let write = async {
-        to.write_all(begin).await?;
+        to.write_all(b"PUT /debug/flags/v HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n").await?;
         loop {
             to.write_all(b"1").await?;
             sleep(Duration::from_millis(100)).await;

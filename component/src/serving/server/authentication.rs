@@ -1,29 +1,22 @@
 //! Authentication of a request: by the front proxy's headers, a client certificate or a bearer token. Without
 //! any of them, the user is anonymous.
 
-mod client_certificate;
-mod cluster_trust;
-mod peer;
 mod request_header;
 mod tokens;
-mod trust;
-mod user;
 
 use std::sync::Arc;
 
 use http::HeaderMap;
 use kube::Client;
 
-use super::delegation::Unanswered;
+use super::{
+    delegation::Unanswered,
+    peer::{Peer, Trusted},
+    trust::{FrontProxy, Trust},
+    user::User,
+};
 use crate::serving::AuthenticationOptions;
-use peer::Trusted;
 use tokens::Tokens;
-use trust::FrontProxy;
-
-pub(super) use cluster_trust::ClusterTrust;
-pub(super) use peer::Peer;
-pub(super) use trust::{Trust, follow};
-pub(super) use user::User;
 
 /// Authenticates requests as upstream does.
 #[derive(Debug)]
@@ -106,7 +99,7 @@ impl Authenticator {
         peer.verdict(Trusted { proxy, clients: self.clients() }).await.is_somebody()
     }
 
-    fn clients(&self) -> Option<Arc<trust::Authorities>> {
+    fn clients(&self) -> Option<Arc<super::trust::Authorities>> {
         self.trust.clients.as_ref().and_then(|clients| clients.now.load_full())
     }
 }
@@ -121,8 +114,11 @@ mod tests {
     use rustls::pki_types::CertificateDer;
 
     use super::{
-        super::source::Source,
-        trust::{Authorities, FrontProxy},
+        super::{
+            client_certificate,
+            source::Source,
+            trust::{Authorities, FrontProxy},
+        },
         *,
     };
     use crate::serving::RequestHeaderOptions;

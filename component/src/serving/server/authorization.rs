@@ -7,10 +7,11 @@ mod reviews;
 use anyhow::anyhow;
 use kube::Client;
 
-use super::{authentication::User, delegation::Unanswered, source::Source};
+use super::{delegation::Unanswered, source::Source, user::User};
 use crate::serving::{AuthorizationOptions, always_allow_paths::PathRules};
-pub(super) use decision::Decision;
 use reviews::Reviews;
+
+pub(super) use decision::Decision;
 
 /// Authorizes requests as upstream does.
 #[derive(Debug)]

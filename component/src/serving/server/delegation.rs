@@ -9,7 +9,7 @@ use kube::{Client, Config, config::InClusterError};
 use tokio::{task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use super::{permits::FairPermits, source::Source};
+use super::{source::Source, turns::Turns};
 use crate::{
     api_client::{ApiServer, ClientMetrics, ClientOptions, Location},
     reload::ReloadReporter,
@@ -116,16 +116,16 @@ pub(super) enum Unanswered {
     Failed(String),
 }
 
-/// Sends reviews, few at a time. The number of requests limits how many reviews wait. Sources get permits in
-/// rotation.
+/// Sends reviews, few at a time. The number of requests limits how many reviews wait. Each source waits only
+/// for its own.
 #[derive(Debug)]
 pub(super) struct Reviewer {
-    permits: FairPermits,
+    turns: Turns,
 }
 
 impl Reviewer {
     pub(super) fn new() -> Self {
-        Self { permits: FairPermits::new(AT_ONCE, OF_ONE_SOURCE) }
+        Self { turns: Turns::new(AT_ONCE, OF_ONE_SOURCE) }
     }
 
     /// Retries until there is an answer, a refusal, or no time left. A review that was sent is finished even
@@ -143,13 +143,13 @@ impl Reviewer {
         F: Future<Output = kube::Result<T>> + Send + 'static,
     {
         let deadline = Instant::now() + REVIEW_TIMEOUT;
-        let permit = tokio::time::timeout_at(deadline, self.permits.acquire(source)).await;
-        let permit = permit.ok().flatten().ok_or(Unanswered::Busy)?;
+        let turn = tokio::time::timeout_at(deadline, self.turns.take(source)).await;
+        let turn = turn.ok().flatten().ok_or(Unanswered::Busy)?;
         if Instant::now() >= deadline {
             return Err(Unanswered::Busy);
         }
         let asking = tokio::spawn(async move {
-            let _permit = permit;
+            let _turn = turn;
             try_until(deadline, ask).await
         });
         asking.await.unwrap_or_else(|_| Err(Unanswered::Failed("the review broke off".to_owned())))
@@ -240,9 +240,9 @@ mod tests {
         assert_eq!(asked, [OF_ONE_SOURCE, AT_ONCE - OF_ONE_SOURCE, 0]);
         let ended = one.join_all().await;
         let busy = ended.iter().filter(|outcome| **outcome == Err(Unanswered::Busy)).count();
-        assert_eq!(busy, MANY - OF_ONE_SOURCE, "their time ended before they had a permit");
+        assert_eq!(busy, MANY - OF_ONE_SOURCE, "their time ended before their turn came");
         tokio::time::sleep(Duration::from_millis(1)).await;
-        assert_eq!(of_third.load(Ordering::Relaxed), 1, "the next permit is that of another source");
+        assert_eq!(of_third.load(Ordering::Relaxed), 1, "the next turn is that of another source");
         drop((others, third));
         tokio::time::sleep(REVIEW_TIMEOUT).await;
         assert_eq!(reviewer.review(there(1), ask).await, Ok(()));
@@ -265,7 +265,7 @@ mod tests {
         gone.expect_err("the client is gone");
         tokio::time::sleep(Duration::from_secs(2)).await;
         assert_eq!(answered.load(Ordering::Relaxed), 1);
-        // Without a permit, no request is sent.
+        // Without a turn, no request is sent.
         let (under_way, _) = unanswered(&reviewer, there(1), OF_ONE_SOURCE);
         let (waiting, asked) = unanswered(&reviewer, there(1), 1);
         tokio::time::sleep(Duration::from_secs(1)).await;

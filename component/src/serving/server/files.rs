@@ -1,6 +1,6 @@
 //! What is wrong with the files that options name, before anything is served with them.
 
-use super::{authentication::Trust, certificates::Certificates};
+use super::{certificates::Certificates, trust::Trust};
 use crate::{
     api_client::{Location, check_files},
     serving::{AuthenticationOptions, AuthorizationOptions, CertificateOptions, ServingOptions},

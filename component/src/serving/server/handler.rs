@@ -11,15 +11,16 @@ use hyper::body::Incoming;
 use percent_encoding::percent_decode_str;
 
 use super::{
-    authentication::{Authenticator, Credentials, Peer},
+    authentication::{Authenticator, Credentials},
     authorization::{Authorizer, Decision},
-    connections::{Connection, Service},
     delegation::Unanswered,
     endpoints::{self, Endpoints},
-    permits::FairPermits,
+    peer::Peer,
+    refusals::{Full, Refusals},
     responses::{self, Answer},
     seldom::Seldom,
     source::Source,
+    turns::Turns,
 };
 use crate::serving::AccessMetrics;
 
@@ -29,74 +30,30 @@ const LARGE_AT_ONCE: usize = 2;
 /// Maximum number of those for one source.
 const LARGE_OF_ONE_SOURCE: usize = 1;
 
-/// How long a request for a large response may wait.
+/// How long a request for a large response may wait for its turn.
 const LARGE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Maximum size of an `Accept` header that is read, in bytes. Browsers send about 100.
 const ACCEPT_SIZE: usize = 1024;
 
-/// Pause between two log lines about a failure.
+/// Pause between two log lines with the same message.
 const LOG_PAUSE: Duration = Duration::from_secs(10);
-
-/// Pause between two log lines about the same exhausted resource.
-const BUSY_LOG_PAUSE: Duration = Duration::from_secs(60);
-
-/// What too many requests wait for.
-#[derive(Clone, Copy, Debug)]
-enum Busy {
-    TokenReviews,
-    AccessReviews,
-    LargeAnswers,
-}
-
-impl Busy {
-    const ALL: [Self; 3] = [Self::TokenReviews, Self::AccessReviews, Self::LargeAnswers];
-
-    fn why(self) -> &'static str {
-        match self {
-            Self::TokenReviews => "too many wait for a TokenReview",
-            Self::AccessReviews => "too many wait for a SubjectAccessReview",
-            Self::LargeAnswers => "too many wait for a large answer, as of /metrics",
-        }
-    }
-}
-
-/// Refuses requests with status 429. The log names what is exhausted, but has no line for each request.
-#[derive(Debug)]
-struct Refusals {
-    /// One for each resource, so that one message does not suppress another.
-    logged: [Seldom; Busy::ALL.len()],
-}
-
-impl Refusals {
-    fn new() -> Self {
-        Self { logged: Busy::ALL.map(|_| Seldom::new(BUSY_LOG_PAUSE)) }
-    }
-
-    /// The response to a request from this source.
-    fn answer(&self, busy: Busy, source: Source) -> Answer {
-        if self.logged[busy as usize].may() {
-            tracing::warn!(?source, "the secure port answers 429: {}", busy.why());
-        }
-        responses::too_many_requests()
-    }
-}
 
 /// Handles requests.
 #[derive(Debug)]
 pub(super) struct Handler {
-    authenticator: Authenticator,
+    pub authenticator: Authenticator,
+    pub refusals: Refusals,
     authorizer: Authorizer,
     endpoints: Arc<Endpoints>,
     metrics: AccessMetrics,
-    large: FairPermits,
+    large: Turns,
     unauthorized: Seldom,
-    refusals: Refusals,
 }
 
 /// A request reduced to the parts that are used: its head can be large, and the request may wait.
 #[derive(Debug)]
-struct Asked {
+pub(super) struct Asked {
     request: Request<Incoming>,
     credentials: Credentials,
 }
@@ -110,18 +67,18 @@ impl Handler {
     ) -> Self {
         Self {
             authenticator,
+            refusals: Refusals::new(),
             authorizer,
             endpoints: Arc::new(endpoints),
             metrics,
-            large: FairPermits::new(LARGE_AT_ONCE, LARGE_OF_ONE_SOURCE),
+            large: Turns::new(LARGE_AT_ONCE, LARGE_OF_ONE_SOURCE),
             unauthorized: Seldom::new(LOG_PAUSE),
-            refusals: Refusals::new(),
         }
     }
 
     /// Copies the used parts of a request into separate memory. A slice of the received data would keep all
     /// of the data alive.
-    fn take(&self, request: Request<Incoming>, client: &Peer) -> Asked {
+    pub(super) fn take(&self, request: Request<Incoming>, client: &Peer) -> Asked {
         let (parts, body) = request.into_parts();
         let mut request = Request::new(body);
         *request.method_mut() = parts.method;
@@ -145,7 +102,7 @@ impl Handler {
     }
 
     /// Never fails: errors become responses.
-    async fn handle(&self, asked: Asked, client: &Peer) -> Answer {
+    pub(super) async fn handle(&self, asked: Asked, client: &Peer) -> Answer {
         let Asked { request, credentials } = asked;
         match self.admit(&request, credentials, client).await {
             Ok(path) => self.answer(path, request, client.source).await,
@@ -174,7 +131,7 @@ impl Handler {
         self.metrics.authenticated(user.as_ref().ok().map(|user| user.name.as_str()), start.elapsed());
         let user = match user {
             Ok(user) => user,
-            Err(Unanswered::Busy) => return Err(self.refusals.answer(Busy::TokenReviews, client.source)),
+            Err(Unanswered::Busy) => return Err(self.refusals.answer(Full::TokenReviews, client.source)),
             Err(Unanswered::Failed(why)) => {
                 tracing::debug!(verb, path, why, "Unable to authenticate the request");
                 return Err(responses::unauthorized());
@@ -189,7 +146,7 @@ impl Handler {
                 tracing::debug!(user = user.name, verb, path, reason, "Forbidden");
                 Err(responses::forbidden(&user, &verb, &path, &reason))
             }
-            Err(Unanswered::Busy) => Err(self.refusals.answer(Busy::AccessReviews, client.source)),
+            Err(Unanswered::Busy) => Err(self.refusals.answer(Full::AccessReviews, client.source)),
             Err(Unanswered::Failed(why)) => {
                 let why = format!("access review: {why}");
                 if self.unauthorized.may() {
@@ -206,38 +163,18 @@ impl Handler {
             return self.endpoints.answer(&path, request).await;
         }
         let answering = async {
-            let permit = self.large.acquire(source).await?;
+            let turn = self.large.take(source).await?;
             let endpoints = self.endpoints.clone();
-            // It keeps its permit until the response is ready, even if the client is gone by then.
+            // It keeps its turn until the response is ready, even if the client is gone by then.
             let making = tokio::spawn(async move {
-                let _permit = permit;
+                let _turn = turn;
                 endpoints.answer(&path, request).await
             });
             making.await.ok()
         };
         let answer = tokio::time::timeout(LARGE_TIMEOUT, answering).await;
-        answer.ok().flatten().unwrap_or_else(|| self.refusals.answer(Busy::LargeAnswers, source))
+        answer.ok().flatten().unwrap_or_else(|| self.refusals.answer(Full::LargeAnswers, source))
     }
-}
-
-impl Service for Handler {
-    fn respond(
-        self: Arc<Self>,
-        request: Request<Incoming>,
-        client: Arc<Peer>,
-        _: Arc<Connection>,
-    ) -> impl Future<Output = Answer> + Send + 'static {
-        // Now, not when the request gets its turn: the head of a request is many times larger than the
-        // part that is kept.
-        let asked = self.take(request, &client);
-        async move { self.handle(asked, &client).await }
-    }
-
-    async fn knows(&self, client: &Peer) -> bool {
-        self.authenticator.knows(client).await
-    }
-
-    fn replaced(&self, _: Source) {}
 }
 
 /// How much of a refused request's body is read, and for how long. If the body is not read, its stream is
@@ -258,44 +195,4 @@ async fn drain(mut body: Incoming) {
     };
     // The rest of the body is not awaited.
     let _ = tokio::time::timeout(DRAINED_FOR, reading).await;
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fmt::Write as _;
-
-    use parking_lot::Mutex;
-    use tracing_subscriber::{Layer, layer::Context, prelude::*};
-
-    use super::*;
-
-    /// The output of the log.
-    #[derive(Clone, Default)]
-    struct Kept(Arc<Mutex<String>>);
-
-    impl<S: tracing::Subscriber> Layer<S> for Kept {
-        fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
-            event.record(&mut |_: &tracing::field::Field, value: &dyn std::fmt::Debug| {
-                let _ = writeln!(self.0.lock(), "{value:?}");
-            });
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_is_exhausted_is_logged_once_in_a_while() {
-        let (kept, refusals) = (Kept::default(), Refusals::new());
-        let all = || {
-            for busy in Busy::ALL {
-                for _ in 0..2 {
-                    let answer = refusals.answer(busy, Source::Here);
-                    assert_eq!(answer.status(), StatusCode::TOO_MANY_REQUESTS);
-                }
-            }
-        };
-        tracing::subscriber::with_default(tracing_subscriber::registry().with(kept.clone()), all);
-        let logged = kept.0.lock().clone();
-        for busy in Busy::ALL {
-            assert_eq!(logged.matches(busy.why()).count(), 1, "{busy:?}: {logged}");
-        }
-    }
 }

@@ -12,7 +12,7 @@ use http::{HeaderValue, Response, StatusCode, header};
 use http_body::{Body, Frame, SizeHint};
 use serde_json::{Value, json};
 
-use super::authentication::User;
+use super::user::User;
 
 pub(super) type Answer = Response<AnswerBody>;
 

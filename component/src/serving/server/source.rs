@@ -13,8 +13,8 @@ pub(super) enum Source {
 
 impl Source {
     /// `local`: the address of this machine that the client connected to.
-    pub(super) fn of(peer: IpAddr, local: IpAddr) -> Self {
-        if peer.is_loopback() || local == peer {
+    pub(super) fn of(peer: IpAddr, local: Option<IpAddr>) -> Self {
+        if peer.is_loopback() || local == Some(peer) {
             return Self::Here;
         }
         Self::Address(match peer {
@@ -36,8 +36,9 @@ mod tests {
         let own = IpAddr::from([10, 0, 0, 1]);
         let six: IpAddr = "::1".parse().expect("an address");
         let here = [own, Ipv4Addr::LOCALHOST.into(), IpAddr::from([127, 0, 0, 9]), six];
-        assert!(here.iter().all(|peer| Source::of(*peer, own) == Source::Here));
-        let of = |address: &str| Source::of(address.parse().expect("an address"), own);
+        assert!(here.iter().all(|peer| Source::of(*peer, Some(own)) == Source::Here));
+        assert_eq!(Source::of(own, None), Source::Address(own));
+        let of = |address: &str| Source::of(address.parse().expect("an address"), Some(own));
         assert_eq!(of("2001:db8::1"), of("2001:db8::2:0:0:1"));
         assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
     }

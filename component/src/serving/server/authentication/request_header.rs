@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use http::{HeaderMap, HeaderValue};
 use percent_encoding::percent_decode_str;
 
-use super::{trust::FrontProxy, user::User};
+use super::{super::trust::FrontProxy, User};
 
 /// The user in the headers, if any. Call this only for a proxy whose certificate was verified.
 pub(super) fn user(proxy: &FrontProxy, headers: &HeaderMap) -> Option<User> {

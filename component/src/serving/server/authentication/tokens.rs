@@ -13,7 +13,7 @@ use super::{
         delegation::{Reviewer, Unanswered},
         source::Source,
     },
-    user::User,
+    User,
 };
 
 /// Maximum number of cached answers.

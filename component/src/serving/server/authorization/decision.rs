@@ -1,11 +1,11 @@
-//! The decision about a request.
+//! Decisions, and the reason in the text of a refusal.
 
 /// Upstream's name of the reviewer in the reason of a refusal.
 const REVIEWER: &str = "kubernetes.io/webhook";
 
 /// The decision about a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::serving::server) enum Decision {
+pub(in super::super) enum Decision {
     Allowed,
     /// With the reviewer's reason, which may be empty.
     Denied(String),
@@ -15,7 +15,7 @@ pub(in crate::serving::server) enum Decision {
 
 impl Decision {
     /// The value of the label in upstream's metrics.
-    pub(in crate::serving::server) fn as_str(&self) -> &'static str {
+    pub(in super::super) fn as_str(&self) -> &'static str {
         match self {
             Self::Allowed => "allowed",
             Self::Denied(_) => "denied",

@@ -14,9 +14,9 @@ use sha2::{Digest as _, Sha256};
 
 use super::{
     super::{
-        authentication::User,
         delegation::{Reviewer, Unanswered},
         source::Source,
+        user::User,
     },
     decision::Decision,
 };

@@ -1,10 +1,9 @@
 use std::{
-    io::ErrorKind,
+    io::{ErrorKind, Read as _},
     net::Ipv4Addr,
     path::{Path, PathBuf},
 };
 
-use futures::StreamExt as _;
 use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use rustls::{
     ClientConfig, RootCertStore,
@@ -127,9 +126,9 @@ async fn is_ended(connection: &mut TcpStream) {
 }
 
 #[tokio::test]
-async fn a_handshake_has_a_time_limit() {
+async fn who_does_not_encrypt_is_not_waited_for() {
     let folder = tempfile::tempdir().expect("a folder");
-    let limits = Limits { handshake: Duration::from_millis(100), ..Limits::secure_port(100) };
+    let limits = Limits { handshake: Duration::from_millis(100), ..Limits::new(100) };
     let server = start(folder.path(), limits).await;
     let mut silent = TcpStream::connect(server.address()).await.expect("accepted");
     is_ended(&mut silent).await;
@@ -139,53 +138,19 @@ async fn a_handshake_has_a_time_limit() {
 }
 
 #[tokio::test]
-async fn silent_connections_make_room() {
+async fn who_says_nothing_makes_room() {
     let folder = tempfile::tempdir().expect("a folder");
-    let limits = Limits { handshake: 10 * LIMIT, here: 2, ..Limits::secure_port(100) };
+    let limits = Limits { handshake: 10 * LIMIT, from_one_address: 2, ..Limits::new(100) };
     let server = start(folder.path(), limits).await;
-    for _ in 0..10 {
-        let mut silent = Vec::new();
-        for _ in 0..5 {
-            silent.push(TcpStream::connect(server.address()).await.expect("accepted"));
-        }
-        let answer = timeout(LIMIT, livez(folder.path(), server.address())).await;
-        let answer = answer.expect("an answer").expect("it is served");
-        assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
-        let ends = silent.iter_mut().map(|one| Box::pin(is_ended(one)));
-        // At most two are open beside the request, and at least one less after it.
-        let ended = futures::stream::iter(ends).buffer_unordered(5).take(4).count();
-        assert_eq!(timeout(LIMIT, ended).await, Ok(4));
-    }
-}
-
-#[tokio::test]
-async fn a_connection_that_has_its_answers_makes_room() {
-    const REQUEST: &[u8] = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    let folder = tempfile::tempdir().expect("a folder");
-    let config = || client_config(folder.path(), rustls::ALL_VERSIONS, None).expect("a client");
-    let ok = async |stream: &mut tokio_rustls::client::TlsStream<TcpStream>| {
-        let mut answer = [0; 12];
-        stream.read_exact(&mut answer).await.expect("an answer");
-        assert_eq!(&answer, b"HTTP/1.1 200");
-    };
-    // Many times, since a connection without a reason to go would be chosen at random.
-    for _ in 0..8 {
-        let limits = Limits { here: 3, ..Limits::secure_port(100) };
-        let server = start(folder.path(), limits).await;
-        let mut handshake = TcpStream::connect(server.address()).await.expect("accepted");
-        let mut waiting = encrypted(server.address(), config()).await.expect("a connection");
-        let mut idle = encrypted(server.address(), config()).await.expect("a connection");
-        idle.write_all(REQUEST).await.expect("sent");
-        ok(&mut idle).await;
-        let mut new = encrypted(server.address(), config()).await.expect("a connection");
-        let ended = timeout(LIMIT, idle.read_to_end(&mut Vec::new())).await;
-        drop(ended.expect("it makes room"));
-        for stream in [&mut waiting, &mut new] {
-            stream.write_all(REQUEST).await.expect("it is open");
-            ok(stream).await;
-        }
-        assert!(futures::poll!(Box::pin(handshake.read(&mut [0]))).is_pending());
-    }
+    let connect = || TcpStream::connect(server.address());
+    let (mut one, other) = (connect().await.expect("one"), connect().await.expect("another"));
+    let answer = timeout(LIMIT, livez(folder.path(), server.address())).await;
+    let answer = answer.expect("an answer").expect("it is served");
+    assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+    is_ended(&mut one).await;
+    let mut other = other.into_std().expect("a socket");
+    let error = other.read(&mut [0]).expect_err("nothing to read");
+    assert_eq!(error.kind(), ErrorKind::WouldBlock, "{error}");
 }
 
 #[tokio::test]
@@ -198,7 +163,7 @@ async fn a_client_must_have_the_key_of_its_certificate() {
     let issuer = Issuer::new(parameters, authority);
     let ca = folder.path().join("ca.pem");
     std::fs::write(&ca, pem).expect("written");
-    let server = start_with(folder.path(), Limits::secure_port(100), Some(ca)).await;
+    let server = start_with(folder.path(), Limits::new(100), Some(ca)).await;
     let sign = |key: &KeyPair| {
         let mut parameters = CertificateParams::default();
         parameters.distinguished_name.push(DnType::CommonName, "jane");
@@ -243,7 +208,7 @@ async fn few_certificates_of_a_client_are_looked_at() {
     let key = KeyPair::generate().expect("a key");
     std::fs::write(&ca, CertificateParams::default().self_signed(&key).expect("signed").pem())
         .expect("written");
-    let server = start_with(folder.path(), Limits::secure_port(100), Some(ca)).await;
+    let server = start_with(folder.path(), Limits::new(100), Some(ca)).await;
     let ask = |count| livez_as(folder.path(), server.address(), rustls::ALL_VERSIONS, Some(chain_of(count)));
     let refused = ask(10).await.expect("an answer");
     assert!(refused.starts_with("HTTP/1.1 401"), "{refused}");
@@ -253,7 +218,7 @@ async fn few_certificates_of_a_client_are_looked_at() {
 #[tokio::test]
 async fn a_head_has_16_kib() {
     let folder = tempfile::tempdir().expect("a folder");
-    let server = start(folder.path(), Limits::secure_port(100)).await;
+    let server = start(folder.path(), Limits::new(100)).await;
     for (size, expected) in [(15 << 10, "HTTP/1.1 200"), (17 << 10, "HTTP/1.1 431")] {
         let config = client_config(folder.path(), rustls::ALL_VERSIONS, None).expect("a client");
         let mut stream = encrypted(server.address(), config).await.expect("a connection");
@@ -288,9 +253,9 @@ async fn http2(folder: &Path, server: &Serving, path: &str) -> tokio_rustls::cli
 }
 
 #[tokio::test]
-async fn a_client_without_a_trusted_certificate_has_few_streams() {
+async fn who_is_not_known_has_few_streams() {
     let folder = tempfile::tempdir().expect("a folder");
-    let server = start(folder.path(), Limits::secure_port(100)).await;
+    let server = start(folder.path(), Limits::new(100)).await;
     let mut stream = http2(folder.path(), &server, "/livez").await;
     let mut head = [0; 9];
     stream.read_exact(&mut head).await.expect("a frame");
@@ -303,13 +268,13 @@ async fn a_client_without_a_trusted_certificate_has_few_streams() {
     };
     assert_eq!(setting(3), Some(8), "streams");
     assert_eq!(setting(6), Some(HEADER_SIZE), "size of a header list");
-    assert_eq!(setting(4), Some(4 << 10), "bytes of a body");
+    assert_eq!(setting(4), Some(BODY_WINDOW), "bytes of a body");
 }
 
 #[tokio::test]
-async fn a_client_that_reads_no_answer_is_disconnected() {
+async fn who_takes_no_answer_is_ended() {
     let folder = tempfile::tempdir().expect("a folder");
-    let limits = Limits { reading: Duration::from_millis(200), ..Limits::secure_port(100) };
+    let limits = Limits { taking: Duration::from_millis(200), ..Limits::new(100) };
     let server = start(folder.path(), limits).await;
     let mut stream = http2(folder.path(), &server, "/livez").await;
     let mut all = Vec::new();
@@ -319,15 +284,53 @@ async fn a_client_that_reads_no_answer_is_disconnected() {
 }
 
 #[tokio::test]
-async fn unread_large_answers_are_bounded() {
+async fn further_requests_of_one_connection_are_few() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let limits = Limits { requests_from_one_address: 2, ..Limits::new(100) };
+    let server = start(folder.path(), limits).await;
+    let mut stream = http2(folder.path(), &server, "/livez").await;
+    // No response is read, so the first three requests keep their places, and the fourth is refused. The
+    // status of each is in its HEADERS frame: 0x88 is 200, and a status that is not in the table is spelt
+    // out.
+    let (mut good, mut refused) = (0, 0);
+    while good + refused < 4 {
+        let mut head = [0; 9];
+        timeout(LIMIT, stream.read_exact(&mut head)).await.expect("in time").expect("a frame");
+        let mut payload = vec![0; usize::from(u16::from_be_bytes([head[1], head[2]]))];
+        stream.read_exact(&mut payload).await.expect("a frame");
+        if head[3] == 1 {
+            if payload[0] == 0x88 { good += 1 } else { refused += 1 }
+        }
+    }
+    assert_eq!((good, refused), (3, 1));
+    let answer = timeout(LIMIT, livez(folder.path(), server.address())).await.expect("in time");
+    assert!(answer.expect("an answer").starts_with("HTTP/1.1 200"), "another connection has its own place");
+}
+
+#[tokio::test]
+async fn who_takes_memory_makes_room() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let one_request = limits::CONNECTION_MEMORY + limits::HANDSHAKE_MEMORY + limits::REQUEST_MEMORY;
+    let memory = one_request + (64 << 10);
+    let limits = Limits { memory, handshake: 10 * LIMIT, ..Limits::new(100) };
+    let server = start(folder.path(), limits).await;
+    let mut silent = TcpStream::connect(server.address()).await.expect("accepted");
+    let answer = timeout(LIMIT, livez(folder.path(), server.address())).await;
+    let answer = answer.expect("an answer").expect("it is served");
+    assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+    is_ended(&mut silent).await;
+}
+
+#[tokio::test]
+async fn who_takes_no_large_answers_makes_room() {
     let folder = tempfile::tempdir().expect("a folder");
     let authorization = AuthorizationOptions {
         always_allow_paths: vec!["/metrics".to_owned()],
         ..AuthorizationOptions::default()
     };
     // Memory for four requests on one connection, but not for their responses of some KiB each.
-    let memory = limits::CONNECTION_MEMORY + 4 * limits::REQUEST_MEMORY as u64 + (4 << 10);
-    let limits = Limits { memory, reading: 10 * LIMIT, ..Limits::secure_port(100) };
+    let memory = limits::CONNECTION_MEMORY + 4 * limits::REQUEST_MEMORY + (4 << 10);
+    let limits = Limits { memory, taking: 10 * LIMIT, ..Limits::new(100) };
     let options = ServingOptions { authorization, ..ServingOptions::new("server", 0) };
     let server = start_as(folder.path(), limits, options).await;
     let mut stream = http2(folder.path(), &server, "/metrics").await;

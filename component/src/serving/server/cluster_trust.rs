@@ -27,7 +27,7 @@ const REFUSED_FOR: Duration = Duration::from_secs(10);
 const RETRY: Backoff = Backoff { first: Duration::from_millis(500), most: Duration::from_secs(5) };
 
 /// Reads the `ConfigMap` and passes it to `trust`.
-pub(in super::super) struct ClusterTrust {
+pub(super) struct ClusterTrust {
     trust: Trust,
     api: Api<ConfigMap>,
     reporter: ReloadReporter,
@@ -43,7 +43,7 @@ impl std::fmt::Debug for ClusterTrust {
 
 impl ClusterTrust {
     /// `None`: `trust` needs nothing from the cluster.
-    pub(in super::super) fn new(
+    pub(super) fn new(
         trust: &Trust,
         options: &AuthenticationOptions,
         client: Client,
@@ -66,7 +66,7 @@ impl ClusterTrust {
     ///
     /// # Errors
     /// The API server keeps refusing the read, or the content is unusable, and that is not tolerated.
-    pub(in super::super) async fn follow(self, known: watch::Sender<bool>) -> anyhow::Result<()> {
+    pub(super) async fn follow(self, known: watch::Sender<bool>) -> anyhow::Result<()> {
         if let Err(error) = self.read().await {
             // As in upstream, whose watch reads the authorities of clients later.
             if self.needs_proxy && !self.tolerates_failure {

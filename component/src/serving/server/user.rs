@@ -14,11 +14,11 @@ const ANONYMOUS: &str = "system:anonymous";
 const MASTERS: &str = "system:masters";
 
 /// The result of one method of authentication. `Ok(None)`: no opinion.
-pub(in super::super) type Opinion = Result<Option<User>, String>;
+pub(super) type Opinion = Result<Option<User>, String>;
 
 /// A user, as in Kubernetes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub(in super::super) struct User {
+pub(super) struct User {
     pub name: String,
     pub uid: String,
     pub groups: Vec<String>,
@@ -27,13 +27,13 @@ pub(in super::super) struct User {
 
 impl User {
     /// The anonymous user.
-    pub(in super::super) fn anonymous() -> Self {
+    pub(super) fn anonymous() -> Self {
         Self { name: ANONYMOUS.to_owned(), groups: vec![UNAUTHENTICATED.to_owned()], ..Self::default() }
     }
 
     /// Adds an authenticated user to the group of these, as upstream does.
     #[must_use]
-    pub(in super::super) fn authenticated(mut self) -> Self {
+    pub(super) fn authenticated(mut self) -> Self {
         let is_known = |group: &String| group == AUTHENTICATED || group == UNAUTHENTICATED;
         if self.name != ANONYMOUS && !self.groups.iter().any(is_known) {
             self.groups.push(AUTHENTICATED.to_owned());
@@ -42,7 +42,7 @@ impl User {
     }
 
     /// Whether no review is needed.
-    pub(in super::super) fn is_master(&self) -> bool {
+    pub(super) fn is_master(&self) -> bool {
         self.groups.iter().any(|group| group == MASTERS)
     }
 }

@@ -21,12 +21,12 @@ use crate::{
 };
 
 /// The `ConfigMap` with the authorities that the cluster trusts.
-pub(in super::super) const CONFIG_MAP: &str = "extension-apiserver-authentication";
-pub(in super::super) const CONFIG_MAP_NAMESPACE: &str = "kube-system";
+pub(super) const CONFIG_MAP: &str = "extension-apiserver-authentication";
+pub(super) const CONFIG_MAP_NAMESPACE: &str = "kube-system";
 
 /// The trusted authorities now. Clones share them.
 #[derive(Clone, Debug)]
-pub(in super::super) struct Trust {
+pub(super) struct Trust {
     /// `None`: client certificates do not count.
     pub clients: Option<Arc<Followed<Authorities>>>,
     /// `None`: the front proxy's headers do not count.
@@ -35,7 +35,7 @@ pub(in super::super) struct Trust {
 
 /// A value that is reloaded when it changes.
 #[derive(Debug)]
-pub(in super::super) struct Followed<T> {
+pub(super) struct Followed<T> {
     /// `None`: not known yet.
     pub now: ArcSwapOption<T>,
     pub origin: Origin,
@@ -43,7 +43,7 @@ pub(in super::super) struct Followed<T> {
 
 /// The origin of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) enum Origin {
+pub(super) enum Origin {
     File,
     Cluster,
 }
@@ -55,7 +55,7 @@ impl<T> Followed<T> {
 }
 
 /// A bundle of certificate authorities.
-pub(in super::super) struct Authorities {
+pub(super) struct Authorities {
     pem: Vec<u8>,
     subjects: Vec<DistinguishedName>,
     verifier: Arc<dyn ClientCertVerifier>,
@@ -78,7 +78,7 @@ impl Authorities {
     ///
     /// # Errors
     /// The bundle has no certificate, or an invalid one.
-    pub(in super::super) fn parse(pem: &[u8]) -> anyhow::Result<Self> {
+    pub(super) fn parse(pem: &[u8]) -> anyhow::Result<Self> {
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(pem) {
             let certificate = certificate.map_err(|_| anyhow!("the CA bundle is not PEM"))?;
@@ -103,7 +103,7 @@ impl Authorities {
     ///
     /// # Errors
     /// Why the chain is not valid.
-    pub(in super::super) fn verify(&self, chain: &[CertificateDer<'_>]) -> Result<(), String> {
+    pub(super) fn verify(&self, chain: &[CertificateDer<'_>]) -> Result<(), String> {
         let Some((own, intermediates)) = chain.split_first() else {
             return Err("no certificate".to_owned());
         };
@@ -115,7 +115,7 @@ impl Authorities {
 
 /// The front proxy and its headers.
 #[derive(Debug, PartialEq)]
-pub(in super::super) struct FrontProxy {
+pub(super) struct FrontProxy {
     /// `None`: no proxy is trusted.
     pub authorities: Option<Authorities>,
     pub allowed_names: Vec<String>,
@@ -126,7 +126,7 @@ pub(in super::super) struct FrontProxy {
 }
 
 impl FrontProxy {
-    pub(in super::super) fn new(authorities: Option<Authorities>, headers: &RequestHeaderOptions) -> Self {
+    pub(super) fn new(authorities: Option<Authorities>, headers: &RequestHeaderOptions) -> Self {
         let trimmed = |names: &[String]| names.iter().map(|name| name.trim().to_owned()).collect::<Vec<_>>();
         Self {
             authorities,
@@ -147,10 +147,7 @@ impl Trust {
     ///
     /// # Errors
     /// A file that cannot be read or used, with its flag.
-    pub(in super::super) fn load(
-        options: &AuthenticationOptions,
-        cluster_can_be_asked: bool,
-    ) -> anyhow::Result<Self> {
+    pub(super) fn load(options: &AuthenticationOptions, cluster_can_be_asked: bool) -> anyhow::Result<Self> {
         let from_cluster = |what: &str, consequence: &str| {
             if options.skip_lookup {
                 return false;
@@ -189,7 +186,7 @@ impl Trust {
     }
 
     /// What is wrong with the given files.
-    pub(in super::super) fn faults(options: &AuthenticationOptions) -> Vec<anyhow::Error> {
+    pub(super) fn faults(options: &AuthenticationOptions) -> Vec<anyhow::Error> {
         let of_clients = options.client_ca_file.as_ref().map(|path| (path, CLIENT_CA_FILE));
         let of_proxy = options.request_header.client_ca_file.as_ref().map(|path| (path, PROXY_CA_FILE));
         let all = of_clients.into_iter().chain(of_proxy);
@@ -198,7 +195,7 @@ impl Trust {
 
     /// The names of the authorities that the server sends with its request for a client certificate. `None`:
     /// the server requests none.
-    pub(in super::super) fn hints(&self) -> Option<Vec<DistinguishedName>> {
+    pub(super) fn hints(&self) -> Option<Vec<DistinguishedName>> {
         if self.clients.is_none() && self.front_proxy.is_none() {
             return None;
         }
@@ -214,7 +211,7 @@ impl Trust {
 }
 
 /// Reloads the files when they change.
-pub(in super::super) fn follow(
+pub(super) fn follow(
     trust: &Trust,
     options: &AuthenticationOptions,
     reporter: &ReloadReporter,

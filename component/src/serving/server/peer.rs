@@ -10,8 +10,8 @@ use rustls::pki_types::CertificateDer;
 use tokio::sync::{Mutex, Semaphore};
 
 use super::{
-    super::source::Source,
     client_certificate,
+    source::Source,
     trust::{Authorities, FrontProxy},
     user::Opinion,
 };
@@ -23,7 +23,7 @@ const REFUSED_FOR: Duration = Duration::from_secs(60);
 static VERIFYING: Semaphore = Semaphore::const_new(2);
 
 /// The client of one connection.
-pub(in super::super) struct Peer {
+pub(super) struct Peer {
     pub source: Source,
     /// The client's own certificate is first. Their number and size have been checked.
     certificates: Arc<[CertificateDer<'static>]>,
@@ -46,7 +46,7 @@ struct Remembered {
 
 /// One version of the trusted authorities.
 #[derive(Clone, Debug, Default)]
-pub(in super::super) struct Trusted {
+pub(super) struct Trusted {
     pub proxy: Option<Arc<FrontProxy>>,
     pub clients: Option<Arc<Authorities>>,
 }
@@ -67,7 +67,7 @@ impl Trusted {
 
 /// The result of verifying a client's certificates.
 #[derive(Debug)]
-pub(in super::super) struct Verdict {
+pub(super) struct Verdict {
     /// Whether they are valid for the front proxy. `None`: no front proxy is trusted.
     pub proxy: Option<Result<(), String>>,
     /// The user that the certificate names.
@@ -76,28 +76,28 @@ pub(in super::super) struct Verdict {
 
 impl Verdict {
     /// Whether the certificates identify a front proxy or a user.
-    pub(in super::super) fn is_somebody(&self) -> bool {
+    pub(super) fn is_somebody(&self) -> bool {
         matches!(self.proxy, Some(Ok(()))) || matches!(self.client, Ok(Some(_)))
     }
 }
 
 impl Peer {
-    pub(in super::super) fn new(source: Source, certificates: Vec<CertificateDer<'static>>) -> Self {
+    pub(super) fn new(source: Source, certificates: Vec<CertificateDer<'static>>) -> Self {
         Self { source, certificates: certificates.into(), remembered: Mutex::default() }
     }
 
-    pub(in super::super) fn has_certificates(&self) -> bool {
+    pub(super) fn has_certificates(&self) -> bool {
         !self.certificates.is_empty()
     }
 
     /// Total size of the certificates, in bytes.
-    pub(in super::super) fn size(&self) -> usize {
+    pub(super) fn size(&self) -> usize {
         self.certificates.iter().map(|certificate| certificate.len()).sum()
     }
 
     /// The verdict on the certificates. They are verified once for each connection and version of the trusted
     /// authorities, on a thread for blocking work.
-    pub(in super::super) async fn verdict(&self, by: Trusted) -> Arc<Verdict> {
+    pub(super) async fn verdict(&self, by: Trusted) -> Arc<Verdict> {
         if !self.has_certificates() || (by.proxy.is_none() && by.clients.is_none()) {
             return Arc::new(Verdict { proxy: None, client: Ok(None) });
         }
