@@ -5,8 +5,8 @@ use std::{fmt, future::pending, time::Duration};
 use tokio::{task::JoinSet, time::sleep};
 use tokio_util::sync::CancellationToken;
 
-/// How long tasks may go on when the loop is told to stop, before the calls are cut that may take long. The daemon waits a little
-/// longer for its loops.
+/// How long tasks may go on when the loop is told to stop, before the calls are cut that may take long. The
+/// daemon waits a little longer for its loops.
 const STOP_GRACE: Duration = Duration::from_secs(5);
 
 /// Tasks with results of one type. Those that still run when this is dropped are dropped too.
@@ -38,8 +38,8 @@ impl<T: Send + 'static> LoopTasks<T> {
 
     /// The result of the next task that ends. Without a task it waits for ever. Cancel-safe.
     ///
-    /// `None`: the task has panicked, as the log says. What it worked on would count as being worked on for ever, so the loop ends,
-    /// which the daemon notices.
+    /// `None`: the task has panicked, as the log says. What it worked on would count as being worked on for
+    /// ever, so the loop ends, which the daemon notices.
     pub async fn next(&mut self) -> Option<T> {
         match self.running.join_next().await {
             Some(Ok(result)) => Some(result),
@@ -51,8 +51,8 @@ impl<T: Send + 'static> LoopTasks<T> {
         }
     }
 
-    /// The result of the next task that ends, for a loop that starts no more. `None`: all have ended. A task that has panicked has
-    /// no result.
+    /// The result of the next task that ends, for a loop that starts no more. `None`: all have ended. A task
+    /// that has panicked has no result.
     pub async fn next_of_rest(&mut self) -> Option<T> {
         while let Some(ended) = self.running.join_next().await {
             if let Ok(result) = ended {
