@@ -5,6 +5,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::conditions::{Condition, Status};
 use crate::rollout::Bound;
 
 /// `spec.checks` of a `MachineHealthCheck`.
@@ -24,22 +25,9 @@ pub struct ConditionCheck {
     /// The condition's type.
     pub kind: String,
     /// The status that is unhealthy.
-    pub status: String,
+    pub status: Status,
     /// For more than this time.
     pub timeout: Duration,
-}
-
-/// A condition of a Machine or a Node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Condition {
-    /// Its type.
-    pub kind: String,
-    /// `True`, `False` or `Unknown`.
-    pub status: String,
-    /// Its reason.
-    pub reason: String,
-    /// `lastTransitionTime` in seconds since 1970.
-    pub since: i64,
 }
 
 /// What a check reads of a Machine, its Cluster and its Node.

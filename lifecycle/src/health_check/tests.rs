@@ -3,24 +3,27 @@ use super::*;
 const NOW: i64 = 100_000;
 
 fn checks() -> Checks {
-    let ready = |status: &str| ConditionCheck {
-        kind: "Ready".into(),
-        status: status.into(),
-        timeout: Duration::from_secs(300),
-    };
+    let ready =
+        |status: Status| ConditionCheck { kind: "Ready".into(), status, timeout: Duration::from_secs(300) };
     Checks {
         node_startup: Some(Duration::from_secs(600)),
         machine: vec![ConditionCheck {
             kind: "Broken".into(),
-            status: "True".into(),
+            status: Status::True,
             timeout: Duration::from_secs(60),
         }],
-        node: vec![ready("Unknown"), ready("False")],
+        node: vec![ready(Status::Unknown), ready(Status::False)],
     }
 }
 
 fn condition(kind: &str, status: &str, ago: i64) -> Condition {
-    Condition { kind: kind.into(), status: status.into(), reason: "Because".into(), since: NOW - ago }
+    Condition {
+        kind: kind.into(),
+        status: Status::from_text(status),
+        reason: "Because".into(),
+        message: String::new(),
+        since: NOW - ago,
+    }
 }
 
 fn target(node: Node<'_>) -> Target<'_> {

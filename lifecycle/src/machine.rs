@@ -1,0 +1,30 @@
+//! What the status of a Machine says: its conditions and its phase.
+//!
+//! | Condition | From | Function |
+//! |---|---|---|
+//! | `BootstrapConfigReady`, `InfrastructureReady` | the bootstrap config and the infrastructure machine | [`bootstrap_config_ready`], [`infrastructure_ready`] |
+//! | `NodeReady`, `NodeHealthy` | the Node, and whether the cluster can be asked | [`node_conditions`] |
+//! | `Deleting`, `Ready`, `Available` | the conditions above, those of health checks, and readiness gates | [`deleting`], [`ready`], [`available`] |
+//!
+//! Source of the rules: `core/reconcilers/machine` of Cluster API 1.14.2.
+
+mod nodes;
+mod phase;
+mod ready;
+mod related;
+#[cfg(test)]
+mod tests;
+
+pub use nodes::{ClusterState, NodeOwner, ObservedNode, Probe, node_conditions};
+pub use phase::{Phase, Progress, phase};
+pub use ready::{Availability, Deletion, Drain, Gate, available, deleting, ready};
+pub use related::{Related, bootstrap_config_ready, infrastructure_ready};
+
+use crate::conditions::{Statement, Status};
+
+/// The message where the log has the error.
+const SEE_LOG: &str = "Please check controller logs for errors";
+
+fn statement(status: Status, reason: &str, message: impl Into<String>) -> Statement {
+    Statement { status, reason: reason.into(), message: message.into(), since: None }
+}

@@ -1,0 +1,183 @@
+//! Whether a Machine is ready and available.
+
+use std::time::Duration;
+
+use super::statement;
+use crate::conditions::{Condition, Merge, Part, Polarity, Reasons, Statement, Status, summary_lines};
+
+/// After this time, the condition says that a deletion takes long.
+const LONG_DELETION: i64 = 15 * 60;
+/// After this time, the condition says why a drain may take long.
+const LONG_DRAIN: i64 = 5 * 60;
+
+const REASONS: Reasons = Reasons { issue: "NotReady", unknown: "ReadyUnknown", info: "Ready" };
+
+/// A Machine that is being deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deletion<'a> {
+    /// `metadata.deletionTimestamp` in seconds since 1970.
+    pub since: i64,
+    /// The reason of its condition `Deleting`: the stage that it has reached.
+    pub stage: &'a str,
+    /// The message of that condition.
+    pub message: &'a str,
+    /// The drain of its Node, where one has begun.
+    pub drain: Option<Drain>,
+}
+
+/// The drain of a Node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Drain {
+    /// `status.deletion.nodeDrainStartTime` in seconds since 1970.
+    pub since: i64,
+}
+
+/// One of `spec.readinessGates`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gate<'a> {
+    /// The type of the condition that another controller writes.
+    pub kind: &'a str,
+    /// Which of its status is good.
+    pub polarity: Polarity,
+}
+
+/// `Deleting`
+#[must_use]
+pub fn deleting(deletion: Option<&Deletion<'_>>) -> Statement {
+    match deletion {
+        Some(deletion) => statement(Status::True, deletion.stage, deletion.message),
+        None => statement(Status::False, "NotDeleting", ""),
+    }
+}
+
+/// `Ready`, from the other conditions of the Machine.
+///
+/// While it is being deleted, what is deleted already is no issue. The message names the stage of the deletion without its details, so
+/// that the same words come from many Machines, and an aggregate of them stays short.
+#[must_use]
+pub fn ready(
+    conditions: &[Condition],
+    gates: &[Gate<'_>],
+    deletion: Option<&Deletion<'_>>,
+    now: i64,
+) -> Statement {
+    let gone: fn(&str) -> &'static [&'static str] = match deletion {
+        Some(_) => gone_while_deleting,
+        None => |_| &[],
+    };
+    let own = [
+        ("Deleting", Polarity::Negative, false),
+        ("Updating", Polarity::Negative, false),
+        ("BootstrapConfigReady", Polarity::Positive, false),
+        ("InfrastructureReady", Polarity::Positive, false),
+        ("NodeHealthy", Polarity::Positive, false),
+        ("HealthCheckSucceeded", Polarity::Positive, true),
+    ];
+    let own = own.into_iter().map(|(kind, polarity, is_optional)| Part {
+        is_optional,
+        harmless_reasons: gone(kind),
+        ..Part::new(kind, polarity)
+    });
+    let parts: Vec<_> = own.chain(gates.iter().map(|gate| Part::new(gate.kind, gate.polarity))).collect();
+    let mut conditions = conditions.to_vec();
+    if let Some(deletion) = deletion
+        && let Some(said) = conditions.iter_mut().find(|condition| condition.kind == "Deleting")
+    {
+        (said.status, said.message) = (Status::True, short(deletion, now));
+    }
+    let merge = Merge::positive(REASONS);
+    summary_lines(&parts, &conditions).map_or_else(
+        || statement(Status::Unknown, "InternalError", super::SEE_LOG),
+        |(severity, lines)| merge.statement(severity, &without_repetitions(lines)),
+    )
+}
+
+/// The reasons of a condition that are no issue while the Machine is being deleted.
+fn gone_while_deleting(kind: &str) -> &'static [&'static str] {
+    match kind {
+        "BootstrapConfigReady" | "InfrastructureReady" => &["ObjectDeleted", "ObjectDoesNotExist"],
+        "NodeHealthy" => &["NodeDeleted", "NodeDoesNotExist"],
+        _ => &[],
+    }
+}
+
+/// What is in the message of a drain, and what that says of its delay.
+const DELAYS: [(&str, &str); 4] = [
+    ("cannot evict pod as it would violate the pod's disruption budget.", "PodDisruptionBudgets"),
+    ("deletionTimestamp set, but still not removed from the Node", "Pods not terminating"),
+    ("failed to evict Pod", "Pod eviction errors"),
+    ("waiting for completion", "Pods not completed yet"),
+];
+
+/// A deletion in few words.
+fn short(deletion: &Deletion<'_>, now: i64) -> String {
+    let Deletion { since, stage, message, drain } = deletion;
+    if now.saturating_sub(*since) <= LONG_DELETION {
+        return format!("Machine deletion in progress, stage: {stage}");
+    }
+    let mut words = format!("Machine deletion in progress since more than 15m, stage: {stage}");
+    let is_long = drain.is_some_and(|drain| now.saturating_sub(drain.since) > LONG_DRAIN);
+    if *stage == "DrainingNode" && is_long {
+        let delays: Vec<_> =
+            DELAYS.iter().filter(|(said, _)| message.contains(said)).map(|(_, delay)| *delay).collect();
+        if !delays.is_empty() {
+            words.push_str(", delay likely due to ");
+            words.push_str(&delays.join(", "));
+        }
+    }
+    words
+}
+
+/// One line for all conditions of control plane components that say the same.
+fn without_repetitions(lines: Vec<String>) -> Vec<String> {
+    let of_component = |line: &str| {
+        let (kind, message) = line.split_once(':')?;
+        let is_one =
+            ["* APIServer", "* ControllerManager", "* Scheduler"].iter().any(|one| kind.starts_with(one))
+                || kind == "* EtcdPodHealthy";
+        is_one.then(|| message.to_owned())
+    };
+    let messages: Vec<_> = lines.iter().filter_map(|line| of_component(line)).collect();
+    let [first, rest @ ..] = messages.as_slice() else { return lines };
+    if rest.is_empty() || rest.iter().any(|message| message != first) {
+        return lines;
+    }
+    let mut is_named = false;
+    lines
+        .into_iter()
+        .filter_map(|line| match of_component(&line) {
+            None => Some(line),
+            Some(_) if is_named => None,
+            Some(message) => {
+                is_named = true;
+                Some(format!("* Control plane components:{message}"))
+            }
+        })
+        .collect()
+}
+
+/// Whether a Machine is available.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Availability {
+    /// The condition `Available`.
+    pub statement: Statement,
+    /// When to look again, if nothing changes before.
+    pub again: Option<Duration>,
+}
+
+/// `Available`: `Ready` for `spec.minReadySeconds`. `ready_since` is the time of the condition `Ready` while it is `True`.
+#[must_use]
+pub fn available(ready_since: Option<i64>, min_ready_seconds: u32, now: i64) -> Availability {
+    let said = |status, reason| statement(status, reason, "");
+    let Some(since) = ready_since else {
+        return Availability { statement: said(Status::False, "NotReady"), again: None };
+    };
+    let left = since.saturating_add(min_ready_seconds.into()).saturating_sub(now);
+    match u64::try_from(left) {
+        Ok(left) if left > 0 => Availability {
+            statement: said(Status::False, "WaitingForMinReadySeconds"),
+            again: Some(Duration::from_secs(left)),
+        },
+        _ => Availability { statement: said(Status::True, "Available"), again: None },
+    }
+}

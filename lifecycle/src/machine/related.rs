@@ -1,0 +1,81 @@
+//! What a Machine says of its bootstrap config and of its infrastructure machine.
+
+use super::{SEE_LOG, statement};
+use crate::conditions::{Condition, Statement, Status, mirror};
+
+/// An object that a Machine refers to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Related<'a> {
+    /// It is there.
+    There {
+        /// Its condition `Ready`, if it has one.
+        ready: Option<&'a Condition>,
+    },
+    /// Its condition `Ready` cannot be read, for this reason.
+    Invalid {
+        /// Why.
+        why: &'a str,
+    },
+    /// There is no such object.
+    Missing,
+    /// The API server did not say.
+    Unknown,
+}
+
+/// `BootstrapConfigReady`. `config` is the kind of the bootstrap config, and what it is; `None`: the Machine refers to none, since a
+/// user gave the data. `is_done` is `status.initialization.bootstrapDataSecretCreated` of the Machine.
+#[must_use]
+pub fn bootstrap_config_ready(
+    config: Option<(&str, Related<'_>)>,
+    is_done: bool,
+    is_deleting: bool,
+) -> Statement {
+    let Some((kind, config)) = config else {
+        return statement(Status::True, "DataSecretProvided", "");
+    };
+    match config {
+        Related::Missing if is_deleting && is_done => {
+            statement(Status::False, "ObjectDeleted", format!("{kind} has been deleted"))
+        }
+        other => of(kind, other, is_done, "dataSecretCreated"),
+    }
+}
+
+/// `InfrastructureReady`. `is_done` is `status.initialization.infrastructureProvisioned` of the Machine.
+#[must_use]
+pub fn infrastructure_ready(
+    kind: &str,
+    infrastructure: Related<'_>,
+    is_done: bool,
+    is_deleting: bool,
+) -> Statement {
+    match infrastructure {
+        Related::Missing if is_done => {
+            let still = if is_deleting { "" } else { " while the Machine still exists" };
+            statement(Status::False, "ObjectDeleted", format!("{kind} has been deleted{still}"))
+        }
+        other => of(kind, other, is_done, "provisioned"),
+    }
+}
+
+/// What both have in common. `field` of `status.initialization` says whether it is done.
+fn of(kind: &str, related: Related<'_>, is_done: bool, field: &str) -> Statement {
+    match related {
+        Related::There { ready } => {
+            let otherwise = if is_done {
+                statement(Status::True, "Ready", "")
+            } else {
+                statement(Status::False, "NotReady", format!("{kind} status.initialization.{field} is false"))
+            };
+            let mut said = mirror(ready, "Ready", Some(otherwise));
+            // A condition of the contract v1beta1 has no reason where all is well.
+            if said.status == Status::True && (said.reason.is_empty() || said.reason == "NoReasonReported") {
+                said.reason = "Ready".into();
+            }
+            said
+        }
+        Related::Invalid { why } => statement(Status::Unknown, "InvalidConditionReported", why),
+        Related::Missing => statement(Status::False, "ObjectDoesNotExist", format!("{kind} does not exist")),
+        Related::Unknown => statement(Status::Unknown, "InternalError", SEE_LOG),
+    }
+}
