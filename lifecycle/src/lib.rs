@@ -8,5 +8,6 @@ pub mod drain;
 pub mod health_check;
 pub mod machine;
 pub mod machine_set;
+pub mod replicas;
 pub mod rollout;
 pub mod version;

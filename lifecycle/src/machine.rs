@@ -18,6 +18,7 @@ mod tests;
 pub use nodes::{ClusterState, NodeOwner, ObservedNode, Probe, node_conditions};
 pub use phase::{Phase, Progress, phase};
 pub use ready::{Availability, Deletion, Drain, Gate, available, deleting, ready};
+pub(crate) use ready::{Delay, delays};
 pub use related::{Related, bootstrap_config_ready, infrastructure_ready};
 
 use crate::conditions::{Statement, Status};

@@ -18,7 +18,7 @@ mod reason;
 mod rolling_update;
 mod scale;
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fmt};
 
 pub use choose::{Candidate, Choice, Old, Revision, choose};
 pub use reason::Reason;
@@ -56,6 +56,15 @@ pub enum Bound {
     Count(i64),
     /// So many of a hundred.
     Percent(i64),
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Count(count) => count.fmt(f),
+            Self::Percent(percent) => write!(f, "{percent}%"),
+        }
+    }
 }
 
 impl Bound {

@@ -44,13 +44,16 @@ pub(super) fn counted(kind: &str, count: usize) -> String {
 /// How many objects of a message are named.
 const NAMED: usize = 3;
 
-/// The title of a message of these objects.
-pub(super) fn title(kind: &str, names: &[&str]) -> String {
-    let mut title =
-        format!("* {} {}", counted(kind, names.len()), names[..names.len().min(NAMED)].join(", "));
-    if let Some(more) = names.len().checked_sub(NAMED).filter(|more| *more > 0) {
-        let _ = write!(title, ", ... ({more} more)");
+/// The first names of these, and how many more there are.
+pub(crate) fn names(all: &[&str]) -> String {
+    let mut text = all[..all.len().min(NAMED)].join(", ");
+    if all.len() > NAMED {
+        let _ = write!(text, ", ... ({} more)", all.len() - NAMED);
     }
-    title.push(':');
-    title
+    text
+}
+
+/// The title of a message of these objects.
+pub(super) fn title(kind: &str, of: &[&str]) -> String {
+    format!("* {} {}:", counted(kind, of.len()), names(of))
 }

@@ -101,31 +101,57 @@ fn gone_while_deleting(kind: &str) -> &'static [&'static str] {
     }
 }
 
-/// What is in the message of a drain, and what that says of its delay.
-const DELAYS: [(&str, &str); 4] = [
-    ("cannot evict pod as it would violate the pod's disruption budget.", "PodDisruptionBudgets"),
-    ("deletionTimestamp set, but still not removed from the Node", "Pods not terminating"),
-    ("failed to evict Pod", "Pod eviction errors"),
-    ("waiting for completion", "Pods not completed yet"),
-];
+/// Why a drain takes long, in the order in which the causes are named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Delay {
+    Budgets,
+    Terminating,
+    Eviction,
+    Completion,
+}
+
+impl Delay {
+    const ALL: [Self; 4] = [Self::Budgets, Self::Terminating, Self::Eviction, Self::Completion];
+
+    /// What the message of a drain says then.
+    fn sign(self) -> &'static str {
+        match self {
+            Self::Budgets => "cannot evict pod as it would violate the pod's disruption budget.",
+            Self::Terminating => "deletionTimestamp set, but still not removed from the Node",
+            Self::Eviction => "failed to evict Pod",
+            Self::Completion => "waiting for completion",
+        }
+    }
+
+    /// What other conditions say of it.
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Self::Budgets => "PodDisruptionBudgets",
+            Self::Terminating => "Pods not terminating",
+            Self::Eviction => "Pod eviction errors",
+            Self::Completion => "Pods not completed yet",
+        }
+    }
+}
+
+/// Why this deletion takes long, if its drain does.
+pub(crate) fn delays(deletion: &Deletion<'_>, now: i64) -> Vec<Delay> {
+    let is_long = deletion.drain.is_some_and(|drain| now.saturating_sub(drain.since) > LONG_DRAIN);
+    let is_one = |delay: &Delay| {
+        is_long && deletion.stage == "DrainingNode" && deletion.message.contains(delay.sign())
+    };
+    Delay::ALL.into_iter().filter(is_one).collect()
+}
 
 /// A deletion in few words.
 fn short(deletion: &Deletion<'_>, now: i64) -> String {
-    let Deletion { since, stage, message, drain } = deletion;
-    if now.saturating_sub(*since) <= LONG_DELETION {
+    let stage = deletion.stage;
+    if now.saturating_sub(deletion.since) <= LONG_DELETION {
         return format!("Machine deletion in progress, stage: {stage}");
     }
-    let mut words = format!("Machine deletion in progress since more than 15m, stage: {stage}");
-    let is_long = drain.is_some_and(|drain| now.saturating_sub(drain.since) > LONG_DRAIN);
-    if *stage == "DrainingNode" && is_long {
-        let delays: Vec<_> =
-            DELAYS.iter().filter(|(said, _)| message.contains(said)).map(|(_, delay)| *delay).collect();
-        if !delays.is_empty() {
-            words.push_str(", delay likely due to ");
-            words.push_str(&delays.join(", "));
-        }
-    }
-    words
+    let words = format!("Machine deletion in progress since more than 15m, stage: {stage}");
+    let delays: Vec<_> = delays(deletion, now).into_iter().map(Delay::words).collect();
+    if delays.is_empty() { words } else { format!("{words}, delay likely due to {}", delays.join(", ")) }
 }
 
 /// One line for all conditions of control plane components that say the same.

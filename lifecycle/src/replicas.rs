@@ -1,0 +1,43 @@
+//! What a `MachineSet` and a `MachineDeployment` say of their Machines, in their status.
+//!
+//! Both say nearly the same. Where their words differ, [`Owner`] says whose they are.
+//!
+//! | In the status | Function |
+//! |---|---|
+//! | `replicas`, `readyReplicas`, `availableReplicas`, `upToDateReplicas` | [`count`] |
+//! | `ScalingUp`, `ScalingDown` | [`scaling_up`], [`scaling_down`] |
+//! | `MachinesReady`, `MachinesUpToDate` | [`machines_ready`], [`machines_up_to_date`] |
+//! | `Remediating`, `Deleting` | [`remediating`], [`deleting`] |
+//! | of a `MachineDeployment` alone: `Available`, `RollingOut`, `phase` | [`available`], [`rolling_out`], [`phase`] |
+//!
+//! Source of the rules: `core/reconcilers/machineset` and `core/reconcilers/machinedeployment` of Cluster API 1.14.2.
+
+mod deployment;
+mod machines;
+mod scaling;
+#[cfg(test)]
+mod tests;
+
+pub use deployment::{Phase, available, phase, rolling_out};
+pub use machines::{Counters, Replica, count, deleting, machines_ready, machines_up_to_date, remediating};
+pub use scaling::{Scale, scaling_down, scaling_up};
+
+use crate::conditions::{Statement, Status};
+
+/// Whose Machines they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// A `MachineSet`.
+    MachineSet,
+    /// A `MachineDeployment`.
+    MachineDeployment,
+}
+
+fn statement(status: Status, reason: &str, message: impl Into<String>) -> Statement {
+    Statement { status, reason: reason.into(), message: message.into(), since: None }
+}
+
+/// What is said while `spec.replicas` is not set, which lasts until a default is stored.
+fn without_replicas() -> Statement {
+    statement(Status::Unknown, "WaitingForReplicasSet", "Waiting for spec.replicas set")
+}
