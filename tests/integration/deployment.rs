@@ -214,7 +214,8 @@ fn without_service_monitor(text: &str) -> anyhow::Result<String> {
 
 fn apply() -> Outcome {
     let control_plane = Borrowed::control_plane()?;
-    let dry_run = ["--server-side", "--dry-run=server", "--validate=strict"];
+    // Earlier trials may have applied the same objects.
+    let dry_run = ["--server-side", "--dry-run=server", "--validate=strict", "--force-conflicts"];
     let plain = std::fs::read_to_string(deploy("daemonset.yaml")).map_err(anyhow::Error::from)?;
     kubectl_apply(&control_plane, &dry_run, &plain)?;
     for provider in ["libvirt", "vsphere", "rancher"] {

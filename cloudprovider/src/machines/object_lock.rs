@@ -61,12 +61,14 @@ impl ObjectLock {
     }
 }
 
+/// Namespace and UID. Objects of several namespaces may claim one UID.
+type Key = (String, String);
+
 /// The locks of a provider's machines and clusters: see [`Machines::object_locks`](super::Machines::object_locks).
 /// An object that has no step takes no memory for long.
 #[derive(Debug, Default)]
 pub struct ObjectLocks {
-    /// By namespace and UID. Objects of several namespaces may claim one UID.
-    locks: Mutex<HashMap<(String, String), Weak<AsyncMutex<()>>>>,
+    locks: Mutex<HashMap<Key, Weak<AsyncMutex<()>>>>,
 }
 
 impl ObjectLocks {

@@ -307,10 +307,14 @@ impl World<'_> {
         ensure!(read["metadata"].get("annotations").is_none(), "{}", read["metadata"]);
         // Each version has its rules.
         let change = json!({"spec": {"template": "other"}});
-        let refused = self
-            .objects("VSphereMachine", NEW)
-            .patch("new", &PatchParams::default(), &Patch::Merge(&change))
-            .await;
+        let (objects, change) = (self.objects("VSphereMachine", NEW), Patch::Merge(&change));
+        let dry_run = PatchParams { dry_run: true, ..PatchParams::default() };
+        // A policy is in force some time after it was made.
+        eventually(CONVERSION_LIMIT, "the policy is in force", || async {
+            Ok(objects.patch("new", &dry_run, &change).await.err().map(drop))
+        })
+        .await?;
+        let refused = objects.patch("new", &PatchParams::default(), &change).await;
         let refused = refused.err().context("the spec of a machine changed")?.to_string();
         ensure!(refused.contains("spec cannot change"), "{refused}");
         Ok(())
