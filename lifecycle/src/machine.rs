@@ -6,8 +6,11 @@
 //! | `NodeReady`, `NodeHealthy` | the Node, and whether the cluster can be asked | [`node_conditions`] |
 //! | `Deleting`, `Ready`, `Available` | the conditions above, those of health checks, and readiness gates | [`deleting`], [`ready`], [`available`] |
 //!
+//! The order of a deletion is in [`deletion`].
+//!
 //! Source of the rules: `core/reconcilers/machine` of Cluster API 1.14.2.
 
+pub mod deletion;
 mod nodes;
 mod phase;
 mod ready;
