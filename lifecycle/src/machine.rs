@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `BootstrapConfigReady`, `InfrastructureReady` | the bootstrap config and the infrastructure machine | [`bootstrap_config_ready`], [`infrastructure_ready`] |
 //! | `NodeReady`, `NodeHealthy` | the Node, and whether the cluster can be asked | [`node_conditions`] |
+//! | `UpToDate` | its template, and its kubelet | [`up_to_date`](fn@up_to_date) |
 //! | `Deleting`, `Ready`, `Available` | the conditions above, those of health checks, and readiness gates | [`deleting`], [`ready`], [`available`] |
 //!
 //! The order of a deletion is in [`deletion`].
@@ -17,12 +18,14 @@ mod ready;
 mod related;
 #[cfg(test)]
 mod tests;
+mod up_to_date;
 
 pub use nodes::{ClusterState, NodeOwner, ObservedNode, Probe, node_conditions};
 pub use phase::{Phase, Progress, phase};
 pub use ready::{Availability, Deletion, Drain, Gate, available, deleting, ready};
 pub(crate) use ready::{Delay, delays};
 pub use related::{Related, bootstrap_config_ready, infrastructure_ready};
+pub use up_to_date::{Currency, up_to_date};
 
 use crate::conditions::{Statement, Status};
 

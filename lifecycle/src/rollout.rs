@@ -17,12 +17,14 @@ mod on_delete;
 mod reason;
 mod rolling_update;
 mod scale;
+mod template;
 
 use std::{collections::BTreeSet, fmt};
 
 pub use choose::{Candidate, Choice, Old, Revision, choose};
 pub use reason::Reason;
 pub use scale::{Share, scale};
+pub use template::{Bootstrap, Reference, Template};
 
 /// What the planner reads of a `MachineDeployment`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

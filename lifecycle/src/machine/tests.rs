@@ -356,3 +356,36 @@ fn the_phase_follows_the_progress() {
     assert_eq!(phase(&progress, Some(Phase::Running)), Phase::Deleting);
     assert_eq!(Phase::Provisioned.to_string(), "Provisioned");
 }
+
+#[test]
+fn a_machine_is_up_to_date_with_its_template_and_its_kubelet() {
+    let good = Currency {
+        differences: &[],
+        is_before_rollout: false,
+        updating: None,
+        kubelet_version: Some("v1.37.1"),
+        version: "v1.37.1",
+    };
+    let of = |machine: &Currency<'_>| said(up_to_date(machine));
+    assert_eq!(of(&good), is(True, "UpToDate", ""));
+    assert_eq!(of(&Currency { kubelet_version: None, ..good }), is(True, "UpToDate", ""));
+    let differences = ["Version v1.36.0, v1.37.1 required".to_owned()];
+    let old = Currency { differences: &differences, is_before_rollout: true, updating: Some("x"), ..good };
+    assert_eq!(
+        of(&old),
+        is(
+            False,
+            "NotUpToDate",
+            "* Version v1.36.0, v1.37.1 required\n* MachineDeployment spec.rolloutAfter expired"
+        )
+    );
+    assert_eq!(
+        of(&Currency { updating: Some(""), ..good }),
+        is(False, "Updating", "* In-place update in progress")
+    );
+    assert_eq!(of(&Currency { updating: Some("step 2"), ..good }), is(False, "Updating", "* step 2"));
+    assert_eq!(
+        of(&Currency { kubelet_version: Some("v1.36.0"), ..good }),
+        is(False, "Updating", "* Node.status.nodeInfo.kubeletVersion v1.36.0, v1.37.1 required")
+    );
+}
