@@ -115,9 +115,8 @@ impl Config {
 
 fn kube_vip_config_map(path: &str, value: &Value, findings: &mut Findings) -> Option<(ConfigMapName, bool)> {
     let mut fields = Fields::new(path, value.clone(), &[], findings)?;
-    let namespace =
-        fields.text("namespace", findings).map(trimmed).unwrap_or_else(|| "kube-system".to_owned());
-    let name = fields.text("name", findings).map(trimmed).unwrap_or_else(|| "kubevip".to_owned());
+    let namespace = fields.text("namespace", findings).map_or_else(|| "kube-system".to_owned(), trimmed);
+    let name = fields.text("name", findings).map_or_else(|| "kubevip".to_owned(), trimmed);
     if !dns::is_label(&namespace) {
         findings.problem(fields.path("namespace"), "must be the name of a namespace");
     }

@@ -22,6 +22,12 @@ use component::{
     reload::ReloadReporter,
     serving::{Serving, ServingOptions, Shown},
 };
+use controller_kit::{
+    clients::Clients,
+    nodes::{NodeStore, protobuf, watch_nodes},
+    secrets::ClusterSecrets,
+    services::{ClusterServices, ServiceStore, Services, watch_services},
+};
 use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -34,13 +40,6 @@ pub(crate) use providers::{fault_of_kinds, no_machines};
 use providers::{Providers, Surroundings};
 
 #[cfg(feature = "serving")]
-use controller_kit::{
-    clients::Clients,
-    nodes::{NodeStore, protobuf, watch_nodes},
-    secrets::ClusterSecrets,
-    services::{ClusterServices, ServiceStore, Services, watch_services},
-};
-
 use crate::webhooks::ConversionWebhook;
 use crate::{
     controllers::{CONTROLLERS, ControllerDescriptor},

@@ -53,24 +53,28 @@ impl Permission {
     }
 
     /// Limits it to one namespace.
+    #[must_use]
     pub fn in_namespace(mut self, namespace: impl Into<Cow<'static, str>>) -> Self {
         self.namespace = Some(namespace.into());
         self
     }
 
     /// Makes the permission optional: the daemon can work without it.
+    #[must_use]
     pub fn optional(mut self) -> Self {
         self.required = false;
         self
     }
 
     /// Sets the account that needs it. `None`: the daemon's own account.
+    #[must_use]
     pub fn for_account(mut self, account: Option<&'static str>) -> Self {
         self.account = account.map(Into::into);
         self
     }
 
     /// Limits it to the object of this name.
+    #[must_use]
     pub fn on(mut self, name: impl Into<Cow<'static, str>>) -> Self {
         self.resource_names = vec![name.into()];
         self

@@ -327,6 +327,10 @@ impl From<WireNode> for Node {
 #[cfg(any(test, feature = "testing"))]
 impl Node {
     /// Reads a Node as the watch does, for tests.
+    ///
+    /// # Panics
+    /// If it is none.
+    #[allow(clippy::expect_used, reason = "a test gives it")]
     pub fn from_json(json: serde_json::Value) -> Self {
         serde_json::from_value(json).expect("a Node")
     }

@@ -272,6 +272,10 @@ fn some_text(text: Option<String>) -> Option<String> {
 #[cfg(any(test, feature = "testing"))]
 impl Service {
     /// Reads a Service as the watch does, for tests.
+    ///
+    /// # Panics
+    /// If it is none.
+    #[allow(clippy::expect_used, reason = "a test gives it")]
     pub fn from_json(json: serde_json::Value) -> Self {
         serde_json::from_value::<WireService>(json).expect("a Service").into()
     }

@@ -58,7 +58,7 @@ impl StatusOnlyWork {
         let mut memory =
             Memory { inputs: Inputs::of_status_only(&found, self.provider), ..Memory::default() };
         let users = match self.users_of(store, &found) {
-            Users::NotYetKnown => return self.again(memory, self.failures, SOON),
+            Users::NotYetKnown => return again(memory, self.failures, SOON),
             Users::Known(users) => {
                 memory.is_held = found.object.is_deleting && !users.is_empty();
                 Some(users)
@@ -130,7 +130,7 @@ impl StatusOnlyWork {
         match self.shared.fence.pass(Box::pin(writer.write_status_only(&store.kind, found, write))).await {
             None => Ended { version: None, memory: None, then: Then::Stopped },
             // The watch tells of its end.
-            Some(Err(WriteError::Gone)) => self.again(memory, self.failures, SOON),
+            Some(Err(WriteError::Gone)) => again(memory, self.failures, SOON),
             Some(Ok(written)) => {
                 self.shared.metrics.writes(LABELS.0, "status").inc();
                 store.wrote(written, begun);
@@ -139,14 +139,14 @@ impl StatusOnlyWork {
             Some(Err(error)) => {
                 tracing::warn!(kind, name, %error, "the status of this object is not written");
                 let failures = self.failures.saturating_add(1);
-                self.again(memory, failures, RETRIES.after(failures))
+                again(memory, failures, RETRIES.after(failures))
             }
         }
     }
+}
 
-    fn again(&self, memory: Memory, failures: u32, after: Duration) -> Ended {
-        ended(Memory { due: Due::At(Instant::now() + after), failures, ..memory })
-    }
+fn again(memory: Memory, failures: u32, after: Duration) -> Ended {
+    ended(Memory { due: Due::At(Instant::now() + after), failures, ..memory })
 }
 
 fn ended(memory: Memory) -> Ended {

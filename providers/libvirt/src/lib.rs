@@ -31,7 +31,7 @@
 //! ```
 
 // Machines make most of the calls.
-#![cfg_attr(not(feature = "machines"), allow(dead_code))]
+#![cfg_attr(not(feature = "machines"), allow(dead_code, unused_imports))]
 
 mod addresses;
 mod allow;

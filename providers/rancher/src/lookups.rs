@@ -127,7 +127,9 @@ impl<S: Listed> Listings<S> {
     /// Remembers what a listing has just confirmed to be absent.
     pub(crate) fn note_absences(&self, confirmed: Vec<S::Sought>) {
         let mut state = self.state_mut();
-        confirmed.into_iter().for_each(|sought| state.note_absence(sought));
+        for sought in confirmed {
+            state.note_absence(sought);
+        }
     }
 
     /// Waits for a complete listing that began after this moment, and asks for one if there is none yet.

@@ -32,7 +32,7 @@
 //! ```
 
 // Machines make most of the calls to vCenter.
-#![cfg_attr(not(feature = "machines"), allow(dead_code))]
+#![cfg_attr(not(feature = "machines"), allow(dead_code, unused_imports))]
 
 mod accounts;
 mod addresses;

@@ -397,7 +397,7 @@ impl NodeController {
                     self.tasks.spawn(async move {
                         let outcome = shared.sync(&node, answer, failed_before).await;
                         Done::Sync { name: node.name().to_owned(), outcome }
-                    })
+                    });
                 }
                 Write::Report(node, condition, retry_in) => self.tasks.spawn(async move {
                     let written = shared.report(&node, &condition).await;

@@ -83,7 +83,7 @@ impl ClusterStep<'_> {
                 Ok(Some((domain, Some(why)))) => flaws.push(format!("{:?}: {why}", domain.name)),
                 // what cannot be seen now is as it was seen last
                 Err(error) if error.is_retryable() && was_ready(&object) => {
-                    domains.push(as_seen_last(&object))
+                    domains.push(as_seen_last(&object));
                 }
                 Err(error) => flaws.push(format!("{:?}: {}", object.name, error.report())),
             }

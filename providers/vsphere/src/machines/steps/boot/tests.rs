@@ -21,7 +21,7 @@ const READ: &str = "RetrievePropertiesEx";
 /// A machine that is off, in a cluster.
 async fn off() -> Rig {
     let rig = rig().await;
-    rig.has_made_it().await;
+    rig.has_made_it();
     let object = MoRef::new;
     let (datacenter, folder) = (object("Datacenter", "dc-1"), object("Folder", "group-h1"));
     let (cluster, pool) =

@@ -41,7 +41,7 @@ fn has_copy(rig: &Rig, power: &str, is_marked: bool) {
 async fn a_machine_with_a_copy_is_followed() {
     for power in ["poweredOff", "poweredOn"] {
         let mut rig = rig().await;
-        rig.has_made_it().await;
+        rig.has_made_it();
         has_copy(&rig, power, true);
         let nic =
             vec![text("network", "n"), text("ipAddress", "2001:db8::1"), text("deviceConfigId", "4000")];

@@ -128,7 +128,7 @@ async fn a_task_that_misses_something_may_mean_the_machine() {
 #[tokio::test(start_paused = true)]
 async fn a_machine_that_was_powered_on_is_waited_for() {
     let mut rig = rig().await;
-    rig.has_made_it().await;
+    rig.has_made_it();
     rig.tell(&machine(), UpdateKind::Modify, &[("runtime.powerState", text("val", "poweredOff"))]);
     rig.begins("PowerOnVM_Task", "task-1");
     rig.ensure(None).await.expect("begun");
@@ -149,7 +149,7 @@ async fn a_machine_that_was_powered_on_is_waited_for() {
 async fn a_machine_that_leaves_before_its_power_on_is_looked_at_again() {
     for provider_id in [None, Some(format!("vsphere://{BIOS_UUID}"))] {
         let mut rig = rig().await;
-        rig.has_made_it().await;
+        rig.has_made_it();
         rig.tell(&machine(), UpdateKind::Modify, &[("runtime.powerState", text("val", "poweredOff"))]);
         rig.transport.fault("PowerOnVM_Task", "ManagedObjectNotFound");
         for _ in 0..3 {

@@ -182,7 +182,7 @@ impl Rig {
     }
 
     /// This process has made the machine, so it knows what its guest was told.
-    pub(crate) async fn has_made_it(&self) {
+    pub(crate) fn has_made_it(&self) {
         let guest = shape(&machine_spec().clone.network);
         let owner = owner_of(&mark()).expect("a UUID");
         self.machines.states.of(&owner).note_guest(Some(guest));
