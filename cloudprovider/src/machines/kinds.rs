@@ -15,7 +15,7 @@ pub struct Kinds {
     /// The API group.
     pub group: &'static str,
     /// The version whose objects the steps get, such as `v1alpha1`. It is the stored one, unless
-    /// [`MachineTypes::stored`](super::MachineTypes::stored) is another.
+    /// [`MachineTypes::older`](super::MachineTypes::older) says that an older one is.
     pub version: &'static str,
     /// The machine.
     pub machine: Kind,
