@@ -84,6 +84,13 @@ pub struct Statement {
     pub since: Option<i64>,
 }
 
+impl Statement {
+    /// A statement whose time is not known from elsewhere.
+    pub(crate) fn new(status: Status, reason: &str, message: impl Into<String>) -> Self {
+        Self { status, reason: reason.into(), message: message.into(), since: None }
+    }
+}
+
 /// Puts a condition among those of an object, in Cluster API's order. Returns whether that changed anything.
 ///
 /// `lastTransitionTime` moves only with the status: to that of the statement, or to `now`.

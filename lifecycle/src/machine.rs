@@ -22,16 +22,10 @@ mod up_to_date;
 
 pub use nodes::{ClusterState, NodeOwner, ObservedNode, Probe, node_conditions};
 pub use phase::{Phase, Progress, phase};
-pub use ready::{Availability, Deletion, Drain, Gate, available, deleting, ready};
+pub use ready::{Availability, Deletion, Gate, available, deleting, ready};
 pub(crate) use ready::{Delay, delays};
 pub use related::{Related, bootstrap_config_ready, infrastructure_ready};
-pub use up_to_date::{Currency, up_to_date};
-
-use crate::conditions::{Statement, Status};
+pub use up_to_date::{UpToDateInputs, up_to_date};
 
 /// The message where the log has the error.
 const SEE_LOG: &str = "Please check controller logs for errors";
-
-fn statement(status: Status, reason: &str, message: impl Into<String>) -> Statement {
-    Statement { status, reason: reason.into(), message: message.into(), since: None }
-}

@@ -33,11 +33,7 @@ pub enum Owner {
     MachineDeployment,
 }
 
-fn statement(status: Status, reason: &str, message: impl Into<String>) -> Statement {
-    Statement { status, reason: reason.into(), message: message.into(), since: None }
-}
-
 /// What is said while `spec.replicas` is not set, which lasts until a default is stored.
 fn without_replicas() -> Statement {
-    statement(Status::Unknown, "WaitingForReplicasSet", "Waiting for spec.replicas set")
+    Statement::new(Status::Unknown, "WaitingForReplicasSet", "Waiting for spec.replicas set")
 }

@@ -84,8 +84,7 @@ impl Merge {
             Severity::Unknown => self.reasons.unknown,
             Severity::Info => self.reasons.info,
         };
-        let status = self.polarity.status(severity);
-        Statement { status, reason: reason.into(), message: messages.join("\n"), since: None }
+        Statement::new(self.polarity.status(severity), reason, messages.join("\n"))
     }
 }
 
@@ -240,11 +239,8 @@ fn messages(said: &[(Severity, &Source<'_>, &str)]) -> Vec<String> {
 /// object has none, or cannot be read.
 #[must_use]
 pub fn mirror(of: Option<&Condition>, kind: &str, otherwise: Option<Statement>) -> Statement {
-    let of_missing = || {
-        let Condition { status, reason, message, .. } =
-            missing(kind, format!("Condition {kind} not yet reported"));
-        Statement { status, reason, message, since: None }
-    };
+    let of_missing =
+        || Statement::new(Status::Unknown, NOT_YET_REPORTED, format!("Condition {kind} not yet reported"));
     match of {
         Some(condition) => Statement {
             status: condition.status,

@@ -4,7 +4,6 @@ use std::{fmt, time::Duration};
 
 use jiff::Timestamp;
 
-use super::statement;
 use crate::conditions::{Statement, Status};
 
 /// Why nothing is done about the Node of a Machine that is deleted.
@@ -33,7 +32,7 @@ impl fmt::Display for NoNodeWork {
 
 /// The cluster of a Machine that is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ClusterOfDeleted {
+pub struct OwningCluster {
     /// The Cluster has a deletion timestamp.
     pub is_deleting: bool,
     /// The object of `spec.controlPlaneRef` has one.
@@ -49,7 +48,7 @@ pub struct ClusterOfDeleted {
 ///
 /// # Errors
 /// Why nothing is done about it.
-pub fn node_to_delete<'a>(cluster: &ClusterOfDeleted, node: Option<&'a str>) -> Result<&'a str, NoNodeWork> {
+pub fn node_to_delete<'a>(cluster: &OwningCluster, node: Option<&'a str>) -> Result<&'a str, NoNodeWork> {
     if cluster.is_deleting {
         return Err(NoNodeWork::ClusterIsDeleted);
     }
@@ -96,7 +95,7 @@ pub struct Began {
 
 /// A Machine that is being deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Deleted<'a> {
+pub struct DeletingMachine<'a> {
     /// Whether something is done about its Node.
     pub has_node_work: bool,
     /// Its annotations `pre-drain.delete.hook.machine.cluster.x-k8s.io/...`.
@@ -142,13 +141,13 @@ pub enum Next {
     DeleteBootstrap,
     /// Wait until it is gone.
     WaitForBootstrap,
-    /// Delete the Node.
+    /// Delete the Node. `Deleting` says so only where that fails: otherwise the finalizer goes in the same pass.
     DeleteNode,
     /// Remove the finalizer.
     Release,
 }
 
-impl Deleted<'_> {
+impl DeletingMachine<'_> {
     /// Neither is begun once the machine is on its way out, or once others were asked whether it may go.
     fn may_touch_node(&self) -> bool {
         self.began.pre_terminate_hooks.is_none() && self.infrastructure.1 == Presence::There
@@ -163,7 +162,7 @@ impl Deleted<'_> {
 
 /// What is done next about a Machine that is being deleted, and what `Deleting` says. A step that begins with this pass has begun `now`.
 #[must_use]
-pub fn next(machine: &Deleted<'_>, now: i64) -> (Next, Statement) {
+pub fn next(machine: &DeletingMachine<'_>, now: i64) -> (Next, Statement) {
     let next = decide(machine, now);
     let hooks = |hooks: &[&str]| {
         let mut names = hooks.to_vec();
@@ -206,16 +205,16 @@ pub fn next(machine: &Deleted<'_>, now: i64) -> (Next, Statement) {
         }
         Next::Release => ("DeletionCompleted", "Deletion completed".into()),
     };
-    (next, statement(Status::True, reason, message))
+    (next, Statement::new(Status::True, reason, message))
 }
 
-fn decide(machine: &Deleted<'_>, now: i64) -> Next {
+fn decide(machine: &DeletingMachine<'_>, now: i64) -> Next {
     if machine.has_node_work {
         if !machine.pre_drain_hooks.is_empty() {
             return Next::WaitForPreDrainHooks;
         }
         let may_wait = |is_excluded: bool, limit, began| {
-            !is_excluded && machine.may_touch_node() && !Deleted::is_over(limit, began, now)
+            !is_excluded && machine.may_touch_node() && !DeletingMachine::is_over(limit, began, now)
         };
         if !machine.is_drained
             && may_wait(machine.excludes_drain, machine.timeouts.drain, machine.began.drain)

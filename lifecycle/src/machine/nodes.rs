@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::{SEE_LOG, statement};
+use super::SEE_LOG;
 use crate::conditions::{Condition, Statement, Status};
 
 /// So many failed probes in a row say that a cluster cannot be reached which never could.
@@ -71,8 +71,8 @@ pub fn node_conditions(
     now: i64,
 ) -> Option<[Statement; 2]> {
     let both = |statement: Statement| Some([statement.clone(), statement]);
-    let waiting = |what: String| both(statement(Status::Unknown, "InspectionFailed", what));
-    let no_connection = |message: String| both(statement(Status::Unknown, "ConnectionDown", message));
+    let waiting = |what: String| both(Statement::new(Status::Unknown, "InspectionFailed", what));
+    let no_connection = |message: String| both(Statement::new(Status::Unknown, "ConnectionDown", message));
     if !cluster.is_provisioned {
         return waiting(
             "Waiting for Cluster status.initialization.infrastructureProvisioned to be true".into(),
@@ -95,7 +95,7 @@ pub fn node_conditions(
         ObservedNode::There { conditions } => Some([node_ready(conditions), node_healthy(conditions)]),
         ObservedNode::NotConnected if machine.has_conditions => None,
         ObservedNode::NotConnected => no_connection(last_success(probe)),
-        ObservedNode::Unknown => both(statement(Status::Unknown, "InternalError", SEE_LOG)),
+        ObservedNode::Unknown => both(Statement::new(Status::Unknown, "InternalError", SEE_LOG)),
         ObservedNode::Missing => both(missing(machine)),
     }
 }
@@ -104,20 +104,20 @@ fn missing(machine: &NodeOwner<'_>) -> Statement {
     let NodeOwner { node, provider_id, infrastructure_kind, is_deleting, .. } = machine;
     match (is_deleting, node, provider_id) {
         (true, Some(name), _) => {
-            statement(Status::False, "NodeDeleted", format!("Node {name} has been deleted"))
+            Statement::new(Status::False, "NodeDeleted", format!("Node {name} has been deleted"))
         }
-        (true, None, _) => statement(Status::Unknown, "NodeDoesNotExist", "Node does not exist"),
-        (false, Some(name), _) => statement(
+        (true, None, _) => Statement::new(Status::Unknown, "NodeDoesNotExist", "Node does not exist"),
+        (false, Some(name), _) => Statement::new(
             Status::False,
             "NodeDeleted",
             format!("Node {name} has been deleted while the Machine still exists"),
         ),
-        (false, None, Some(id)) => statement(
+        (false, None, Some(id)) => Statement::new(
             Status::Unknown,
             "InspectionFailed",
             format!("Waiting for a Node with spec.providerID {id} to exist"),
         ),
-        (false, None, None) => statement(
+        (false, None, None) => Statement::new(
             Status::Unknown,
             "InspectionFailed",
             format!("Waiting for {infrastructure_kind} to report spec.providerID"),
@@ -132,7 +132,11 @@ fn last_success(probe: &Probe) -> String {
 
 fn node_ready(conditions: &[Condition]) -> Statement {
     let Some(ready) = conditions.iter().find(|condition| condition.kind == "Ready") else {
-        return statement(Status::Unknown, "NodeReadyUnknown", "* Node.Ready: Condition not yet reported");
+        return Statement::new(
+            Status::Unknown,
+            "NodeReadyUnknown",
+            "* Node.Ready: Condition not yet reported",
+        );
     };
     let reason = match ready.status {
         Status::True => "NodeReady",
@@ -141,7 +145,7 @@ fn node_ready(conditions: &[Condition]) -> Statement {
     };
     let says = ready.status != Status::True && !ready.message.is_empty();
     let message = if says { format!("* Node.Ready: {}", ready.message) } else { String::new() };
-    Statement { since: Some(ready.since), ..statement(ready.status, reason, message) }
+    Statement { since: Some(ready.since), ..Statement::new(ready.status, reason, message) }
 }
 
 /// The conditions of a Node that count, each with its good status.
@@ -180,8 +184,8 @@ fn node_healthy(conditions: &[Condition]) -> Statement {
         lines = vec![format!("* Node.AllConditions: {first}")];
     }
     match (issues, unknown) {
-        (0, 0) => statement(Status::True, "NodeHealthy", ""),
-        (0, _) => statement(Status::Unknown, "NodeHealthyUnknown", lines.join("\n")),
-        _ => statement(Status::False, "NodeNotHealthy", lines.join("\n")),
+        (0, 0) => Statement::new(Status::True, "NodeHealthy", ""),
+        (0, _) => Statement::new(Status::Unknown, "NodeHealthyUnknown", lines.join("\n")),
+        _ => Statement::new(Status::False, "NodeNotHealthy", lines.join("\n")),
     }
 }

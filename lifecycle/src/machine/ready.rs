@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use super::statement;
 use crate::conditions::{Condition, Merge, Part, Polarity, Reasons, Statement, Status, summary_lines};
 
 /// After this time, the condition says that a deletion takes long.
@@ -21,15 +20,15 @@ pub struct Deletion<'a> {
     pub stage: &'a str,
     /// The message of that condition.
     pub message: &'a str,
-    /// The drain of its Node, where one has begun.
-    pub drain: Option<Drain>,
+    /// `status.deletion.nodeDrainStartTime` in seconds since 1970, once a drain has begun.
+    pub drain_since: Option<i64>,
 }
 
-/// The drain of a Node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Drain {
-    /// `status.deletion.nodeDrainStartTime` in seconds since 1970.
-    pub since: i64,
+impl Deletion<'_> {
+    /// Whether it takes so long that people should know.
+    pub(crate) fn is_long(&self, now: i64) -> bool {
+        now.saturating_sub(self.since) > LONG_DELETION
+    }
 }
 
 /// One of `spec.readinessGates`.
@@ -45,8 +44,8 @@ pub struct Gate<'a> {
 #[must_use]
 pub fn deleting(deletion: Option<&Deletion<'_>>) -> Statement {
     match deletion {
-        Some(deletion) => statement(Status::True, deletion.stage, deletion.message),
-        None => statement(Status::False, "NotDeleting", ""),
+        Some(deletion) => Statement::new(Status::True, deletion.stage, deletion.message),
+        None => Statement::new(Status::False, "NotDeleting", ""),
     }
 }
 
@@ -87,7 +86,7 @@ pub fn ready(
     }
     let merge = Merge::positive(REASONS);
     summary_lines(&parts, &conditions).map_or_else(
-        || statement(Status::Unknown, "InternalError", super::SEE_LOG),
+        || Statement::new(Status::Unknown, "InternalError", super::SEE_LOG),
         |(severity, lines)| merge.statement(severity, &without_repetitions(lines)),
     )
 }
@@ -136,7 +135,7 @@ impl Delay {
 
 /// Why this deletion takes long, if its drain does.
 pub(crate) fn delays(deletion: &Deletion<'_>, now: i64) -> Vec<Delay> {
-    let is_long = deletion.drain.is_some_and(|drain| now.saturating_sub(drain.since) > LONG_DRAIN);
+    let is_long = deletion.drain_since.is_some_and(|since| now.saturating_sub(since) > LONG_DRAIN);
     let is_one = |delay: &Delay| {
         is_long && deletion.stage == "DrainingNode" && deletion.message.contains(delay.sign())
     };
@@ -146,7 +145,7 @@ pub(crate) fn delays(deletion: &Deletion<'_>, now: i64) -> Vec<Delay> {
 /// A deletion in few words.
 fn short(deletion: &Deletion<'_>, now: i64) -> String {
     let stage = deletion.stage;
-    if now.saturating_sub(deletion.since) <= LONG_DELETION {
+    if !deletion.is_long(now) {
         return format!("Machine deletion in progress, stage: {stage}");
     }
     let words = format!("Machine deletion in progress since more than 15m, stage: {stage}");
@@ -194,7 +193,7 @@ pub struct Availability {
 /// `Available`: `Ready` for `spec.minReadySeconds`. `ready_since` is the time of the condition `Ready` while it is `True`.
 #[must_use]
 pub fn available(ready_since: Option<i64>, min_ready_seconds: u32, now: i64) -> Availability {
-    let said = |status, reason| statement(status, reason, "");
+    let said = |status, reason| Statement::new(status, reason, "");
     let Some(since) = ready_since else {
         return Availability { statement: said(Status::False, "NotReady"), again: None };
     };

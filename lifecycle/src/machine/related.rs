@@ -1,6 +1,6 @@
 //! What a Machine says of its bootstrap config and of its infrastructure machine.
 
-use super::{SEE_LOG, statement};
+use super::SEE_LOG;
 use crate::conditions::{Condition, Statement, Status, mirror};
 
 /// An object that a Machine refers to.
@@ -31,11 +31,11 @@ pub fn bootstrap_config_ready(
     is_deleting: bool,
 ) -> Statement {
     let Some((kind, config)) = config else {
-        return statement(Status::True, "DataSecretProvided", "");
+        return Statement::new(Status::True, "DataSecretProvided", "");
     };
     match config {
         Related::Missing if is_deleting && is_done => {
-            statement(Status::False, "ObjectDeleted", format!("{kind} has been deleted"))
+            Statement::new(Status::False, "ObjectDeleted", format!("{kind} has been deleted"))
         }
         other => of(kind, other, is_done, "dataSecretCreated"),
     }
@@ -52,7 +52,7 @@ pub fn infrastructure_ready(
     match infrastructure {
         Related::Missing if is_done => {
             let still = if is_deleting { "" } else { " while the Machine still exists" };
-            statement(Status::False, "ObjectDeleted", format!("{kind} has been deleted{still}"))
+            Statement::new(Status::False, "ObjectDeleted", format!("{kind} has been deleted{still}"))
         }
         other => of(kind, other, is_done, "provisioned"),
     }
@@ -63,9 +63,13 @@ fn of(kind: &str, related: Related<'_>, is_done: bool, field: &str) -> Statement
     match related {
         Related::There { ready } => {
             let otherwise = if is_done {
-                statement(Status::True, "Ready", "")
+                Statement::new(Status::True, "Ready", "")
             } else {
-                statement(Status::False, "NotReady", format!("{kind} status.initialization.{field} is false"))
+                Statement::new(
+                    Status::False,
+                    "NotReady",
+                    format!("{kind} status.initialization.{field} is false"),
+                )
             };
             let mut said = mirror(ready, "Ready", Some(otherwise));
             // A condition of the contract v1beta1 has no reason where all is well.
@@ -74,8 +78,10 @@ fn of(kind: &str, related: Related<'_>, is_done: bool, field: &str) -> Statement
             }
             said
         }
-        Related::Invalid { why } => statement(Status::Unknown, "InvalidConditionReported", why),
-        Related::Missing => statement(Status::False, "ObjectDoesNotExist", format!("{kind} does not exist")),
-        Related::Unknown => statement(Status::Unknown, "InternalError", SEE_LOG),
+        Related::Invalid { why } => Statement::new(Status::Unknown, "InvalidConditionReported", why),
+        Related::Missing => {
+            Statement::new(Status::False, "ObjectDoesNotExist", format!("{kind} does not exist"))
+        }
+        Related::Unknown => Statement::new(Status::Unknown, "InternalError", SEE_LOG),
     }
 }

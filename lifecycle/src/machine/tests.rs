@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::conditions::{Condition, Polarity};
+use crate::conditions::{Condition, Polarity, Statement, Status};
 use Status::{False, True, Unknown};
 
 const NOW: i64 = 1_000_000;
@@ -283,7 +283,7 @@ fn a_deletion_is_said_in_few_words() {
         since: NOW - 900,
         stage: "DrainingNode",
         message: "Pod a: cannot evict pod as it would violate the pod's disruption budget.",
-        drain: Some(Drain { since: NOW - 301 }),
+        drain_since: Some(NOW - 301),
     };
     let of =
         |deletion: &Deletion<'_>, conditions: &[Condition]| said(ready(conditions, &[], Some(deletion), NOW));
@@ -302,8 +302,8 @@ fn a_deletion_is_said_in_few_words() {
     );
     for quiet in [
         Deletion { message: "", ..long },
-        Deletion { drain: None, ..long },
-        Deletion { drain: Some(Drain { since: NOW - 300 }), ..long },
+        Deletion { drain_since: None, ..long },
+        Deletion { drain_since: Some(NOW - 300), ..long },
     ] {
         assert_eq!(of(&quiet, &all).2, since);
     }
@@ -359,18 +359,19 @@ fn the_phase_follows_the_progress() {
 
 #[test]
 fn a_machine_is_up_to_date_with_its_template_and_its_kubelet() {
-    let good = Currency {
+    let good = UpToDateInputs {
         differences: &[],
         is_before_rollout: false,
         updating: None,
         kubelet_version: Some("v1.37.1"),
         version: "v1.37.1",
     };
-    let of = |machine: &Currency<'_>| said(up_to_date(machine));
+    let of = |machine: &UpToDateInputs<'_>| said(up_to_date(machine));
     assert_eq!(of(&good), is(True, "UpToDate", ""));
-    assert_eq!(of(&Currency { kubelet_version: None, ..good }), is(True, "UpToDate", ""));
+    assert_eq!(of(&UpToDateInputs { kubelet_version: None, ..good }), is(True, "UpToDate", ""));
     let differences = ["Version v1.36.0, v1.37.1 required".to_owned()];
-    let old = Currency { differences: &differences, is_before_rollout: true, updating: Some("x"), ..good };
+    let old =
+        UpToDateInputs { differences: &differences, is_before_rollout: true, updating: Some("x"), ..good };
     assert_eq!(
         of(&old),
         is(
@@ -380,12 +381,12 @@ fn a_machine_is_up_to_date_with_its_template_and_its_kubelet() {
         )
     );
     assert_eq!(
-        of(&Currency { updating: Some(""), ..good }),
+        of(&UpToDateInputs { updating: Some(""), ..good }),
         is(False, "Updating", "* In-place update in progress")
     );
-    assert_eq!(of(&Currency { updating: Some("step 2"), ..good }), is(False, "Updating", "* step 2"));
+    assert_eq!(of(&UpToDateInputs { updating: Some("step 2"), ..good }), is(False, "Updating", "* step 2"));
     assert_eq!(
-        of(&Currency { kubelet_version: Some("v1.36.0"), ..good }),
+        of(&UpToDateInputs { kubelet_version: Some("v1.36.0"), ..good }),
         is(False, "Updating", "* Node.status.nodeInfo.kubeletVersion v1.36.0, v1.37.1 required")
     );
 }

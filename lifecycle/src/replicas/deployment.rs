@@ -2,7 +2,7 @@
 
 use std::{cmp::Ordering, collections::BTreeSet, fmt};
 
-use super::{Replica, Scale, statement, without_replicas};
+use super::{Replica, Scale, without_replicas};
 use crate::{
     conditions::{Statement, Status},
     rollout::{Deployment, Strategy},
@@ -46,11 +46,11 @@ pub fn available(deployment: Option<&Deployment>, available: Option<i64>, is_del
     let Some(deployment) = deployment else { return without_replicas() };
     let Some(available) = available else {
         let message = "Waiting for status.availableReplicas set";
-        return statement(Status::Unknown, "WaitingForAvailableReplicasSet", message);
+        return Statement::new(Status::Unknown, "WaitingForAvailableReplicasSet", message);
     };
     let needed = deployment.replicas - deployment.max_unavailable();
     if available >= needed {
-        return statement(Status::True, "Available", "");
+        return Statement::new(Status::True, "Available", "");
     }
     let mut message = format!("{available} available replicas, at least {needed} required");
     if let Strategy::RollingUpdate { max_unavailable, .. } = deployment.strategy {
@@ -60,7 +60,7 @@ pub fn available(deployment: Option<&Deployment>, available: Option<i64>, is_del
         );
     }
     let message = if is_deleting { "Deletion in progress".into() } else { message };
-    statement(Status::False, "NotAvailable", message)
+    Statement::new(Status::False, "NotAvailable", message)
 }
 
 /// `RollingOut`: why Machines are replaced. A new version comes first.
@@ -72,7 +72,7 @@ pub fn rolling_out(machines: &[Replica<'_>]) -> Statement {
         .filter(|condition| condition.kind == "UpToDate" && condition.status == Status::False)
         .collect();
     if old.is_empty() {
-        return statement(Status::False, "NotRollingOut", "");
+        return Statement::new(Status::False, "NotRollingOut", "");
     }
     let causes = old.iter().filter(|condition| !condition.message.is_empty());
     let causes: BTreeSet<_> = causes
@@ -82,5 +82,5 @@ pub fn rolling_out(machines: &[Replica<'_>]) -> Statement {
     let first = format!("Rolling out {} not up-to-date replicas", old.len());
     let lines: Vec<_> =
         std::iter::once(first.as_str()).chain(causes.iter().map(|(_, cause)| *cause)).collect();
-    statement(Status::True, "RollingOut", lines.join("\n"))
+    Statement::new(Status::True, "RollingOut", lines.join("\n"))
 }

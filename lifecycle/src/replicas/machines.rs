@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Owner, statement};
+use super::Owner;
 use crate::{
     conditions::{Condition, Merge, Polarity, Reasons, Source, Statement, Status, aggregate, names},
     machine::{Delay, Deletion, delays},
@@ -10,8 +10,6 @@ use crate::{
 
 /// A Machine without `UpToDate` counts only after this time in seconds: its controller has to see it first.
 const YOUNG: i64 = 10;
-/// After this time in seconds a deletion takes long.
-const LONG_DELETION: i64 = 15 * 60;
 
 /// A Machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +84,7 @@ fn aggregated<'a>(
         })
         .collect();
     aggregate(&sources, kind, Polarity::Positive, &Merge::positive(reasons))
-        .unwrap_or_else(|| statement(Status::True, "NoReplicas", ""))
+        .unwrap_or_else(|| Statement::new(Status::True, "NoReplicas", ""))
 }
 
 /// `MachinesReady`
@@ -113,7 +111,7 @@ pub fn remediating(machines: &[Replica<'_>], owner: Owner) -> Statement {
         unhealthy.iter().copied().filter(|machine| machine.is("OwnerRemediated", Status::False)).collect();
     if !ours.is_empty() {
         let said = aggregated(ours.into_iter(), "OwnerRemediated", Reasons::default());
-        return statement(Status::True, "Remediating", said.message);
+        return Statement::new(Status::True, "Remediating", said.message);
     }
     let mut of: Vec<_> = unhealthy.iter().map(|machine| machine.name).collect();
     of.sort_unstable();
@@ -122,14 +120,14 @@ pub fn remediating(machines: &[Replica<'_>], owner: Owner) -> Statement {
         Owner::MachineDeployment => "MachineDeployment/MachineSet",
     };
     let message = are(&of, &format!("not healthy (not to be remediated by {by})"));
-    statement(Status::False, "NotRemediating", message)
+    Statement::new(Status::False, "NotRemediating", message)
 }
 
 /// `Deleting`. `machine_sets` is how many `MachineSets` a `MachineDeployment` still has.
 #[must_use]
 pub fn deleting(is_deleting: bool, machines: &[Replica<'_>], machine_sets: usize, now: i64) -> Statement {
     if !is_deleting {
-        return statement(Status::False, "NotDeleting", "");
+        return Statement::new(Status::False, "NotDeleting", "");
     }
     let message = match (machines.len(), machine_sets) {
         (0, 0) => "Deletion completed".to_owned(),
@@ -137,15 +135,16 @@ pub fn deleting(is_deleting: bool, machines: &[Replica<'_>], machine_sets: usize
         (1, _) => with_stale("Deleting 1 Machine".into(), machines, now),
         (many, _) => with_stale(format!("Deleting {many} Machines"), machines, now),
     };
-    statement(Status::True, "Deleting", message)
+    Statement::new(Status::True, "Deleting", message)
 }
 
 /// The message, and a line about Machines whose deletion takes long.
 pub(super) fn with_stale(mut message: String, machines: &[Replica<'_>], now: i64) -> String {
-    let is_long = |deletion: &Deletion<'_>| now.saturating_sub(deletion.since) > LONG_DELETION;
     let mut stale: Vec<_> = machines
         .iter()
-        .filter_map(|machine| Some((machine.name, machine.deletion.filter(is_long)?)))
+        .filter_map(|machine| {
+            Some((machine.name, machine.deletion.filter(|deletion| deletion.is_long(now))?))
+        })
         .collect();
     stale.sort_unstable_by_key(|(name, _)| *name);
     let of: Vec<_> = stale.iter().map(|(name, _)| *name).collect();

@@ -1,6 +1,6 @@
 //! Whether Machines come or go.
 
-use super::{Owner, Replica, machines::with_stale, statement, without_replicas};
+use super::{Owner, Replica, machines::with_stale, without_replicas};
 use crate::conditions::{Statement, Status};
 
 /// How many Machines there are to be, and how many there are.
@@ -32,7 +32,7 @@ pub fn scaling_up(scale: &Scale, missing: &[&str], held: &[String], owner: Owner
     if scale.current >= desired {
         let message = missing.filter(|_| !scale.is_deleting);
         let message = message.map(|missing| format!("Scaling up would be blocked because {missing}"));
-        return statement(Status::False, "NotScalingUp", message.unwrap_or_default());
+        return Statement::new(Status::False, "NotScalingUp", message.unwrap_or_default());
     }
     let mut message = format!("Scaling up from {} to {desired} replicas", scale.current);
     match (owner, missing) {
@@ -49,7 +49,7 @@ pub fn scaling_up(scale: &Scale, missing: &[&str], held: &[String], owner: Owner
             }
         }
     }
-    statement(Status::True, "ScalingUp", message)
+    Statement::new(Status::True, "ScalingUp", message)
 }
 
 /// `ScalingDown`
@@ -59,8 +59,8 @@ pub fn scaling_down(scale: &Scale, machines: &[Replica<'_>], owner: Owner, now: 
     let leaving = machines.iter().filter(|machine| owner == Owner::MachineSet && machine.is_moving).count();
     let current = scale.current - i64::try_from(leaving).unwrap_or(i64::MAX);
     if current <= desired {
-        return statement(Status::False, "NotScalingDown", "");
+        return Statement::new(Status::False, "NotScalingDown", "");
     }
     let message = format!("Scaling down from {current} to {desired} replicas");
-    statement(Status::True, "ScalingDown", with_stale(message, machines, now))
+    Statement::new(Status::True, "ScalingDown", with_stale(message, machines, now))
 }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::{
     conditions::Condition,
-    machine::{Deletion, Drain},
+    machine::Deletion,
     rollout::{Bound, Deployment, Strategy},
 };
 use Status::{False, True, Unknown};
@@ -18,8 +18,8 @@ fn machine<'a>(name: &'a str, conditions: &'a [Condition]) -> Replica<'a> {
 
 /// One whose deletion began so many seconds ago, and whose drain says this.
 fn going<'a>(name: &'a str, ago: i64, message: &'a str) -> Replica<'a> {
-    let drain = Some(Drain { since: NOW - ago });
-    let deletion = Deletion { since: NOW - ago, stage: "DrainingNode", message, drain };
+    let deletion =
+        Deletion { since: NOW - ago, stage: "DrainingNode", message, drain_since: Some(NOW - ago) };
     Replica { deletion: Some(deletion), ..machine(name, &[]) }
 }
 

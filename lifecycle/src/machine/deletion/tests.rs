@@ -3,14 +3,14 @@ use Status::True;
 
 const NOW: i64 = 1_000_000;
 
-const CLUSTER: ClusterOfDeleted = ClusterOfDeleted {
+const CLUSTER: OwningCluster = OwningCluster {
     is_deleting: false,
     control_plane_is_deleting: false,
     control_plane_is_external: false,
     control_plane_machines: 1,
 };
 
-const MACHINE: Deleted<'_> = Deleted {
+const MACHINE: DeletingMachine<'_> = DeletingMachine {
     has_node_work: true,
     pre_drain_hooks: &[],
     pre_terminate_hooks: &[],
@@ -25,27 +25,27 @@ const MACHINE: Deleted<'_> = Deleted {
     bootstrap: Some(("KubeadmConfig", Presence::There)),
 };
 
-fn stage(machine: &Deleted<'_>) -> (Next, String, String) {
+fn stage(machine: &DeletingMachine<'_>) -> (Next, String, String) {
     let (next, statement) = next(machine, NOW);
     assert_eq!(statement.status, True);
     (next, statement.reason, statement.message)
 }
 
-fn does(machine: &Deleted<'_>) -> Next {
+fn does(machine: &DeletingMachine<'_>) -> Next {
     next(machine, NOW).0
 }
 
 #[test]
 fn the_node_of_a_cluster_that_goes_stays_as_it_is() {
-    let of = |cluster: &ClusterOfDeleted| node_to_delete(cluster, Some("one"));
+    let of = |cluster: &OwningCluster| node_to_delete(cluster, Some("one"));
     assert_eq!(of(&CLUSTER), Ok("one"));
     assert_eq!(node_to_delete(&CLUSTER, None), Err(NoNodeWork::NoNode));
-    assert_eq!(of(&ClusterOfDeleted { is_deleting: true, ..CLUSTER }), Err(NoNodeWork::ClusterIsDeleted));
-    let control_plane = ClusterOfDeleted { control_plane_is_deleting: true, ..CLUSTER };
+    assert_eq!(of(&OwningCluster { is_deleting: true, ..CLUSTER }), Err(NoNodeWork::ClusterIsDeleted));
+    let control_plane = OwningCluster { control_plane_is_deleting: true, ..CLUSTER };
     assert_eq!(of(&control_plane), Err(NoNodeWork::ControlPlaneIsDeleted));
-    let last = ClusterOfDeleted { control_plane_machines: 0, ..CLUSTER };
+    let last = OwningCluster { control_plane_machines: 0, ..CLUSTER };
     assert_eq!(of(&last), Err(NoNodeWork::NoControlPlaneLeft));
-    assert_eq!(of(&ClusterOfDeleted { control_plane_is_external: true, ..last }), Ok("one"));
+    assert_eq!(of(&OwningCluster { control_plane_is_external: true, ..last }), Ok("one"));
     assert_eq!(NoNodeWork::NoNode.to_string(), "the Machine has no Node");
 }
 
@@ -106,23 +106,26 @@ fn a_machine_goes_step_by_step() {
 
 #[test]
 fn nobody_waits_for_a_node_that_goes_with_its_cluster() {
-    let machine = Deleted {
+    let machine = DeletingMachine {
         has_node_work: false,
         pre_drain_hooks: &["pre-drain.delete.hook.machine.cluster.x-k8s.io/a"],
         ..MACHINE
     };
     assert_eq!(does(&machine), Next::DeleteInfrastructure);
-    let hooked =
-        Deleted { pre_terminate_hooks: &["pre-terminate.delete.hook.machine.cluster.x-k8s.io/a"], ..machine };
+    let hooked = DeletingMachine {
+        pre_terminate_hooks: &["pre-terminate.delete.hook.machine.cluster.x-k8s.io/a"],
+        ..machine
+    };
     assert_eq!(does(&hooked), Next::WaitForPreTerminateHooks, "these count always");
-    let gone = Deleted { infrastructure: ("LibvirtMachine", Presence::Gone), bootstrap: None, ..machine };
+    let gone =
+        DeletingMachine { infrastructure: ("LibvirtMachine", Presence::Gone), bootstrap: None, ..machine };
     assert_eq!(does(&gone), Next::Release);
 }
 
 #[test]
 fn drain_and_volumes_are_waited_for_until_their_time_is_over() {
     let limits = Timeouts { drain: Some(Duration::from_secs(60)), volumes: Some(Duration::from_secs(30)) };
-    let since = |drain: i64, volumes: i64| Deleted {
+    let since = |drain: i64, volumes: i64| DeletingMachine {
         timeouts: limits,
         began: Began { drain: Some(NOW - drain), volumes: Some(NOW - volumes), ..Began::default() },
         ..MACHINE
@@ -131,14 +134,18 @@ fn drain_and_volumes_are_waited_for_until_their_time_is_over() {
     assert_eq!(does(&since(60, 29)), Next::DetachVolumes);
     assert_eq!(does(&since(60, 30)), Next::DeleteInfrastructure);
     let endless = Timeouts { drain: Some(Duration::ZERO), volumes: None };
-    assert_eq!(does(&Deleted { timeouts: endless, ..since(9999, 9999) }), Next::Drain);
-    assert_eq!(does(&Deleted { excludes_drain: true, ..MACHINE }), Next::DetachVolumes);
+    assert_eq!(does(&DeletingMachine { timeouts: endless, ..since(9999, 9999) }), Next::Drain);
+    assert_eq!(does(&DeletingMachine { excludes_drain: true, ..MACHINE }), Next::DetachVolumes);
     assert_eq!(
-        does(&Deleted { excludes_drain: true, excludes_volumes: true, ..MACHINE }),
+        does(&DeletingMachine { excludes_drain: true, excludes_volumes: true, ..MACHINE }),
         Next::DeleteInfrastructure
     );
     let asked = Began { pre_terminate_hooks: Some(NOW - 1), ..Began::default() };
-    assert_eq!(does(&Deleted { began: asked, ..MACHINE }), Next::DeleteInfrastructure, "it goes already");
-    let going = Deleted { infrastructure: ("LibvirtMachine", Presence::Deleting), ..MACHINE };
+    assert_eq!(
+        does(&DeletingMachine { began: asked, ..MACHINE }),
+        Next::DeleteInfrastructure,
+        "it goes already"
+    );
+    let going = DeletingMachine { infrastructure: ("LibvirtMachine", Presence::Deleting), ..MACHINE };
     assert_eq!(does(&going), Next::WaitForInfrastructure);
 }
