@@ -16,9 +16,10 @@ use std::path::{Component, Path, PathBuf};
 
 use cloudprovider::{Error, ErrorKind, Result};
 
+pub(crate) use self::{bridges::BridgedNetwork, hosts::ImageHosts};
+#[cfg(feature = "machines")]
 pub(crate) use self::{
-    bridges::BridgedNetwork,
-    hosts::{ImageHosts, is_public, leads_to},
+    hosts::{is_public, leads_to},
     places::{DEFAULT_NETWORK, DEFAULT_POOL},
 };
 use self::{places::Places, sizes::Sizes};

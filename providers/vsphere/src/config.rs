@@ -23,9 +23,11 @@ use cloudprovider::{ConfigProblem, Error, Result};
 pub use provider_kit::Environment;
 use provider_kit::Findings;
 
+pub(crate) use self::allow::AllowEntry;
 #[cfg(test)]
 pub(crate) use self::allow::read as read_allow;
-pub(crate) use self::allow::{ALLOW, AllowEntry, ObjectPattern, WordPattern};
+#[cfg(feature = "machines")]
+pub(crate) use self::allow::{ALLOW, ObjectPattern, WordPattern};
 pub use self::parts::Config;
 pub(crate) use self::parts::{
     CredentialPlaces, MachineOptions, NsxParts, SecretPlace, VCenterConfig, ZoneLabels,

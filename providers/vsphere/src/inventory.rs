@@ -28,7 +28,9 @@ pub(crate) use crate::glob::unescaped;
 use departed::Departed;
 use machines::{By, Key, Machine, Machines};
 use metadata::Metadata;
-pub(crate) use properties::{ENTITY_PATHS, machine_paths, parse_mac};
+#[cfg(feature = "machines")]
+pub(crate) use properties::parse_mac;
+pub(crate) use properties::{ENTITY_PATHS, machine_paths};
 use shared::SharedTexts;
 
 /// The types that are read beside machines: everything that may contain a machine.

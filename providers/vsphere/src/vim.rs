@@ -4,13 +4,16 @@
 //! [`Transport`] carries both. The only one is SOAP ([`crate::soap`]), which every vCenter and the simulator
 //! support. The names are those of the WSDL, which VI/JSON uses as well.
 
+#[cfg(feature = "machines")]
 pub(crate) mod clusters;
 pub(crate) mod element;
 pub(crate) mod encode;
+#[cfg(feature = "machines")]
 pub(crate) mod machines;
 pub(crate) mod objects;
 pub(crate) mod policies;
 pub(crate) mod property_collector;
+#[cfg(feature = "machines")]
 pub(crate) mod storage_drs;
 
 use std::{fmt, time::Duration};
