@@ -160,3 +160,33 @@ fn no_crate_of_the_workspace_is_optimised_for_tests() {
         assert!(profile.lines().any(|own| own == line), "[profile.dev.package] lacks {line}");
     }
 }
+
+/// What only the machines of libvirt need.
+const FOR_LIBVIRTS_MACHINES: [&str; 3] = ["fatfs", "reqwest", "sha2"];
+
+#[test]
+fn a_daemon_without_machines_does_not_compile_what_only_they_need() {
+    let of_machines = |feature: &str| {
+        let package = "-p=cloudprovider-libvirt";
+        let tree = cargo(&["tree", "--locked", package, "--edges=normal", "--prefix=none", feature]);
+        let tree = String::from_utf8(tree).expect("text");
+        let crates: BTreeSet<&str> = tree.lines().filter_map(|line| line.split(' ').next()).collect();
+        FOR_LIBVIRTS_MACHINES.into_iter().filter(|name| crates.contains(name)).collect::<Vec<_>>()
+    };
+    assert_eq!(of_machines("--features=machines"), FOR_LIBVIRTS_MACHINES);
+    assert_eq!(of_machines("--no-default-features"), <[&str; 0]>::default());
+}
+
+/// What is logged by a crate that the daemon does not count among its own is shown as that of a library: warnings alone.
+#[test]
+fn the_daemon_shows_what_the_crates_of_its_controllers_log() {
+    let app = fs::read_to_string(root().join("ccm/src/app.rs")).expect("a file");
+    let ours =
+        app.split("const OUR_CRATES").nth(1).and_then(|rest| rest.split(';').nth(1)).expect("the crates");
+    let (_, crates, _) = RULES.iter().find(|(name, ..)| *name == "ccm").expect("a rule");
+    // The log adds its own crate.
+    for name in crates.iter().filter(|name| **name != "component") {
+        let name = format!("{:?}", name.replace('-', "_"));
+        assert!(ours.contains(&name), "OUR_CRATES of ccm/src/app.rs lacks {name}: {ours}");
+    }
+}
