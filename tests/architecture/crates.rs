@@ -8,7 +8,7 @@ use serde_json::Value;
 type Rule = (&'static str, &'static [&'static str], &'static [&'static str]);
 
 /// Every crate of the workspace.
-const RULES: [Rule; 19] = [
+const RULES: [Rule; 22] = [
     // Knows neither clouds nor Kubernetes: addresses on this host.
     ("announcing", &["netlink"], &[]),
     ("address-pools", &["announcing", "cloudprovider", "provider-kit"], &[]),
@@ -16,6 +16,14 @@ const RULES: [Rule; 19] = [
     ("cloudprovider", &["basics"], &[]),
     // Pure: it decides, and knows no API server.
     ("lifecycle", &[], &["test-env"]),
+    ("cluster-api", &[], &["test-env"]),
+    // Pure: what a machine reads at its first boot.
+    ("kubeadm-bootstrap", &["cluster-api"], &["test-env"]),
+    (
+        "lifecycle-controllers",
+        &["cloudprovider", "cluster-api", "component", "controller-kit", "kubeadm-bootstrap", "lifecycle"],
+        &["sandbox"],
+    ),
     ("netlink", &[], &[]),
     ("provider-kit", &["cloudprovider"], &[]),
     ("sandbox", &[], &[]),

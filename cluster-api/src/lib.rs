@@ -1,0 +1,1 @@
+//! Cluster API's kinds: their types, and the definitions that an API server serves them by.

@@ -1,0 +1,1 @@
+//! The controllers of Cluster API's own kinds, in place of its managers.
