@@ -13,6 +13,7 @@
 //! | [`writes`], [`clients`] | a write within its deadline, and clients that write in one term of leadership only |
 //! | [`cloud`] | the boundary to the provider |
 //! | [`conditions`] | the conditions that controllers write to Nodes |
+//! | [`kinds`] | how Cluster API finds the definition of a kind |
 //! | [`rbac`] | permissions, in the terms of RBAC |
 
 pub mod api_errors;
@@ -21,6 +22,7 @@ pub mod clients;
 pub mod cloud;
 pub mod conditions;
 pub mod followed;
+pub mod kinds;
 pub mod nodes;
 pub mod rbac;
 pub mod secrets;

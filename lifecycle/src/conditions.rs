@@ -86,7 +86,8 @@ pub struct Statement {
 
 impl Statement {
     /// A statement whose time is not known from elsewhere.
-    pub(crate) fn new(status: Status, reason: &str, message: impl Into<String>) -> Self {
+    #[must_use]
+    pub fn new(status: Status, reason: &str, message: impl Into<String>) -> Self {
         Self { status, reason: reason.into(), message: message.into(), since: None }
     }
 }

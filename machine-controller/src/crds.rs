@@ -25,6 +25,7 @@ mod versions;
 use std::collections::BTreeMap;
 
 use cloudprovider::machines::{Kind, Kinds, Schemas};
+use controller_kit::kinds::regular_plural;
 use k8s_openapi::{
     api::admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding},
     apiextensions_apiserver::pkg::apis::apiextensions::v1::{
@@ -340,19 +341,6 @@ impl Maker<'_> {
         };
         CustomResourceDefinition { metadata, spec, status: None }
     }
-}
-
-/// The plural by which Cluster API finds the CRD of a kind.
-fn regular_plural(kind: &str) -> String {
-    let kind = kind.to_ascii_lowercase();
-    let is_after_consonant = |ending: &str| {
-        kind.strip_suffix(ending).is_some_and(|stem| !stem.ends_with(['a', 'e', 'i', 'o', 'u']))
-    };
-    if is_after_consonant("y") {
-        return format!("{}ies", &kind[..kind.len() - 1]);
-    }
-    let is_hissing = ["s", "x", "z", "ch", "sh"].iter().any(|ending| kind.ends_with(ending));
-    if is_hissing { format!("{kind}es") } else { format!("{kind}s") }
 }
 
 /// Whether an object needs a spec: if an empty one would be refused.

@@ -109,11 +109,19 @@ impl<T: CachedObject> Cache<T> {
     /// Waits until the watch shows this version of an object or a later one, and returns the object that it shows
     /// then. `None` if the object does not exist any more.
     pub async fn until_shown(&self, key: &str, version: &str) -> Option<Arc<T>> {
-        let is_shown =
-            |object: &Option<Arc<T>>| object.as_ref().is_none_or(|object| !object.is_older_than(version));
+        self.until(key, |object| object.is_none_or(|object| !object.is_older_than(version))).await
+    }
+
+    /// Waits until the watch shows an object with this key, such as one that was created.
+    pub async fn until_exists(&self, key: &str) -> Option<Arc<T>> {
+        self.until(key, |object| object.is_some()).await
+    }
+
+    /// Waits until what the watch shows under this key is `expected`, and returns it.
+    pub async fn until(&self, key: &str, expected: impl Fn(Option<&T>) -> bool) -> Option<Arc<T>> {
         loop {
             let object = self.get(key);
-            if is_shown(&object) {
+            if expected(object.as_deref()) {
                 return object;
             }
             let (next_version, comes) = oneshot::channel();
@@ -125,7 +133,7 @@ impl<T: CachedObject> Cache<T> {
             }
             // A change in between has not been announced to us.
             let object = self.get(key);
-            if is_shown(&object) {
+            if expected(object.as_deref()) {
                 self.shared.waiting.lock().remove(key);
                 return object;
             }
@@ -332,6 +340,23 @@ mod tests {
         let shown = listed.await.expect("a new list shows it");
         assert_eq!(shown.map(|node| node.resource_version.clone()).as_deref(), Some("10"));
         assert!(store.shared.waiting.lock().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_created_object_is_waited_for() {
+        let store = NodeStore::new();
+        store.replace(vec![]);
+        let exists = tokio::spawn({
+            let store = store.clone();
+            async move { store.until_exists("a").await.map(|node| node.resource_version.clone()) }
+        });
+        tokio::task::yield_now().await;
+        assert!(!exists.is_finished());
+        store.apply(node("a", "5"));
+        assert_eq!(exists.await.expect("it ends").as_deref(), Some("5"));
+        assert!(store.until("a", |node| node.is_none()).now_or_never().is_none());
+        store.remove("a");
+        assert!(store.until("a", |node| node.is_none()).now_or_never().is_some());
     }
 
     #[test]

@@ -236,16 +236,3 @@ fn all_problems_are_named() {
     let error = DefinitionsError { provider: "x".into(), problems: vec!["a".into(), "b".into()] };
     assert_eq!(error.to_string(), "no CRDs can be made for the provider x: a; b");
 }
-
-#[test]
-fn plurals_are_regular() {
-    for (kind, plural) in [
-        ("LibvirtMachine", "libvirtmachines"),
-        ("VSphereVM", "vspherevms"),
-        ("VSphereClusterIdentity", "vsphereclusteridentities"),
-        ("Gateway", "gateways"),
-        ("KeyBox", "keyboxes"),
-    ] {
-        assert_eq!(regular_plural(kind), plural);
-    }
-}

@@ -1,0 +1,204 @@
+//! The one loop. Objects are reconciled in parallel, and never one of them twice at once.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use component::{inspection::Inspection, loop_tasks::LoopTasks, work_queue::WorkQueue};
+use controller_kit::{cache::Changes, writes::WriteError};
+use futures::{
+    StreamExt as _,
+    stream::{self, BoxStream},
+};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use super::object::split_key;
+
+/// How many objects are reconciled at the same time.
+const MAX_PASSES: usize = 64;
+
+/// The first pause after a failure, and the longest one.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+
+/// Keys of objects that something happened to. It never ends.
+pub type Source = BoxStream<'static, HashSet<String>>;
+
+/// When an object is reconciled again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Then {
+    /// When something happens to it.
+    WhenChanged,
+    /// After this time, or before when something happens to it.
+    After(Duration),
+}
+
+impl Then {
+    /// The earlier one.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::After(one), Self::After(other)) => Self::After(one.min(other)),
+            (Self::WhenChanged, then) | (then, Self::WhenChanged) => then,
+        }
+    }
+}
+
+/// Why a pass was not finished. It is tried again.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// Another program was faster. The watch shows it soon.
+    #[error("it changed meanwhile")]
+    Stale,
+    /// The object is gone. The watch shows it soon.
+    #[error("it is gone")]
+    Gone,
+    /// Something failed.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl From<WriteError> for Failure {
+    fn from(error: WriteError) -> Self {
+        match error {
+            WriteError::Stale(_) => Self::Stale,
+            WriteError::Gone => Self::Gone,
+            WriteError::Failed(why) => Self::Failed(why),
+        }
+    }
+}
+
+/// A controller of the objects of one kind.
+pub trait Controller: Send + Sync + 'static {
+    /// The kind, for the log.
+    const KIND: &'static str;
+
+    /// One pass over the object with this key, which may be gone.
+    fn reconcile(&self, key: &str) -> impl Future<Output = Result<Then, Failure>> + Send;
+}
+
+/// What is remembered between passes.
+struct Control<C> {
+    controller: Arc<C>,
+    queue: WorkQueue,
+    /// Objects that something happened to during their pass.
+    dirty: HashSet<String>,
+    failures: HashMap<String, u32>,
+    tasks: LoopTasks<(String, Option<Result<Then, Failure>>)>,
+    cut: CancellationToken,
+}
+
+/// Reconciles the objects that the sources name, until `stop` is cancelled. Passes that have begun are then finished, and given up
+/// after some seconds. It ends by itself only after a panic.
+pub async fn run<C: Controller>(
+    controller: Arc<C>,
+    sources: Vec<Source>,
+    queue: WorkQueue,
+    stop: CancellationToken,
+    mut inspection: Inspection,
+) {
+    let mut control = Control {
+        controller,
+        queue: queue.with_lanes(|key| split_key(key).0),
+        dirty: HashSet::new(),
+        failures: HashMap::new(),
+        tasks: LoopTasks::new("the pass over an object"),
+        cut: CancellationToken::new(),
+    };
+    let mut sources = stream::select_all(sources);
+    while !stop.is_cancelled() {
+        control.start_passes();
+        tokio::select! {
+            () = stop.cancelled() => {}
+            Some(keys) = sources.next() => control.add(keys),
+            () = control.queue.wait_for_due() => {}
+            question = inspection.question() => {
+                let failing: HashMap<_, _> = control.failures.iter().map(|(key, count)| (key.clone(), *count)).collect();
+                question.answer(json!({"queue": control.queue.lengths().to_json(), "failing": failing}));
+            }
+            done = control.tasks.next() => match done {
+                Some((key, Some(result))) => control.finish(&key, result),
+                Some((_, None)) => {}
+                None => break,
+            },
+        }
+    }
+    let Control { mut tasks, cut, .. } = control;
+    tasks.end(&cut).await;
+}
+
+impl<C: Controller> Control<C> {
+    fn start_passes(&mut self) {
+        while self.tasks.len() < MAX_PASSES
+            && let Some(key) = self.queue.take_next()
+        {
+            let (controller, cut) = (Arc::clone(&self.controller), self.cut.clone());
+            self.tasks.spawn(async move {
+                let result = cut.run_until_cancelled(controller.reconcile(&key)).await;
+                (key, result)
+            });
+        }
+    }
+
+    fn add(&mut self, keys: HashSet<String>) {
+        for key in keys {
+            if self.queue.is_at_work(&key) {
+                self.dirty.insert(key);
+            } else {
+                self.queue.add(&key);
+            }
+        }
+    }
+
+    fn finish(&mut self, key: &str, result: Result<Then, Failure>) {
+        self.queue.done(key);
+        let is_dirty = self.dirty.remove(key);
+        match result {
+            Ok(then) => {
+                self.failures.remove(key);
+                match then {
+                    _ if is_dirty => self.queue.add(key),
+                    Then::WhenChanged => {}
+                    Then::After(wait) => self.queue.add_after(key, wait),
+                }
+            }
+            Err(failure) => {
+                let failures = self.failures.entry(key.to_owned()).or_default();
+                *failures = failures.saturating_add(1);
+                let pause = pause_after(*failures);
+                match failure {
+                    Failure::Stale | Failure::Gone => {
+                        tracing::debug!(object = key, kind = C::KIND, "{failure}; looking again in {pause:?}");
+                    }
+                    Failure::Failed(why) => {
+                        tracing::warn!(object = key, kind = C::KIND, error = why, "pass failed, next one in {pause:?}");
+                    }
+                }
+                self.queue.retry_after(key, pause);
+            }
+        }
+    }
+}
+
+/// Twice as long after each failure.
+fn pause_after(failures: u32) -> Duration {
+    let doubled = FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(failures.saturating_sub(1).min(16)));
+    doubled.min(LONGEST_PAUSE)
+}
+
+/// The keys of objects of a cache that changed, as `keys_of` translates them.
+pub fn source(
+    changes: Changes,
+    mut keys_of: impl FnMut(HashSet<String>) -> HashSet<String> + Send + 'static,
+) -> Source {
+    stream::unfold(changes, |mut changes| async move {
+        let keys = changes.next().await;
+        Some((keys, changes))
+    })
+    .map(move |keys| keys_of(keys))
+    .filter(|keys| futures::future::ready(!keys.is_empty()))
+    .boxed()
+}

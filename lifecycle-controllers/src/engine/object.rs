@@ -1,0 +1,226 @@
+//! An object of a kind as a watch shows it.
+
+use std::{borrow::Cow, fmt, ops::Deref};
+
+use controller_kit::cache::{CachedObject, Watched};
+use jiff::Timestamp;
+use k8s_openapi::{NamespaceResourceScope, apimachinery::pkg::apis::meta::v1::OwnerReference};
+use kube::{
+    Resource, ResourceExt as _,
+    api::ObjectMeta,
+    core::object::{HasSpec, HasStatus},
+};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+/// A kind whose objects the controllers of this crate reconcile.
+pub trait Kind:
+    Resource<DynamicType = (), Scope = NamespaceResourceScope>
+    + HasSpec<Spec: Serialize>
+    + HasStatus<Status: Serialize + Clone + Default>
+    + Clone
+    + fmt::Debug
+    + PartialEq
+    + DeserializeOwned
+    + Send
+    + Sync
+    + 'static
+{
+}
+
+impl<K> Kind for K where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + HasSpec<Spec: Serialize>
+        + HasStatus<Status: Serialize + Clone + Default>
+        + Clone
+        + fmt::Debug
+        + PartialEq
+        + DeserializeOwned
+        + Send
+        + Sync
+        + 'static
+{
+}
+
+/// An object in a cache, without `metadata.managedFields`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stored<K>(K);
+
+impl<K: Resource> Stored<K> {
+    /// The object of an answer of the API server.
+    pub fn new(mut object: K) -> Self {
+        object.meta_mut().managed_fields = None;
+        Self(object)
+    }
+
+    /// The object itself, to be changed.
+    pub fn into_inner(self) -> K {
+        self.0
+    }
+}
+
+impl<K> Deref for Stored<K> {
+    type Target = K;
+
+    fn deref(&self) -> &K {
+        &self.0
+    }
+}
+
+impl<K: Kind> CachedObject for Stored<K> {
+    fn key(&self) -> Cow<'_, str> {
+        key_of(self.0.meta()).into()
+    }
+
+    fn resource_version(&self) -> &str {
+        self.0.meta().resource_version.as_deref().unwrap_or_default()
+    }
+
+    fn set_resource_version(&mut self, version: &str) {
+        self.0.meta_mut().resource_version = Some(version.to_owned());
+    }
+
+    fn same_content(&self, other: &Self) -> bool {
+        if self.resource_version() == other.resource_version() {
+            return *self == *other;
+        }
+        let mut other = other.clone();
+        other.set_resource_version(self.resource_version());
+        *self == other
+    }
+}
+
+/// An object as the API server sends it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(transparent)]
+pub struct Wire<K>(K);
+
+impl<K: Kind> Resource for Wire<K> {
+    type DynamicType = ();
+    type Scope = NamespaceResourceScope;
+
+    fn kind(dynamic: &()) -> Cow<'_, str> {
+        K::kind(dynamic)
+    }
+
+    fn group(dynamic: &()) -> Cow<'_, str> {
+        K::group(dynamic)
+    }
+
+    fn version(dynamic: &()) -> Cow<'_, str> {
+        K::version(dynamic)
+    }
+
+    fn plural(dynamic: &()) -> Cow<'_, str> {
+        K::plural(dynamic)
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        self.0.meta()
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        self.0.meta_mut()
+    }
+}
+
+impl<K: Kind> From<Wire<K>> for Stored<K> {
+    fn from(wire: Wire<K>) -> Self {
+        Self::new(wire.0)
+    }
+}
+
+impl<K: Kind> Watched<Stored<K>> for Wire<K> {}
+
+/// Namespace and name with a slash between.
+pub fn key_of(metadata: &ObjectMeta) -> String {
+    let (namespace, name) = (metadata.namespace.as_deref(), metadata.name.as_deref());
+    key(namespace.unwrap_or_default(), name.unwrap_or_default())
+}
+
+/// Namespace and name with a slash between.
+pub fn key(namespace: &str, name: &str) -> String {
+    format!("{namespace}/{name}")
+}
+
+/// Namespace and name of a key.
+pub fn split_key(key: &str) -> (&str, &str) {
+    key.split_once('/').unwrap_or_default()
+}
+
+/// What is asked of the metadata of any object.
+pub trait Meta: Resource {
+    /// `metadata.namespace`
+    fn namespace_or_empty(&self) -> &str {
+        self.meta().namespace.as_deref().unwrap_or_default()
+    }
+
+    /// `metadata.name`
+    fn name_or_empty(&self) -> &str {
+        self.meta().name.as_deref().unwrap_or_default()
+    }
+
+    /// `metadata.uid`
+    fn uid_or_empty(&self) -> &str {
+        self.meta().uid.as_deref().unwrap_or_default()
+    }
+
+    /// Whether it has a deletion timestamp.
+    fn is_deleting(&self) -> bool {
+        self.meta().deletion_timestamp.is_some()
+    }
+
+    /// `metadata.creationTimestamp` in seconds since 1970.
+    fn created(&self) -> i64 {
+        self.meta().creation_timestamp.as_ref().map_or(0, |time| time.0.as_second())
+    }
+
+    /// `metadata.deletionTimestamp`
+    fn deleted_at(&self) -> Option<Timestamp> {
+        self.meta().deletion_timestamp.as_ref().map(|time| time.0)
+    }
+
+    /// One of its labels.
+    fn label(&self, name: &str) -> Option<&str> {
+        self.labels().get(name).map(String::as_str)
+    }
+
+    /// One of its annotations.
+    fn annotation(&self, name: &str) -> Option<&str> {
+        self.annotations().get(name).map(String::as_str)
+    }
+
+    /// Whether it has this finalizer.
+    fn has_finalizer(&self, finalizer: &str) -> bool {
+        self.finalizers().iter().any(|one| one == finalizer)
+    }
+
+    /// Its controller, if it has one.
+    fn controller(&self) -> Option<&OwnerReference> {
+        self.owner_references().iter().find(|owner| owner.controller == Some(true))
+    }
+
+    /// Whether the object of this UID is an owner.
+    fn is_owned_by(&self, uid: &str) -> bool {
+        self.owner_references().iter().any(|owner| owner.uid == uid)
+    }
+}
+
+impl<K: Resource> Meta for K {}
+
+/// Whether an owner reference names this kind, in whichever version.
+pub fn names_kind(owner: &OwnerReference, group: &str, kind: &str) -> bool {
+    let of_group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
+    owner.kind == kind && of_group == group
+}
+
+/// An owner reference to an object of a kind.
+pub fn owner_reference<K: Kind>(object: &K, is_controller: bool) -> OwnerReference {
+    OwnerReference {
+        api_version: K::api_version(&()).into_owned(),
+        kind: K::kind(&()).into_owned(),
+        name: object.name_or_empty().to_owned(),
+        uid: object.uid_or_empty().to_owned(),
+        controller: is_controller.then_some(true),
+        block_owner_deletion: is_controller.then_some(true),
+    }
+}

@@ -1,0 +1,320 @@
+//! Writes, each guarded by the version that the decision was made for.
+
+use std::{sync::Arc, time::Duration};
+
+use cloudprovider::{FairPermit, FairPermits};
+use controller_kit::{
+    cache::{Cache, CachedObject as _},
+    writes::{MERGE_PATCH, WHOLE_OBJECT, WriteError, create_as, delete, patch_as, within_deadline},
+};
+use kube::{Client, Resource};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Map, Value, json};
+use tokio::time::timeout;
+
+use super::object::{Kind, Meta as _, Stored, key};
+
+/// How many requests wait for an answer at the same time.
+const MAX_REQUESTS: usize = 32;
+
+/// How long a cache may take to show a write. The next pass would decide on what was before it, and make a machine twice.
+const SHOWN_WITHIN: Duration = Duration::from_secs(300);
+
+/// Reads and writes single objects. Clones share the limit on requests, in which namespaces take turns.
+#[derive(Clone)]
+pub struct Writer {
+    client: Client,
+    turns: FairPermits<Arc<str>>,
+}
+
+impl std::fmt::Debug for Writer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Writer").finish_non_exhaustive()
+    }
+}
+
+/// Where an object is in the API.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Its API group, empty for the core one.
+    pub group: String,
+    /// The version that is read and written.
+    pub version: String,
+    /// The plural of its kind.
+    pub plural: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl Place {
+    /// The place of an object of a kind.
+    pub fn of<K: Kind>(object: &K) -> Self {
+        Self::in_namespace::<K>(object.namespace_or_empty(), object.name_or_empty())
+    }
+
+    /// The place of the object of this name.
+    pub fn in_namespace<K: Kind>(namespace: &str, name: &str) -> Self {
+        Self {
+            group: K::group(&()).into_owned(),
+            version: K::version(&()).into_owned(),
+            plural: K::plural(&()).into_owned(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        }
+    }
+
+    fn all(&self) -> String {
+        let Self { group, version, plural, namespace, .. } = self;
+        match group.as_str() {
+            "" => format!("/api/{version}/namespaces/{namespace}/{plural}"),
+            _ => format!("/apis/{group}/{version}/namespaces/{namespace}/{plural}"),
+        }
+    }
+
+    fn path(&self) -> String {
+        format!("{}/{}", self.all(), self.name)
+    }
+}
+
+/// The object that a write is for: its UID, and the version that the decision was made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Guard<'a> {
+    /// `metadata.uid`
+    pub uid: &'a str,
+    /// `metadata.resourceVersion`. `None`: whichever.
+    pub version: Option<&'a str>,
+}
+
+impl<'a> Guard<'a> {
+    /// Of exactly this version.
+    pub fn of<K: Resource>(object: &'a K) -> Self {
+        Self { uid: object.uid_or_empty(), version: object.meta().resource_version.as_deref() }
+    }
+
+    /// Adds the preconditions to the metadata of a merge patch.
+    fn add_to(self, mut body: Value) -> Value {
+        let mut metadata = body.get("metadata").and_then(Value::as_object).cloned().unwrap_or_default();
+        metadata.insert("uid".to_owned(), self.uid.into());
+        if let Some(version) = self.version {
+            metadata.insert("resourceVersion".to_owned(), version.into());
+        }
+        body["metadata"] = metadata.into();
+        body
+    }
+}
+
+impl Writer {
+    /// Writes with this client.
+    pub fn new(client: Client) -> Self {
+        Self { client, turns: FairPermits::new(MAX_REQUESTS) }
+    }
+
+    /// Waits until a request for an object of this namespace may be sent.
+    async fn turn(&self, namespace: &str) -> Option<FairPermit<Arc<str>>> {
+        // it is never closed
+        self.turns.acquire(namespace.into()).await.ok()
+    }
+
+    /// Sends a merge patch of metadata and spec, and gives the object as it is then.
+    ///
+    /// # Errors
+    /// [`WriteError::Stale`] if the object has another version, [`WriteError::Gone`] if it is gone or has another UID.
+    pub async fn patch_at<T: DeserializeOwned>(
+        &self,
+        place: &Place,
+        guard: Guard<'_>,
+        body: Value,
+    ) -> Result<T, WriteError> {
+        let _turn = self.turn(&place.namespace).await;
+        patch_as(&self.client, &place.path(), MERGE_PATCH, &guard.add_to(body), WHOLE_OBJECT).await
+    }
+
+    /// The same for the status.
+    ///
+    /// # Errors
+    /// As [`patch_at`](Self::patch_at).
+    pub async fn patch_status_at<T: DeserializeOwned>(
+        &self,
+        place: &Place,
+        guard: Guard<'_>,
+        body: Value,
+    ) -> Result<T, WriteError> {
+        let _turn = self.turn(&place.namespace).await;
+        let path = format!("{}/status", place.path());
+        patch_as(&self.client, &path, MERGE_PATCH, &guard.add_to(body), WHOLE_OBJECT).await
+    }
+
+    /// Creates an object and gives it as it is then.
+    ///
+    /// # Errors
+    /// [`WriteError::Stale`] if there is one of this name.
+    pub async fn create_at<T: DeserializeOwned>(&self, place: &Place, body: &Value) -> Result<T, WriteError> {
+        let _turn = self.turn(&place.namespace).await;
+        create_as(&self.client, &place.all(), body).await
+    }
+
+    /// Deletes exactly this object.
+    ///
+    /// # Errors
+    /// [`WriteError::Gone`] if it is gone.
+    pub async fn delete_at(&self, place: &Place, guard: Guard<'_>) -> Result<(), WriteError> {
+        let _turn = self.turn(&place.namespace).await;
+        let mut preconditions = json!({"uid": guard.uid});
+        if let Some(version) = guard.version {
+            preconditions["resourceVersion"] = version.into();
+        }
+        let body = json!({"propagationPolicy": "Background", "preconditions": preconditions});
+        delete(&self.client, &place.path(), &body).await
+    }
+
+    /// The object as it is now.
+    ///
+    /// # Errors
+    /// [`WriteError::Gone`] if there is none.
+    pub async fn read_at<T: DeserializeOwned>(&self, place: &Place) -> Result<T, WriteError> {
+        let _turn = self.turn(&place.namespace).await;
+        let request = http::Request::get(place.path())
+            .body(Vec::new())
+            .map_err(|error| WriteError::Failed(error.to_string()))?;
+        within_deadline(self.client.request(request)).await
+    }
+
+    /// Patches metadata and spec of an object, and waits until its cache shows that.
+    ///
+    /// # Errors
+    /// As [`patch_at`](Self::patch_at).
+    pub async fn patch<K: Kind>(
+        &self,
+        store: &Cache<Stored<K>>,
+        object: &K,
+        body: Value,
+    ) -> Result<Stored<K>, WriteError> {
+        let written: K = self.patch_at(&Place::of(object), Guard::of(object), body).await?;
+        shown(store, written).await
+    }
+
+    /// Writes what is different in a status, and waits until its cache shows that. `None`: nothing is.
+    ///
+    /// # Errors
+    /// As [`patch_at`](Self::patch_at).
+    pub async fn patch_status<K: Kind>(
+        &self,
+        store: &Cache<Stored<K>>,
+        object: &K,
+        status: &K::Status,
+    ) -> Result<Option<Stored<K>>, WriteError> {
+        let before = to_json(&object.status().cloned().unwrap_or_default())?;
+        let Some(difference) = difference(&before, &to_json(status)?) else { return Ok(None) };
+        let body = json!({"status": difference});
+        let written: K = self.patch_status_at(&Place::of(object), Guard::of(object), body).await?;
+        shown(store, written).await.map(Some)
+    }
+
+    /// Creates an object, and waits until its cache shows it.
+    ///
+    /// # Errors
+    /// As [`create_at`](Self::create_at).
+    pub async fn create<K: Kind>(
+        &self,
+        store: &Cache<Stored<K>>,
+        object: &K,
+    ) -> Result<Stored<K>, WriteError> {
+        let body = json!({
+            "apiVersion": K::api_version(&()),
+            "kind": K::kind(&()),
+            "metadata": to_json(object.meta())?,
+            "spec": to_json(object.spec())?,
+        });
+        let created: K = self.create_at(&Place::of(object), &body).await?;
+        let key = key(created.namespace_or_empty(), created.name_or_empty());
+        within(store.until_exists(&key)).await?;
+        Ok(Stored::new(created))
+    }
+
+    /// Deletes an object, and waits until its cache shows that.
+    ///
+    /// # Errors
+    /// As [`delete_at`](Self::delete_at), but one that is gone is no error.
+    pub async fn delete<K: Kind>(&self, store: &Cache<Stored<K>>, object: &K) -> Result<(), WriteError> {
+        let guard = Guard { version: None, ..Guard::of(object) };
+        match self.delete_at(&Place::of(object), guard).await {
+            Ok(()) | Err(WriteError::Gone) => {}
+            Err(error) => return Err(error),
+        }
+        let key = key(object.namespace_or_empty(), object.name_or_empty());
+        let is_gone = |shown: &Stored<K>| shown.is_deleting() || shown.uid_or_empty() != object.uid_or_empty();
+        within(store.until(&key, |shown| shown.is_none_or(is_gone))).await
+    }
+}
+
+async fn shown<K: Kind>(store: &Cache<Stored<K>>, written: K) -> Result<Stored<K>, WriteError> {
+    let written = Stored::new(written);
+    within(store.until_shown(&written.key(), written.resource_version())).await?;
+    Ok(written)
+}
+
+/// Waits for a cache.
+async fn within<T>(shown: impl Future<Output = T>) -> Result<(), WriteError> {
+    match timeout(SHOWN_WITHIN, shown).await {
+        Ok(_) => Ok(()),
+        Err(_) => Err(WriteError::Failed(format!("the watch does not show the write within {SHOWN_WITHIN:?}"))),
+    }
+}
+
+/// JSON of a part of an object.
+///
+/// # Errors
+/// If it cannot be JSON, as a map with keys that are no text.
+pub fn to_json<T: Serialize>(part: &T) -> Result<Value, WriteError> {
+    serde_json::to_value(part).map_err(|error| WriteError::Failed(error.to_string()))
+}
+
+/// The merge patch (RFC 7386) that makes `after` of `before`. `None`: they are equal. Fields that neither has stay as they are.
+pub fn difference(before: &Value, after: &Value) -> Option<Value> {
+    match (before, after) {
+        (Value::Object(before), Value::Object(after)) => {
+            let mut changes = Map::new();
+            for (name, value) in after {
+                match before.get(name) {
+                    Some(old) => {
+                        if let Some(change) = difference(old, value) {
+                            changes.insert(name.clone(), change);
+                        }
+                    }
+                    None => {
+                        changes.insert(name.clone(), value.clone());
+                    }
+                }
+            }
+            for name in before.keys().filter(|name| !after.contains_key(*name)) {
+                changes.insert(name.clone(), Value::Null);
+            }
+            (!changes.is_empty()).then(|| changes.into())
+        }
+        _ => (before != after).then(|| after.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_has_what_changed_alone() {
+        let before = json!({"a": 1, "b": {"c": [1], "d": 2}, "e": 3});
+        assert_eq!(difference(&before, &before), None);
+        let after = json!({"a": 1, "b": {"c": [1, 2], "d": 2}, "f": {"g": 4}});
+        let expected = json!({"b": {"c": [1, 2]}, "e": null, "f": {"g": 4}});
+        assert_eq!(difference(&before, &after), Some(expected));
+    }
+
+    #[test]
+    fn a_guard_is_in_the_metadata() {
+        let guard = Guard { uid: "u", version: Some("7") };
+        let body = guard.add_to(json!({"metadata": {"labels": {"a": "b"}}}));
+        assert_eq!(body, json!({"metadata": {"labels": {"a": "b"}, "uid": "u", "resourceVersion": "7"}}));
+        assert_eq!(guard.add_to(json!({"status": {}}))["metadata"]["uid"], "u");
+    }
+}
