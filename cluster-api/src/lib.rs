@@ -1,1 +1,29 @@
 //! Cluster API's kinds: their types, and the definitions that an API server serves them by.
+//!
+//! The types have upstream's names and its contract v1beta2. An optional object is a plain field with its default when it is
+//! absent, an optional scalar is an `Option`. Fields that a type does not know are ignored at reading, so writers patch the
+//! fields that they own.
+
+pub mod cluster;
+pub mod cluster_resource_set;
+pub mod kubeadm;
+pub mod machine;
+pub mod machine_deployment;
+pub mod machine_drain_rule;
+pub mod machine_health_check;
+pub mod machine_set;
+pub mod meta;
+mod schema;
+mod secret_text;
+mod serde_with;
+
+pub use cluster::*;
+pub use cluster_resource_set::*;
+pub use kubeadm::{KubeadmConfig, KubeadmConfigTemplate};
+pub use machine::*;
+pub use machine_deployment::*;
+pub use machine_drain_rule::*;
+pub use machine_health_check::*;
+pub use machine_set::*;
+pub use meta::*;
+pub use secret_text::SecretText;

@@ -132,8 +132,11 @@ pub async fn run<C: Controller>(
 
 impl<C: Controller> Control<C> {
     fn start_passes(&mut self) {
+        // Each namespace leaves as much room as it takes, so that no tenant's hanging clusters hold up all.
+        let has_place = |all: usize, of_namespace: usize| of_namespace < (MAX_PASSES - all).max(1);
         while self.tasks.len() < MAX_PASSES
-            && let Some(key) = self.queue.take_next()
+            && let all = self.tasks.len()
+            && let Some(key) = self.queue.take_next_of(|of_namespace| has_place(all, of_namespace))
         {
             let (controller, cut) = (Arc::clone(&self.controller), self.cut.clone());
             self.tasks.spawn(async move {

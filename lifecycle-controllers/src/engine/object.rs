@@ -12,11 +12,10 @@ use kube::{
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-/// A kind whose objects the controllers of this crate reconcile.
+/// A kind that the controllers of this crate read.
 pub trait Kind:
     Resource<DynamicType = (), Scope = NamespaceResourceScope>
     + HasSpec<Spec: Serialize>
-    + HasStatus<Status: Serialize + Clone + Default>
     + Clone
     + fmt::Debug
     + PartialEq
@@ -30,7 +29,6 @@ pub trait Kind:
 impl<K> Kind for K where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
         + HasSpec<Spec: Serialize>
-        + HasStatus<Status: Serialize + Clone + Default>
         + Clone
         + fmt::Debug
         + PartialEq
@@ -40,6 +38,11 @@ impl<K> Kind for K where
         + 'static
 {
 }
+
+/// A kind whose status the controllers of this crate write.
+pub trait KindWithStatus: Kind + HasStatus<Status: Serialize + Clone + Default> {}
+
+impl<K: Kind + HasStatus<Status: Serialize + Clone + Default>> KindWithStatus for K {}
 
 /// An object in a cache, without `metadata.managedFields`.
 #[derive(Clone, Debug, PartialEq)]
@@ -148,7 +151,7 @@ pub fn split_key(key: &str) -> (&str, &str) {
 }
 
 /// What is asked of the metadata of any object.
-pub trait Meta: Resource {
+pub trait Meta: Resource + Sized {
     /// `metadata.namespace`
     fn namespace_or_empty(&self) -> &str {
         self.meta().namespace.as_deref().unwrap_or_default()

@@ -12,7 +12,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
 use tokio::time::timeout;
 
-use super::object::{Kind, Meta as _, Stored, key};
+use super::object::{Kind, KindWithStatus, Meta as _, Stored, key};
 
 /// How many requests wait for an answer at the same time.
 const MAX_REQUESTS: usize = 32;
@@ -199,7 +199,7 @@ impl Writer {
     ///
     /// # Errors
     /// As [`patch_at`](Self::patch_at).
-    pub async fn patch_status<K: Kind>(
+    pub async fn patch_status<K: KindWithStatus>(
         &self,
         store: &Cache<Stored<K>>,
         object: &K,

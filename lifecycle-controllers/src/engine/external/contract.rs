@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 
 use controller_kit::cache::{CachedObject, Watched};
-use k8s_openapi::NamespaceResourceScope;
 use kube::{
     Resource,
     api::{ApiResource, ObjectMeta},
+    core::DynamicResourceScope,
 };
 use lifecycle::conditions::{Condition, Status};
 use serde::Deserialize;
@@ -83,7 +83,7 @@ impl External {
 
 impl Resource for External {
     type DynamicType = ApiResource;
-    type Scope = NamespaceResourceScope;
+    type Scope = DynamicResourceScope;
 
     fn kind(of: &ApiResource) -> Cow<'_, str> {
         of.kind.as_str().into()
@@ -142,7 +142,7 @@ pub(crate) struct WireExternal {
 
 impl Resource for WireExternal {
     type DynamicType = ApiResource;
-    type Scope = NamespaceResourceScope;
+    type Scope = DynamicResourceScope;
 
     fn kind(of: &ApiResource) -> Cow<'_, str> {
         External::kind(of)

@@ -1,0 +1,169 @@
+//! Schemas of Kubernetes' own types, which have none themselves.
+
+use schemars::{Schema, SchemaGenerator, json_schema};
+
+/// Any value. The API server keeps it as it is.
+pub(crate) fn anything(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"x-kubernetes-preserve-unknown-fields": true})
+}
+
+/// A time as RFC 3339 says it.
+pub(crate) fn time(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "format": "date-time"})
+}
+
+/// A number or a percentage.
+pub(crate) fn int_or_string(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"x-kubernetes-int-or-string": true, "anyOf": [{"type": "integer"}, {"type": "string"}]})
+}
+
+/// A choice of objects by their labels.
+pub(crate) fn label_selector(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "properties": {
+            "matchExpressions": {
+                "type": "array",
+                "x-kubernetes-list-type": "atomic",
+                "items": {
+                    "type": "object",
+                    "required": ["key", "operator"],
+                    "properties": {
+                        "key": {"type": "string"},
+                        "operator": {"type": "string"},
+                        "values": {
+                            "type": "array",
+                            "x-kubernetes-list-type": "atomic",
+                            "items": {"type": "string"}
+                        }
+                    }
+                }
+            },
+            "matchLabels": {"type": "object", "additionalProperties": {"type": "string"}}
+        },
+        "x-kubernetes-map-type": "atomic"
+    })
+}
+
+/// What a kubelet says about its host.
+pub(crate) fn node_system_info(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "required": [
+            "architecture", "bootID", "containerRuntimeVersion", "kernelVersion", "kubeProxyVersion",
+            "kubeletVersion", "machineID", "operatingSystem", "osImage", "systemUUID"
+        ],
+        "properties": {
+            "architecture": {"type": "string"},
+            "bootID": {"type": "string"},
+            "containerRuntimeVersion": {"type": "string"},
+            "kernelVersion": {"type": "string"},
+            "kubeProxyVersion": {"type": "string"},
+            "kubeletVersion": {"type": "string"},
+            "machineID": {"type": "string"},
+            "operatingSystem": {"type": "string"},
+            "osImage": {"type": "string"},
+            "swap": {
+                "type": "object",
+                "properties": {"capacity": {"type": "integer", "format": "int64"}}
+            },
+            "systemUUID": {"type": "string"}
+        }
+    })
+}
+
+/// The taints of a Node.
+pub(crate) fn taints(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "minItems": 0,
+        "maxItems": 100,
+        "items": {
+            "type": "object",
+            "required": ["effect", "key"],
+            "properties": {
+                "effect": {"type": "string"},
+                "key": {"type": "string"},
+                "timeAdded": {"type": "string", "format": "date-time"},
+                "value": {"type": "string"}
+            }
+        }
+    })
+}
+
+/// Bytes in base64, up to 50 KiB of text.
+pub(crate) fn bytes(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "format": "byte", "minLength": 1, "maxLength": 51200})
+}
+
+/// The environment of a static pod of the control plane.
+pub(crate) fn environment(_: &mut SchemaGenerator) -> Schema {
+    let key_of_object = json_schema!({
+        "type": "object",
+        "required": ["key"],
+        "properties": {
+            "key": {"type": "string"},
+            "name": {"type": "string", "default": ""},
+            "optional": {"type": "boolean"}
+        },
+        "x-kubernetes-map-type": "atomic"
+    });
+    json_schema!({
+        "type": "array",
+        "minItems": 1,
+        "maxItems": 100,
+        "x-kubernetes-list-type": "atomic",
+        "items": {
+            "type": "object",
+            "required": ["name"],
+            "properties": {
+                "name": {"type": "string"},
+                "value": {"type": "string"},
+                "valueFrom": {
+                    "type": "object",
+                    "properties": {
+                        "configMapKeyRef": key_of_object,
+                        "secretKeyRef": key_of_object,
+                        "fieldRef": {
+                            "type": "object",
+                            "required": ["fieldPath"],
+                            "properties": {
+                                "apiVersion": {"type": "string"},
+                                "fieldPath": {"type": "string"}
+                            },
+                            "x-kubernetes-map-type": "atomic"
+                        },
+                        "fileKeyRef": {
+                            "type": "object",
+                            "required": ["key", "path", "volumeName"],
+                            "properties": {
+                                "key": {"type": "string"},
+                                "optional": {"type": "boolean", "default": false},
+                                "path": {"type": "string"},
+                                "volumeName": {"type": "string"}
+                            },
+                            "x-kubernetes-map-type": "atomic"
+                        },
+                        "resourceFieldRef": {
+                            "type": "object",
+                            "required": ["resource"],
+                            "properties": {
+                                "containerName": {"type": "string"},
+                                "divisor": {
+                                    "x-kubernetes-int-or-string": true,
+                                    "anyOf": [{"type": "integer"}, {"type": "string"}],
+                                    "pattern": QUANTITY
+                                },
+                                "resource": {"type": "string"}
+                            },
+                            "x-kubernetes-map-type": "atomic"
+                        }
+                    }
+                }
+            }
+        }
+    })
+}
+
+/// A quantity of Kubernetes, such as `500m` or `2Gi`.
+const QUANTITY: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
