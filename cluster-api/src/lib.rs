@@ -13,6 +13,7 @@ pub mod machine_drain_rule;
 pub mod machine_health_check;
 pub mod machine_set;
 pub mod meta;
+pub mod names;
 mod schema;
 mod secret_text;
 mod serde_with;

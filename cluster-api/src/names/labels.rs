@@ -1,0 +1,43 @@
+//! Labels.
+
+/// The name of the Cluster, on everything that belongs to it. All controllers, clusterctl and the infrastructure providers
+/// find objects by it.
+pub const CLUSTER_NAME: &str = "cluster.x-k8s.io/cluster-name";
+/// On Machines of the control plane, with an empty value. clusterctl and the drain read it.
+pub const CONTROL_PLANE: &str = "cluster.x-k8s.io/control-plane";
+/// The name of the control plane object of a Machine.
+pub const CONTROL_PLANE_NAME: &str = "cluster.x-k8s.io/control-plane-name";
+/// The name of the `MachineDeployment`, on its `MachineSet`s and Machines. Infrastructure providers group Machines by it.
+pub const DEPLOYMENT_NAME: &str = "cluster.x-k8s.io/deployment-name";
+/// The name of the `MachineSet`, on its Machines; a hash of it where it is longer than a label may be.
+pub const SET_NAME: &str = "cluster.x-k8s.io/set-name";
+/// The name of the `MachinePool` of a Machine. Such a Machine needs no bootstrap object of its own.
+pub const POOL_NAME: &str = "cluster.x-k8s.io/pool-name";
+/// The revision of a `MachineSet` among those of its deployment, on its Machines too: selectors tell them apart by it.
+pub const MACHINE_TEMPLATE_HASH: &str = "machine-template-hash";
+/// Compared with `--watch-filter`: a daemon with a filter works on objects with that value alone.
+pub const WATCH_FILTER: &str = "cluster.x-k8s.io/watch-filter";
+/// On objects of a managed topology. Where it is, the topology controller is the controlling owner.
+pub const TOPOLOGY_OWNED: &str = "topology.cluster.x-k8s.io/owned";
+/// On Nodes whose instance the cloud may take back. The infrastructure provider asks for it.
+pub const INTERRUPTIBLE: &str = "cluster.x-k8s.io/interruptible";
+/// On a Pod of a workload cluster: `skip` keeps it from being evicted, `wait-completed` makes the drain wait for its end.
+/// It counts more than any `MachineDrainRule`.
+pub const POD_DRAIN: &str = "cluster.x-k8s.io/drain";
+/// The value of [`POD_DRAIN`] of Pods that stay.
+pub const POD_DRAIN_SKIP: &str = "skip";
+/// The value of [`POD_DRAIN`] of Pods that are waited for.
+pub const POD_DRAIN_WAIT_COMPLETED: &str = "wait-completed";
+/// On definitions and other parts of a provider, with its name. clusterctl finds what belongs to a provider by it.
+pub const PROVIDER: &str = "cluster.x-k8s.io/provider";
+/// On definitions that clusterctl may move and delete.
+pub const CLUSTERCTL: &str = "clusterctl.cluster.x-k8s.io";
+/// On a definition: the versions that implement the contract of the same name. Controllers that follow a reference without
+/// version read it.
+pub const CONTRACT: &str = "cluster.x-k8s.io/v1beta2";
+/// The prefix of role labels, which the machine controller copies from a Machine to its Node.
+pub const NODE_ROLE_PREFIX: &str = "node-role.kubernetes.io";
+/// The domain of labels that a kubelet cannot set itself; the machine controller copies them, subdomains too.
+pub const NODE_RESTRICTION_DOMAIN: &str = "node-restriction.kubernetes.io";
+/// The domain of labels and annotations that belong to the machine controller; it copies them, subdomains too.
+pub const MANAGED_NODE_DOMAIN: &str = "node.cluster.x-k8s.io";
