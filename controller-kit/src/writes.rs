@@ -19,6 +19,8 @@ pub const WHOLE_OBJECT: &str = "application/json";
 pub const JSON_PATCH: &str = "application/json-patch+json";
 /// The content type of a merge patch.
 pub const MERGE_PATCH: &str = "application/merge-patch+json";
+/// The content type of a server-side apply.
+pub const APPLY_PATCH: &str = "application/apply-patch+yaml";
 /// The content type of a strategic merge patch.
 pub const STRATEGIC_MERGE_PATCH: &str = "application/strategic-merge-patch+json";
 
@@ -86,6 +88,24 @@ pub async fn patch_as<T: DeserializeOwned>(
 ) -> Result<T, WriteError> {
     let request = Request::patch(format!("{path}?{UNCHECKED}"))
         .header(header::ACCEPT, accept)
+        .header(header::CONTENT_TYPE, content_type)
+        .body(body.to_string().into_bytes())
+        .map_err(|error| WriteError::Failed(error.to_string()))?;
+    within_deadline(client.request::<T>(request)).await
+}
+
+/// Sends a patch to `path` in the name of a field manager, and gives the object as it is then. An [`APPLY_PATCH`] creates an object that does
+/// not exist, and takes the fields that it has from other managers.
+pub async fn patch_by<T: DeserializeOwned>(
+    client: &Client,
+    path: &str,
+    content_type: &'static str,
+    manager: &str,
+    body: &Value,
+) -> Result<T, WriteError> {
+    let force = if content_type == APPLY_PATCH { "&force=true" } else { "" };
+    let request = Request::patch(format!("{path}?{UNCHECKED}&fieldManager={manager}{force}"))
+        .header(header::ACCEPT, WHOLE_OBJECT)
         .header(header::CONTENT_TYPE, content_type)
         .body(body.to_string().into_bytes())
         .map_err(|error| WriteError::Failed(error.to_string()))?;

@@ -5,6 +5,7 @@
 //! | In the status | Function |
 //! |---|---|
 //! | `replicas`, `readyReplicas`, `availableReplicas`, `upToDateReplicas` | [`count`] |
+//! | `versions` | [`versions`](fn@versions) |
 //! | `ScalingUp`, `ScalingDown` | [`scaling_up`], [`scaling_down`] |
 //! | `MachinesReady`, `MachinesUpToDate` | [`machines_ready`], [`machines_up_to_date`] |
 //! | `Remediating`, `Deleting` | [`remediating`], [`deleting`] |
@@ -15,12 +16,14 @@
 mod deployment;
 mod machines;
 mod scaling;
+mod versions;
 #[cfg(test)]
 mod tests;
 
 pub use deployment::{Phase, available, phase, rolling_out};
 pub use machines::{Counters, Replica, count, deleting, machines_ready, machines_up_to_date, remediating};
 pub use scaling::{Scale, scaling_down, scaling_up};
+pub use versions::versions;
 
 use crate::conditions::{Statement, Status};
 

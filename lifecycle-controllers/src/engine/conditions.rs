@@ -100,10 +100,11 @@ pub fn time(seconds: i64) -> Time {
 }
 
 /// `Paused`
-pub fn paused(is_cluster_paused: bool, is_object_paused: bool) -> Statement {
+pub fn paused(kind: &str, is_cluster_paused: bool, is_object_paused: bool) -> Statement {
+    let own = format!("{kind} has the cluster.x-k8s.io/paused annotation");
     let why: Vec<_> = [
         is_cluster_paused.then_some("Cluster spec.paused is set to true"),
-        is_object_paused.then_some("the object has the cluster.x-k8s.io/paused annotation"),
+        is_object_paused.then_some(own.as_str()),
     ]
     .into_iter()
     .flatten()

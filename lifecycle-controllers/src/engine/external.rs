@@ -93,9 +93,12 @@ impl ExternalKind {
 /// Why the objects of a kind cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotReadable {
-    /// There is no such kind, or none of a provider. It may be installed later.
+    /// There is no such kind. It may be installed later.
     #[error("{0}")]
-    NotServed(String),
+    NoDefinition(String),
+    /// The kind is not a provider's, or that of an older contract.
+    #[error("{0}")]
+    NoContract(String),
     /// The API server did not say.
     #[error("{0}")]
     Unknown(String),
@@ -180,7 +183,7 @@ impl Externals {
         let labels = match within_deadline(definitions.get_metadata(&name)).await {
             Ok(found) => found.metadata.labels.unwrap_or_default(),
             Err(WriteError::Gone) => {
-                return Err(NotReadable::NotServed(format!("there is no CustomResourceDefinition {name}")));
+                return Err(NotReadable::NoDefinition(format!("there is no CustomResourceDefinition {name}")));
             }
             Err(error) => {
                 return Err(NotReadable::Unknown(format!("CustomResourceDefinition {name} cannot be read: {error}")));
@@ -188,10 +191,10 @@ impl Externals {
         };
         match labels.get(CONTRACT).and_then(|versions| newest(versions)) {
             Some(version) => Ok((version, plural)),
-            None if labels.contains_key(OLDER_CONTRACT) => Err(NotReadable::NotServed(format!(
+            None if labels.contains_key(OLDER_CONTRACT) => Err(NotReadable::NoContract(format!(
                 "the provider of {name} keeps the contract v1beta1 alone, and v1beta2 is needed"
             ))),
-            None => Err(NotReadable::NotServed(format!(
+            None => Err(NotReadable::NoContract(format!(
                 "CustomResourceDefinition {name} has no label {CONTRACT}, so it is not a provider's"
             ))),
         }

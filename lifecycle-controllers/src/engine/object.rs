@@ -11,6 +11,7 @@ use kube::{
     core::object::{HasSpec, HasStatus},
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::Value;
 
 /// A kind that the controllers of this crate read.
 pub trait Kind:
@@ -46,18 +47,21 @@ impl<K: Kind + HasStatus<Status: Serialize + Clone + Default>> KindWithStatus fo
 
 /// An object in a cache, without `metadata.managedFields`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Stored<K>(K);
+pub struct Stored<K> {
+    object: K,
+    synced: SyncedKeys,
+}
 
 impl<K: Resource> Stored<K> {
     /// The object of an answer of the API server.
     pub fn new(mut object: K) -> Self {
-        object.meta_mut().managed_fields = None;
-        Self(object)
+        let synced = SyncedKeys::take_from(object.meta_mut());
+        Self { object, synced }
     }
 
-    /// The object itself, to be changed.
-    pub fn into_inner(self) -> K {
-        self.0
+    /// The keys of labels and annotations that it has from its `MachineSet`.
+    pub fn synced(&self) -> &SyncedKeys {
+        &self.synced
     }
 }
 
@@ -65,21 +69,59 @@ impl<K> Deref for Stored<K> {
     type Target = K;
 
     fn deref(&self) -> &K {
-        &self.0
+        &self.object
     }
+}
+
+/// The keys of labels and annotations that a Machine, a bootstrap config or an infrastructure machine has from its `MachineSet`, as the
+/// field managers say. So a key that is no longer in the template of the `MachineSet` is removed, and one of others stays.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SyncedKeys {
+    /// Of labels.
+    pub labels: Vec<String>,
+    /// Of annotations.
+    pub annotations: Vec<String>,
+}
+
+/// The field manager of what a `MachineSet` writes to its Machines, as Cluster API has it. It has a second one for labels and annotations,
+/// which begins with this name.
+pub const MACHINE_SET_MANAGER: &str = "capi-machineset";
+
+impl SyncedKeys {
+    /// Reads them, and removes the field managers.
+    pub fn take_from(metadata: &mut ObjectMeta) -> Self {
+        let mut found = Self::default();
+        let managers = metadata.managed_fields.take().unwrap_or_default();
+        let of_machine_set = managers.iter().filter(|entry| {
+            entry.manager.as_deref().is_some_and(|manager| manager.starts_with(MACHINE_SET_MANAGER))
+        });
+        for fields in of_machine_set.filter_map(|entry| entry.fields_v1.as_ref()) {
+            let metadata = &fields.0["f:metadata"];
+            add_keys(&metadata["f:labels"], &mut found.labels);
+            add_keys(&metadata["f:annotations"], &mut found.annotations);
+        }
+        found
+    }
+}
+
+fn add_keys(fields: &Value, keys: &mut Vec<String>) {
+    let of_fields = fields.as_object().into_iter().flatten();
+    keys.extend(of_fields.filter_map(|(field, _)| field.strip_prefix("f:").map(str::to_owned)));
+    keys.sort_unstable();
+    keys.dedup();
 }
 
 impl<K: Kind> CachedObject for Stored<K> {
     fn key(&self) -> Cow<'_, str> {
-        key_of(self.0.meta()).into()
+        key_of(self.object.meta()).into()
     }
 
     fn resource_version(&self) -> &str {
-        self.0.meta().resource_version.as_deref().unwrap_or_default()
+        self.object.meta().resource_version.as_deref().unwrap_or_default()
     }
 
     fn set_resource_version(&mut self, version: &str) {
-        self.0.meta_mut().resource_version = Some(version.to_owned());
+        self.object.meta_mut().resource_version = Some(version.to_owned());
     }
 
     fn same_content(&self, other: &Self) -> bool {
@@ -225,5 +267,32 @@ pub fn owner_reference<K: Kind>(object: &K, is_controller: bool) -> OwnerReferen
         uid: object.uid_or_empty().to_owned(),
         controller: is_controller.then_some(true),
         block_owner_deletion: is_controller.then_some(true),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_a_machine_set_wrote_is_known_by_its_managers() {
+        let entry = |manager: &str, labels: Value| {
+            json!({
+                "manager": manager, "operation": "Apply",
+                "fieldsV1": {"f:metadata": {"f:labels": labels, "f:annotations": {"f:x/y": {}}}},
+            })
+        };
+        let metadata = json!({"managedFields": [
+            entry("capi-machineset", json!({".": {}, "f:a": {}})),
+            entry("capi-machineset-metadata", json!({"f:a": {}, "f:b/c": {}})),
+            entry("kubectl", json!({"f:mine": {}})),
+            {"manager": "capi-machineset", "fieldsV1": {}},
+        ]});
+        let mut metadata: ObjectMeta = serde_json::from_value(metadata).expect("metadata");
+        let found = SyncedKeys::take_from(&mut metadata);
+        assert_eq!((found.labels, found.annotations), (vec!["a".into(), "b/c".into()], vec!["x/y".to_owned()]));
+        assert_eq!(metadata, ObjectMeta::default());
     }
 }

@@ -5,7 +5,9 @@ use std::{sync::Arc, time::Duration};
 use cloudprovider::{FairPermit, FairPermits};
 use controller_kit::{
     cache::{Cache, CachedObject as _},
-    writes::{MERGE_PATCH, WHOLE_OBJECT, WriteError, create_as, delete, patch_as, within_deadline},
+    writes::{
+        APPLY_PATCH, MERGE_PATCH, WHOLE_OBJECT, WriteError, create_as, delete, patch_as, patch_by, within_deadline,
+    },
 };
 use kube::{Client, Resource};
 use serde::{Serialize, de::DeserializeOwned};
@@ -146,6 +148,35 @@ impl Writer {
         patch_as(&self.client, &path, MERGE_PATCH, &guard.add_to(body), WHOLE_OBJECT).await
     }
 
+    /// The same merge patch in the name of a field manager.
+    ///
+    /// # Errors
+    /// As [`patch_at`](Self::patch_at).
+    pub async fn patch_by<T: DeserializeOwned>(
+        &self,
+        place: &Place,
+        guard: Guard<'_>,
+        manager: &str,
+        body: Value,
+    ) -> Result<T, WriteError> {
+        let _turn = self.turn(&place.namespace).await;
+        patch_by(&self.client, &place.path(), MERGE_PATCH, manager, &guard.add_to(body)).await
+    }
+
+    /// Creates an object by server-side apply, in the name of a field manager, and gives it as it is then.
+    ///
+    /// # Errors
+    /// If the API server refuses it.
+    pub async fn apply_at<T: DeserializeOwned>(
+        &self,
+        place: &Place,
+        manager: &str,
+        body: &Value,
+    ) -> Result<T, WriteError> {
+        let _turn = self.turn(&place.namespace).await;
+        patch_by(&self.client, &place.path(), APPLY_PATCH, manager, body).await
+    }
+
     /// Creates an object and gives it as it is then.
     ///
     /// # Errors
@@ -221,16 +252,37 @@ impl Writer {
         store: &Cache<Stored<K>>,
         object: &K,
     ) -> Result<Stored<K>, WriteError> {
-        let body = json!({
-            "apiVersion": K::api_version(&()),
-            "kind": K::kind(&()),
-            "metadata": to_json(object.meta())?,
-            "spec": to_json(object.spec())?,
-        });
-        let created: K = self.create_at(&Place::of(object), &body).await?;
+        let created: K = self.create_at(&Place::of(object), &body_of(object)?).await?;
         let key = key(created.namespace_or_empty(), created.name_or_empty());
         within(store.until_exists(&key)).await?;
         Ok(Stored::new(created))
+    }
+
+    /// Creates an object by server-side apply, in the name of a field manager, and waits until its cache shows it.
+    ///
+    /// # Errors
+    /// As [`apply_at`](Self::apply_at).
+    pub async fn apply<K: Kind>(
+        &self,
+        store: &Cache<Stored<K>>,
+        manager: &str,
+        object: &K,
+    ) -> Result<Stored<K>, WriteError> {
+        let created: K = self.apply_at(&Place::of(object), manager, &body_of(object)?).await?;
+        let key = key(created.namespace_or_empty(), created.name_or_empty());
+        within(store.until_exists(&key)).await?;
+        Ok(Stored::new(created))
+    }
+
+    /// Removes the last finalizer of an object, with which it is gone. One that is gone already is no error.
+    ///
+    /// # Errors
+    /// As [`patch_at`](Self::patch_at).
+    pub async fn release<K: Kind>(&self, object: &K, patch: Value) -> Result<(), WriteError> {
+        match self.patch_at::<Value>(&Place::of(object), Guard::of(object), patch).await {
+            Ok(_) | Err(WriteError::Gone) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     /// Deletes an object, and waits until its cache shows that.
@@ -249,7 +301,21 @@ impl Writer {
     }
 }
 
-async fn shown<K: Kind>(store: &Cache<Stored<K>>, written: K) -> Result<Stored<K>, WriteError> {
+/// What creates an object.
+fn body_of<K: Kind>(object: &K) -> Result<Value, WriteError> {
+    Ok(json!({
+        "apiVersion": K::api_version(&()),
+        "kind": K::kind(&()),
+        "metadata": to_json(object.meta())?,
+        "spec": to_json(object.spec())?,
+    }))
+}
+
+/// Waits until a cache shows what was written.
+///
+/// # Errors
+/// If its watch does not show that for minutes.
+pub async fn shown<K: Kind>(store: &Cache<Stored<K>>, written: K) -> Result<Stored<K>, WriteError> {
     let written = Stored::new(written);
     within(store.until_shown(&written.key(), written.resource_version())).await?;
     Ok(written)

@@ -9,10 +9,10 @@ use kube::{
     core::DynamicResourceScope,
 };
 use lifecycle::conditions::{Condition, Status};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use crate::engine::object::key_of;
+use crate::engine::object::{SyncedKeys, key_of};
 
 /// An object of a provider. Fields that have another type than in the contract count as missing: other authors' kinds are not checked
 /// by this daemon, and one odd object must not stop the watch of all.
@@ -20,6 +20,8 @@ use crate::engine::object::key_of;
 pub struct External {
     /// Without `managedFields`.
     pub metadata: ObjectMeta,
+    /// The keys of labels and annotations that it has from its `MachineSet`.
+    pub synced: SyncedKeys,
     /// `spec.providerID`, not empty.
     pub provider_id: Option<String>,
     /// `spec.controlPlaneEndpoint`, with a host and a port.
@@ -171,10 +173,16 @@ impl Resource for WireExternal {
 
 impl Watched<External> for WireExternal {}
 
+impl<'de> Deserialize<'de> for External {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        WireExternal::deserialize(deserializer).map(Self::from)
+    }
+}
+
 impl From<WireExternal> for External {
     fn from(wire: WireExternal) -> Self {
         let WireExternal { mut metadata, spec, status } = wire;
-        metadata.managed_fields = None;
+        let synced = SyncedKeys::take_from(&mut metadata);
         let initialization = &status["initialization"];
         let version = text(&status["version"]).into_iter();
         let versions = list(&status["versions"]).filter_map(|one| text(&one["version"]).or_else(|| text(one)));
@@ -184,6 +192,7 @@ impl From<WireExternal> for External {
         }
         Self {
             metadata,
+            synced,
             provider_id: text(&spec["providerID"]),
             endpoint: endpoint(&spec["controlPlaneEndpoint"]),
             version: text(&spec["version"]),

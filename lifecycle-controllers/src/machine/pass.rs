@@ -1,0 +1,219 @@
+//! One pass over a Machine.
+
+use std::sync::Arc;
+
+use cluster_api::{
+    Cluster, Machine, MachineDeployment, MachineSet, MachineStatus,
+    names::{annotations, conditions as types, finalizers, labels},
+};
+use jiff::Timestamp;
+use kube::ResourceExt as _;
+use serde_json::{Map, Value, json};
+
+use super::{
+    deletion::{self, Deletion},
+    node::{self, Found},
+    related::RelatedObjects,
+    status::{Observed, status},
+};
+use crate::{
+    adoption::{adopted, without_finalizer},
+    core::{Core, Referenced, defined, is_cluster_paused, is_paused, workload_key},
+    engine::{
+        conditions::{Conditions, paused},
+        control::{Failure, Then},
+        object::{Meta as _, Stored, key, names_kind},
+    },
+    machine_set::deployment_of,
+    workload::WorkloadCluster,
+};
+
+/// What one pass works with.
+pub(super) struct Pass<'a> {
+    pub(super) core: &'a Core,
+    pub(super) cluster: Option<&'a Cluster>,
+    pub(super) connected: Option<WorkloadCluster>,
+    pub(super) related: RelatedObjects,
+    pub(super) node: Found,
+    pub(super) now: i64,
+}
+
+pub(super) async fn reconcile(core: &Core, of: &str) -> Result<Then, Failure> {
+    let Some(machine) = core.stores.machines.get(of).filter(|machine| core.is_ours(&***machine)) else {
+        return Ok(Then::WhenChanged);
+    };
+    let now = Timestamp::now().as_second();
+    let found = core.cluster(machine.namespace_or_empty(), &machine.spec.cluster_name);
+    let cluster = found.as_deref().map(|cluster| &**cluster);
+    if is_paused(cluster, &**machine) {
+        let status = paused_status(&machine, cluster, now);
+        core.writer.patch_status(&core.stores.machines, &**machine, &status).await?;
+        return Ok(Then::WhenChanged);
+    }
+    if cluster.is_none() && !machine.is_deleting() {
+        tracing::info!(machine = of, cluster = machine.spec.cluster_name, "waiting for the Cluster to exist");
+        return Ok(Then::WhenChanged);
+    }
+    let machine = prepared(core, machine, cluster).await?;
+    let related = RelatedObjects::observe(core, &machine, cluster).await?;
+    let machine = copied(core, machine, &related).await?;
+    let workload = workload_key(machine.namespace_or_empty(), &machine.spec.cluster_name);
+    let connected = core.workload.get(&workload).ok();
+    let node = node::find(connected.as_ref(), machine.spec.provider_id.as_deref());
+    let pass = Pass { core, cluster, connected, related, node, now };
+    pass.finish(&machine).await
+}
+
+/// Finalizer, label and owner.
+async fn prepared(
+    core: &Core,
+    machine: Arc<Stored<Machine>>,
+    cluster: Option<&Cluster>,
+) -> Result<Arc<Stored<Machine>>, Failure> {
+    if machine.is_deleting() {
+        return Ok(machine);
+    }
+    let owner = cluster.filter(|_| machine.controller().is_none());
+    match adopted(&**machine, &machine.spec.cluster_name, finalizers::MACHINE, owner)? {
+        Some(patch) => Ok(Arc::new(core.writer.patch(&core.stores.machines, &**machine, patch).await?)),
+        None => Ok(machine),
+    }
+}
+
+/// The name of the bootstrap data and the provider ID, from what the Machine refers to.
+async fn copied(
+    core: &Core,
+    machine: Arc<Stored<Machine>>,
+    related: &RelatedObjects,
+) -> Result<Arc<Stored<Machine>>, Failure> {
+    let Some(spec) = news_of(&machine, related) else { return Ok(machine) };
+    let patch = json!({"spec": spec});
+    Ok(Arc::new(core.writer.patch(&core.stores.machines, &**machine, patch).await?))
+}
+
+fn news_of(machine: &Machine, related: &RelatedObjects) -> Option<Value> {
+    let mut spec = Map::new();
+    let config = related.bootstrap.as_ref().and_then(Referenced::object).filter(|config| !config.is_deleting());
+    if let Some(config) = config
+        && machine.spec.bootstrap.data_secret_name.is_none()
+        && config.data_secret_created
+        && let Some(name) = &config.data_secret_name
+    {
+        spec.insert("bootstrap".to_owned(), json!({"dataSecretName": name}));
+    }
+    if let Some(infrastructure) = related.infrastructure.object().filter(|one| !one.is_deleting()) {
+        let status = machine.status.as_ref();
+        let was_provisioned = status.and_then(|status| status.initialization.infrastructure_provisioned);
+        if (infrastructure.provisioned || was_provisioned.unwrap_or_default())
+            && let Some(id) = &infrastructure.provider_id
+            && machine.spec.provider_id.as_ref() != Some(id)
+        {
+            spec.insert("providerID".to_owned(), id.clone().into());
+        }
+    }
+    (!spec.is_empty()).then(|| spec.into())
+}
+
+fn paused_status(machine: &Machine, cluster: Option<&Cluster>, now: i64) -> MachineStatus {
+    let mut status = machine.status.clone().unwrap_or_default();
+    let mut conditions = Conditions::of(&status.conditions, machine.metadata.generation);
+    let is_own = machine.annotations().contains_key(annotations::PAUSED);
+    conditions.set(types::PAUSED, paused("Machine", is_cluster_paused(cluster), is_own), now);
+    status.conditions = conditions.write();
+    status
+}
+
+/// The `MachineSet` and the `MachineDeployment` of a Machine.
+fn owners_of(
+    core: &Core,
+    machine: &Machine,
+) -> Option<(Arc<Stored<MachineSet>>, Arc<Stored<MachineDeployment>>)> {
+    let owner = machine.controller().filter(|owner| names_kind(owner, "cluster.x-k8s.io", "MachineSet"))?;
+    let set = core.stores.machine_sets.get(&key(machine.namespace_or_empty(), &owner.name))?;
+    let deployment = deployment_of(core, &set)?;
+    (set.uid_or_empty() == owner.uid).then_some((set, deployment))
+}
+
+impl Pass<'_> {
+    /// Node, deletion and status. Whatever fails, the status says how far it came.
+    async fn finish(self, machine: &Arc<Stored<Machine>>) -> Result<Then, Failure> {
+        let core = self.core;
+        let owners = owners_of(core, machine);
+        let owners = owners.as_ref().map(|(set, deployment)| (&***set, &***deployment));
+        let mut failure = match &self.related.infrastructure {
+            Referenced::Unreadable(why) => Some(Failure::Failed(why.clone())),
+            _ => None,
+        };
+        if let Some(Referenced::Unreadable(why)) = &self.related.bootstrap {
+            failure = Some(Failure::Failed(why.clone()));
+        }
+        if let Found::Ambiguous(why) = &self.node {
+            failure = Some(Failure::Failed(why.clone()));
+        }
+        if let (Some(node), Some(connected)) = (self.node.node(), &self.connected) {
+            node::announce(core, machine, &node.name);
+            let infrastructure = self.related.infrastructure.object();
+            if let Err(error) = node::write(core, connected, node, machine, infrastructure, owners).await {
+                failure = Some(error);
+            }
+        }
+        let mut then = Then::WhenChanged;
+        let mut stage = None;
+        if machine.is_deleting() {
+            let deletion = Deletion::new(&self, machine).proceed().await;
+            if deletion.is_done {
+                if let Some(patch) = without_finalizer(&***machine, finalizers::MACHINE) {
+                    core.writer.release(&***machine, patch).await?;
+                }
+                return Ok(Then::WhenChanged);
+            }
+            then = deletion.then;
+            failure = deletion.failure.or(failure);
+            stage = Some((deletion.statement, deletion.times));
+        }
+        let node_conditions =
+            self.cluster.and_then(|cluster| node::conditions(core, machine, cluster, &self.node, self.now));
+        let node = self.node.node().map(|node| (node.name.as_str(), node.node_info.as_ref()));
+        let observed = Observed {
+            cluster: self.cluster,
+            related: &self.related,
+            node_conditions,
+            node,
+            owners,
+            deletion: stage,
+            now: self.now,
+        };
+        let (status, by_time) = status(machine, &observed);
+        core.writer.patch_status(&core.stores.machines, &***machine, &status).await?;
+        match failure {
+            Some(failure) => Err(failure),
+            None => Ok(then.or(by_time).or(self.grace())),
+        }
+    }
+
+    /// While the cluster is away, the conditions of the Node change with time alone.
+    fn grace(&self) -> Then {
+        match &self.node {
+            Found::NotConnected if self.cluster.is_some() => Then::After(std::time::Duration::from_secs(30)),
+            _ => Then::WhenChanged,
+        }
+    }
+
+    /// Machines of the control plane that stay.
+    pub(super) fn control_plane_machines(&self, machine: &Machine) -> usize {
+        let of_cluster = |one: &Machine| {
+            one.spec.cluster_name == machine.spec.cluster_name
+                && one.labels().contains_key(labels::CONTROL_PLANE)
+                && !one.is_deleting()
+        };
+        self.core.machines_in(machine.namespace_or_empty(), of_cluster).len()
+    }
+
+    /// The object of `spec.controlPlaneRef` of the Cluster.
+    pub(super) async fn control_plane(&self) -> Option<Referenced> {
+        let cluster = self.cluster?;
+        let reference = defined(&cluster.spec.control_plane_ref)?;
+        Some(self.core.referenced(cluster.namespace_or_empty(), reference).await)
+    }
+}
+

@@ -1,0 +1,151 @@
+//! The bootstrap config and the infrastructure machine of a Machine.
+
+use cluster_api::{Cluster, ContractVersionedObjectReference, Machine, names::labels};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::ResourceExt as _;
+use lifecycle::machine::Related;
+use serde_json::{Value, json};
+
+use crate::{
+    core::{Core, Referenced, defined},
+    engine::{
+        control::Failure,
+        external::External,
+        object::{Kind as _, Meta as _, names_kind, owner_reference},
+        writer::{Guard, to_json},
+    },
+};
+
+/// What a Machine refers to.
+#[derive(Clone, Debug)]
+pub(super) struct RelatedObjects {
+    /// `None`: a user gave the bootstrap data.
+    pub(super) bootstrap: Option<Referenced>,
+    pub(super) infrastructure: Referenced,
+}
+
+impl RelatedObjects {
+    /// Reads them, and makes the Machine their controller.
+    pub(super) async fn observe(
+        core: &Core,
+        machine: &Machine,
+        cluster: Option<&Cluster>,
+    ) -> Result<Self, Failure> {
+        let bootstrap = match defined(&machine.spec.bootstrap.config_ref) {
+            Some(reference) => Some(owned(core, machine, cluster, reference).await?),
+            None => None,
+        };
+        let infrastructure = owned(core, machine, cluster, &machine.spec.infrastructure_ref).await?;
+        Ok(Self { bootstrap, infrastructure })
+    }
+}
+
+/// The object of a reference. It is the Machine's from now on.
+async fn owned(
+    core: &Core,
+    machine: &Machine,
+    cluster: Option<&Cluster>,
+    reference: &ContractVersionedObjectReference,
+) -> Result<Referenced, Failure> {
+    let found = core.referenced(machine.namespace_or_empty(), reference).await;
+    let Referenced::There(kind, object) = &found else { return Ok(found) };
+    let ownership = match ownership(object, machine, cluster) {
+        Ok(Some(ownership)) => ownership,
+        Ok(None) => return Ok(found),
+        Err(conflict) => return Ok(Referenced::Unreadable(conflict)),
+    };
+    let place = kind.place(machine.namespace_or_empty(), &reference.name);
+    let written: External = core.writer.patch_at(&place, Guard::of(&**object), ownership).await?;
+    Ok(Referenced::There(kind.clone(), std::sync::Arc::new(written)))
+}
+
+/// The patch that makes the Machine the controller of an object. `None`: it is already, or the object is on its way out.
+///
+/// An object is created before its Machine, so its first owner is what creates both: a `MachineSet`, or the control plane of a Machine of
+/// the control plane. Both give way to the Machine.
+///
+/// # Errors
+/// If something else controls it. Two Machines that refer to one object would otherwise share it.
+fn ownership(object: &External, machine: &Machine, cluster: Option<&Cluster>) -> Result<Option<Value>, String> {
+    if object.is_deleting() {
+        return Ok(None);
+    }
+    let control_plane = cluster.and_then(|cluster| defined(&cluster.spec.control_plane_ref));
+    let control_plane = control_plane.filter(|_| machine.labels().contains_key(labels::CONTROL_PLANE));
+    let is_creator = |owner: &OwnerReference| {
+        names_kind(owner, "cluster.x-k8s.io", "MachineSet")
+            || control_plane.is_some_and(|of| names_kind(owner, &of.api_group, &of.kind))
+    };
+    let owners = object.owner_references();
+    let wanted = owner_reference(machine, true);
+    let others: Vec<_> =
+        owners.iter().filter(|owner| !is_creator(owner) && owner.uid != wanted.uid).cloned().collect();
+    if let Some(other) = others.iter().find(|owner| owner.controller == Some(true)) {
+        return Err(format!("{} {} controls it", other.kind, other.name));
+    }
+    let cluster_name = &machine.spec.cluster_name;
+    let has_owner = owners.len() == others.len() + 1 && owners.contains(&wanted);
+    if has_owner && object.label(labels::CLUSTER_NAME) == Some(cluster_name) {
+        return Ok(None);
+    }
+    let owners: Vec<_> = others.into_iter().chain([wanted]).collect();
+    let owners = to_json(&owners).map_err(|error| error.to_string())?;
+    Ok(Some(json!({"metadata": {"ownerReferences": owners, "labels": {labels::CLUSTER_NAME: cluster_name}}})))
+}
+
+/// What a condition says of the object of a reference.
+pub(super) fn related(found: &Referenced) -> Related<'_> {
+    match found {
+        Referenced::There(_, object) => Related::There { ready: object.condition("Ready") },
+        Referenced::Missing => Related::Missing,
+        Referenced::Unreadable(_) => Related::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owner(kind: &str, uid: &str, controller: Option<bool>) -> Value {
+        json!({
+            "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": kind, "name": "x", "uid": uid, "controller": controller,
+            "blockOwnerDeletion": controller,
+        })
+    }
+
+    fn machine() -> Machine {
+        let machine = json!({
+            "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine",
+            "metadata": {"name": "x", "namespace": "n", "uid": "m"},
+            "spec": {
+                "clusterName": "c", "bootstrap": {},
+                "infrastructureRef": {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "X", "name": "x"},
+            },
+        });
+        serde_json::from_value(machine).expect("a Machine")
+    }
+
+    fn object(owners: &Value, cluster: &str) -> External {
+        let metadata = json!({"name": "x", "ownerReferences": owners, "labels": {labels::CLUSTER_NAME: cluster}});
+        External { metadata: serde_json::from_value(metadata).expect("metadata"), ..External::default() }
+    }
+
+    #[test]
+    fn what_created_it_gives_way_to_the_machine() {
+        let machine = machine();
+        let of = |owners: Value, cluster: &str| ownership(&object(&owners, cluster), &machine, None);
+        let wanted = owner("Machine", "m", Some(true));
+        assert_eq!(of(json!([wanted]), "c"), Ok(None));
+        let patched = |owners: Value| {
+            Ok(Some(json!({"metadata": {"ownerReferences": owners, "labels": {labels::CLUSTER_NAME: "c"}}})))
+        };
+        assert_eq!(of(json!([]), ""), patched(json!([wanted])));
+        assert_eq!(of(json!([wanted]), "other"), patched(json!([wanted])));
+        assert_eq!(of(json!([owner("MachineSet", "s", Some(true))]), "c"), patched(json!([wanted])));
+        let other = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "o"});
+        assert_eq!(of(json!([other, owner("MachineSet", "s", None)]), "c"), patched(json!([other, wanted])));
+        // The Machine of an earlier pass, without the flag.
+        assert_eq!(of(json!([owner("Machine", "m", None)]), "c"), patched(json!([wanted])));
+        assert_eq!(of(json!([owner("Machine", "other", Some(true))]), "c"), Err("Machine x controls it".to_owned()));
+    }
+}

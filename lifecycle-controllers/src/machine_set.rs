@@ -1,0 +1,55 @@
+//! The controller of `MachineSet`s: so many Machines of one template.
+//!
+//! | Step of a pass | Module |
+//! |---|---|
+//! | finalizer, pause, labels, owner, which Machines are its own | [`pass`] |
+//! | unhealthy Machines replaced | [`remediation`] |
+//! | labels, annotations and what else needs no new Machine written to the Machines | [`sync`] |
+//! | Machines created, each with bootstrap config and infrastructure machine, and what was created in vain deleted | [`create`] |
+//! | Machines deleted | [`scale_down`] |
+//! | what holds back new Machines | [`preflight`] |
+//! | the status | [`status`] |
+//!
+//! Source of the rules: `core/reconcilers/machineset` of Cluster API 1.14.2.
+
+mod create;
+mod pass;
+mod preflight;
+mod remediation;
+mod scale_down;
+mod sources;
+mod status;
+mod sync;
+
+use std::sync::Arc;
+
+use crate::{
+    core::Core,
+    engine::control::{Controller, Failure, Source, Then},
+};
+
+/// The controller of `MachineSet`s.
+#[derive(Debug)]
+pub struct MachineSetController {
+    core: Arc<Core>,
+}
+
+impl MachineSetController {
+    /// A controller of all `MachineSet`s of these caches.
+    pub fn new(core: Arc<Core>) -> Self {
+        Self { core }
+    }
+
+    /// What a pass may change for.
+    pub fn sources(&self) -> Vec<Source> {
+        sources::of(&self.core)
+    }
+}
+
+impl Controller for MachineSetController {
+    const KIND: &'static str = "MachineSet";
+
+    async fn reconcile(&self, key: &str) -> Result<Then, Failure> {
+        pass::reconcile(&self.core, key).await
+    }
+}

@@ -1,0 +1,163 @@
+//! One pass over a `MachineSet`.
+
+use std::sync::Arc;
+
+use cluster_api::{
+    Cluster, Machine, MachineDeployment, MachineSet,
+    names::{annotations, finalizers, labels},
+};
+use component::events::EventType;
+use futures::{StreamExt as _, stream};
+use jiff::Timestamp;
+use kube::ResourceExt as _;
+use serde_json::json;
+
+use super::{
+    create::{create, delete_orphans, missing_templates},
+    preflight::preflight,
+    remediation::remediate,
+    scale_down::delete,
+    status::{Observed, status},
+    sync::sync,
+};
+use crate::{
+    adoption::{adopted, without_finalizer},
+    core::{Core, is_paused},
+    engine::{
+        control::{Failure, Then},
+        object::{Meta as _, Stored, key, owner_reference},
+        writer::to_json,
+    },
+    replicas::{Machines, selector, selects},
+};
+
+/// How many Machines of a set are written at the same time.
+const AT_ONCE: usize = 8;
+
+pub(super) async fn reconcile(core: &Core, of: &str) -> Result<Then, Failure> {
+    let Some(set) = core.stores.machine_sets.get(of).filter(|set| core.is_ours(&***set)) else {
+        return Ok(Then::WhenChanged);
+    };
+    let now = Timestamp::now().as_second();
+    let cluster = core.cluster(set.namespace_or_empty(), &set.spec.cluster_name);
+    let cluster = cluster.as_deref().map(|cluster| &**cluster);
+    if is_paused(cluster, &**set) {
+        let observed = Observed { cluster, ..Observed::default() };
+        let status = status(&set, &observed, now);
+        core.writer.patch_status(&core.stores.machine_sets, &**set, &status).await?;
+        return Ok(Then::WhenChanged);
+    }
+    let Some(cluster) = cluster else {
+        if set.is_deleting() {
+            return delete_all(core, &set, None, now).await;
+        }
+        tracing::info!(machine_set = of, cluster = set.spec.cluster_name, "waiting for the Cluster to exist");
+        return Ok(Then::WhenChanged);
+    };
+    if set.is_deleting() {
+        return delete_all(core, &set, Some(cluster), now).await;
+    }
+    let deployment = deployment_of(core, &set);
+    let owner = (deployment.is_none() && set.controller().is_none()).then_some(cluster);
+    let set = match adopted(&**set, &set.spec.cluster_name, finalizers::MACHINE_SET, owner)? {
+        Some(patch) => Arc::new(core.writer.patch(&core.stores.machine_sets, &**set, patch).await?),
+        None => set,
+    };
+    let mut observed = Observed { cluster: Some(cluster), ..Observed::default() };
+    let result = scale(core, &set, deployment.as_deref().map(|one| &**one), cluster, &mut observed, now).await;
+    let machines = Machines::new(machines_of(core, &set)?);
+    let observed = Observed { machines: Some(&machines), ..observed };
+    let status = status(&set, &observed, now);
+    core.writer.patch_status(&core.stores.machine_sets, &**set, &status).await?;
+    result.map(|()| Then::WhenChanged)
+}
+
+async fn scale(
+    core: &Core,
+    set: &MachineSet,
+    deployment: Option<&MachineDeployment>,
+    cluster: &Cluster,
+    observed: &mut Observed<'_>,
+    now: i64,
+) -> Result<(), Failure> {
+    observed.missing_templates = missing_templates(core, set, Some(cluster)).await?;
+    for machine in machines_of(core, set)? {
+        adopt(core, set, &machine).await?;
+    }
+    remediate(core, set, deployment, cluster, &machines_of(core, set)?, now).await?;
+    let machines = machines_of(core, set)?;
+    let synced = machines.iter().map(|machine| sync(core, set, machine));
+    let synced: Vec<_> = stream::iter(synced).buffer_unordered(AT_ONCE).collect().await;
+    synced.into_iter().collect::<Result<(), _>>()?;
+    delete_orphans(core, set).await?;
+    let machines = machines_of(core, set)?;
+    let wanted = usize::try_from(set.spec.replicas.unwrap_or(1)).unwrap_or(0);
+    if machines.len() > wanted {
+        return delete(core, set, &machines, machines.len() - wanted).await;
+    }
+    let creates = set.annotation(annotations::DISABLE_MACHINE_CREATE) != Some("true");
+    if machines.len() < wanted && creates {
+        observed.holds = preflight(core, set, cluster).await?;
+        if observed.holds.is_empty() && observed.missing_templates.is_empty() {
+            create(core, set, wanted - machines.len()).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Deletes all Machines, and then lets go.
+async fn delete_all(
+    core: &Core,
+    set: &Arc<Stored<MachineSet>>,
+    cluster: Option<&Cluster>,
+    now: i64,
+) -> Result<Then, Failure> {
+    let machines = machines_of(core, set)?;
+    if machines.is_empty() {
+        delete_orphans(core, set).await?;
+        if let Some(patch) = without_finalizer(&***set, finalizers::MACHINE_SET) {
+            core.writer.release(&***set, patch).await?;
+        }
+        return Ok(Then::WhenChanged);
+    }
+    for machine in machines.iter().filter(|machine| !machine.is_deleting()) {
+        core.writer.delete(&core.stores.machines, &***machine).await?;
+    }
+    let machines = Machines::new(machines_of(core, set)?);
+    let observed = Observed { cluster, machines: Some(&machines), ..Observed::default() };
+    let status = status(set, &observed, now);
+    core.writer.patch_status(&core.stores.machine_sets, &***set, &status).await?;
+    Ok(Then::WhenChanged)
+}
+
+/// The Machines that the set selects and that nothing else controls.
+fn machines_of(core: &Core, set: &MachineSet) -> Result<Vec<Arc<Stored<Machine>>>, Failure> {
+    let selector = selector(&set.spec.selector)?;
+    let mut machines = core.machines_in(set.namespace_or_empty(), |machine| {
+        let controller = machine.controller().map(|owner| owner.uid.as_str());
+        controller.is_none_or(|uid| uid == set.uid_or_empty()) && selects(&selector, machine.labels())
+    });
+    machines.sort_by(|one, other| one.name_or_empty().cmp(other.name_or_empty()));
+    Ok(machines)
+}
+
+/// Makes the set the controller of a Machine that has none.
+async fn adopt(core: &Core, set: &MachineSet, machine: &Stored<Machine>) -> Result<(), Failure> {
+    if machine.controller().is_some() || machine.is_deleting() {
+        return Ok(());
+    }
+    let mut owners = machine.owner_references().to_vec();
+    owners.push(owner_reference(set, true));
+    let patch = json!({"metadata": {"ownerReferences": to_json(&owners)?}});
+    core.writer.patch(&core.stores.machines, &**machine, patch).await?;
+    let message = format!("Adopted Machine {:?}", machine.name_or_empty());
+    core.record(set, EventType::Normal, "SuccessfulAdopt", message);
+    Ok(())
+}
+
+/// The `MachineDeployment` that has the set.
+pub(crate) fn deployment_of(core: &Core, set: &MachineSet) -> Option<Arc<Stored<MachineDeployment>>> {
+    let name = set.label(labels::DEPLOYMENT_NAME)?;
+    let found = core.stores.machine_deployments.get(&key(set.namespace_or_empty(), name))?;
+    set.is_owned_by(found.uid_or_empty()).then_some(found)
+}

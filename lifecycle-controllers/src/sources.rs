@@ -1,0 +1,38 @@
+//! Sources of keys that several controllers have.
+
+use std::collections::{BTreeMap, HashSet};
+
+use futures::{StreamExt as _, future::ready, stream};
+
+use crate::{
+    engine::{
+        control::Source,
+        external::{Externals, GroupKind},
+    },
+    workload::{ClusterChange, ClusterKey, WorkloadClusters},
+};
+
+/// The keys of objects that refer to changed objects of other groups, as `keys_of` translates them.
+pub fn external_source(
+    externals: &Externals,
+    mut keys_of: impl FnMut(&GroupKind, HashSet<String>) -> HashSet<String> + Send + 'static,
+) -> Source {
+    let changes = stream::unfold(externals.changes(), |mut changes| async move {
+        let change = changes.next().await;
+        Some((change, changes))
+    });
+    let keys = changes.map(move |(kind, keys)| keys_of(&kind, keys));
+    keys.filter(|keys| ready(!keys.is_empty())).boxed()
+}
+
+/// The keys of objects that changes in workload clusters concern.
+pub fn workload_source(
+    workload: &WorkloadClusters,
+    mut keys_of: impl FnMut(&BTreeMap<ClusterKey, ClusterChange>) -> HashSet<String> + Send + 'static,
+) -> Source {
+    let changes = stream::unfold(workload.changes(), |mut changes| async move {
+        let change = changes.next().await;
+        Some((change, changes))
+    });
+    changes.map(move |changes| keys_of(&changes)).filter(|keys| ready(!keys.is_empty())).boxed()
+}
