@@ -4,6 +4,7 @@
 //! depend on each other. Code that both need is here. It has no knowledge of Kubernetes, clouds or
 //! asynchronous runtimes, and it does not log.
 //!
+//! - [`addresses`]: addresses that have another one in them.
 //! - [`backoff`]: waits between retries.
 //! - [`dns`]: rules for DNS names.
 //! - [`error_chain`]: an error and its sources on one line.
@@ -12,6 +13,7 @@
 //! - [`go`]: values as Go programs parse and print them.
 //! - `tls` (feature `tls`): bounds on the certificates of a peer.
 
+pub mod addresses;
 pub mod backoff;
 pub mod dns;
 mod error_chain;

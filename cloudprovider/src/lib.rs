@@ -103,6 +103,7 @@ pub use async_trait::async_trait;
 pub use basics::tls;
 pub use basics::{
     LogOnce,
+    addresses::leads_to,
     backoff::Backoff,
     dns, error_chain, gcfg,
     go::{NumError, parse_bool, parse_duration},

@@ -18,6 +18,7 @@ mod credentials;
 mod dry_run;
 mod fault;
 mod follow;
+mod foreign;
 mod location;
 mod metrics;
 mod plugin;
@@ -47,6 +48,7 @@ use sender::Sender;
 use throttle::Throttle;
 
 pub use fault::describe;
+pub use foreign::{Reach, foreign_client};
 pub use location::{Location, config};
 pub use metrics::ClientMetrics;
 pub use start::wait_for_api_server;

@@ -16,7 +16,7 @@ use http::{Uri, header::AUTHORIZATION};
 use hyper::rt::{Read, Write};
 use hyper_util::{
     client::legacy::{
-        Client as HyperClient,
+        Builder, Client as HyperClient,
         connect::{
             Connection, HttpConnector,
             proxy::{SocksV5, Tunnel},
@@ -50,24 +50,16 @@ const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
 /// client that has just detected a dead connection does not get another dead one.
 const IDLE: Duration = Duration::from_secs(30);
 
+/// What a connection to an API server of a user may buffer at most, headers included, in bytes.
+const FOREIGN_BUFFER: usize = 64 * 1024;
+
 /// A client of an API server that adds nothing but the credentials to a request.
 ///
 /// # Errors
 /// Certificates, keys or headers that cannot be used.
 pub(super) fn client(config: &Config, proxy: Option<&Proxy>) -> anyhow::Result<Client> {
-    let mut config = config.clone();
-    if let Some(header) = credentials::header(&config.auth_info)? {
-        config.headers.push((AUTHORIZATION, header));
-    }
-    let config = &config;
-    let mut tcp = HttpConnector::new();
-    tcp.enforce_http(false);
-    tcp.set_nodelay(true);
-    tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
-    tcp.set_keepalive(Some(KEEPALIVE));
-    tcp.set_keepalive_interval(Some(KEEPALIVE));
-    tcp.set_keepalive_retries(Some(KEEPALIVE_TRIES));
-    tcp.set_tcp_user_timeout(Some(UNACKNOWLEDGED));
+    let config = &with_credentials(config)?;
+    let tcp = tcp(HttpConnector::new());
     let Some(Proxy { url, user }) = proxy else { return over(tcp, config) };
     match (url.scheme_str(), user) {
         (Some("socks5"), None) => over(SocksV5::new(url.clone(), tcp), config),
@@ -87,6 +79,45 @@ pub(super) fn client(config: &Config, proxy: Option<&Proxy>) -> anyhow::Result<C
     }
 }
 
+/// A client like [`client`], whose connections `connector` opens. Each connection buffers little.
+///
+/// # Errors
+/// Those of [`client`].
+pub(super) fn foreign<C>(connector: C, config: &Config) -> anyhow::Result<Client>
+where
+    C: Service<Uri> + Clone + Send + Sync + 'static,
+    C::Response: Connection + Read + Write + Send + Unpin + 'static,
+    C::Future: Send + 'static,
+    C::Error: Into<BoxError>,
+{
+    over_with(
+        HyperClient::builder(TokioExecutor::new()).http1_max_buf_size(FOREIGN_BUFFER),
+        connector,
+        &with_credentials(config)?,
+    )
+}
+
+/// The configuration with its credentials as a header, where they are one.
+fn with_credentials(config: &Config) -> anyhow::Result<Config> {
+    let mut config = config.clone();
+    if let Some(header) = credentials::header(&config.auth_info)? {
+        config.headers.push((AUTHORIZATION, header));
+    }
+    Ok(config)
+}
+
+/// The connector with the limits of connections to an API server.
+pub(super) fn tcp<R>(mut tcp: HttpConnector<R>) -> HttpConnector<R> {
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
+    tcp.set_keepalive(Some(KEEPALIVE));
+    tcp.set_keepalive_interval(Some(KEEPALIVE));
+    tcp.set_keepalive_retries(Some(KEEPALIVE_TRIES));
+    tcp.set_tcp_user_timeout(Some(UNACKNOWLEDGED));
+    tcp
+}
+
 fn tunnel<C>(url: &Uri, user: Option<&UserInfo>, connector: C) -> Tunnel<C> {
     let tunnel = Tunnel::new(url.clone(), connector);
     match user.and_then(|UserInfo { user, password }| credentials::basic(user, password).ok()) {
@@ -103,9 +134,18 @@ where
     C::Future: Send + 'static,
     C::Error: Into<BoxError>,
 {
+    over_with(&mut HyperClient::builder(TokioExecutor::new()), connector, config)
+}
+
+fn over_with<C>(builder: &mut Builder, connector: C, config: &Config) -> anyhow::Result<Client>
+where
+    C: Service<Uri> + Clone + Send + Sync + 'static,
+    C::Response: Connection + Read + Write + Send + Unpin + 'static,
+    C::Future: Send + 'static,
+    C::Error: Into<BoxError>,
+{
     let connector = Timely(tls::connector(connector, config)?);
-    let http: HyperClient<_, Body> =
-        HyperClient::builder(TokioExecutor::new()).pool_idle_timeout(IDLE).build(connector);
+    let http: HyperClient<_, Body> = builder.pool_idle_timeout(IDLE).build(connector);
     let service = config.base_uri_layer().layer(config.extra_headers_layer().map_err(fault)?.layer(http));
     Ok(ClientBuilder::new(service, config.default_namespace.clone()).build())
 }

@@ -19,7 +19,7 @@ use cloudprovider::{Error, ErrorKind, Result};
 pub(crate) use self::{bridges::BridgedNetwork, hosts::ImageHosts};
 #[cfg(feature = "machines")]
 pub(crate) use self::{
-    hosts::{is_public, leads_to},
+    hosts::is_public,
     places::{DEFAULT_NETWORK, DEFAULT_POOL},
 };
 use self::{places::Places, sizes::Sizes};

@@ -6,7 +6,7 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
 };
 
-use cloudprovider::dns;
+use cloudprovider::{dns, leads_to};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use provider_kit::{Fields, Findings};
 
@@ -127,24 +127,6 @@ pub(crate) fn is_public(address: IpAddr) -> bool {
     }
 }
 
-/// The address of IPv4 that another form of it leads to: an IPv4-mapped one, one of NAT64 or of 6to4. Others
-/// are themselves.
-pub(crate) fn leads_to(address: IpAddr) -> IpAddr {
-    let IpAddr::V6(address) = address.to_canonical() else { return address.to_canonical() };
-    let embedded = |shift: u32| {
-        Ipv4Addr::from_bits(
-            u32::try_from((address.to_bits() >> shift) & u128::from(u32::MAX)).unwrap_or(u32::MAX),
-        )
-    };
-    if is_in(address, &NAT64) {
-        embedded(0).into()
-    } else if is_in(address, &SIX_TO_FOUR) {
-        embedded(80).into()
-    } else {
-        address.into()
-    }
-}
-
 /// Ranges of IPv4 that are not of the public internet, by IANA's registry of special addresses, and of one
 /// cloud.
 const SPECIAL_V4: [(Ipv4Addr, u8); 16] = [
@@ -176,10 +158,6 @@ const SPECIAL_V6: [(Ipv6Addr, u8); 3] = [
     (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32),
     (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20),
 ];
-/// 6to4: an address of IPv4 follows.
-const SIX_TO_FOUR: (Ipv6Addr, u8) = (Ipv6Addr::new(0x2002, 0, 0, 0, 0, 0, 0, 0), 16);
-/// NAT64: an address of IPv4 is at the end.
-const NAT64: (Ipv6Addr, u8) = (Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96);
 
 fn is_public_v4(address: Ipv4Addr) -> bool {
     !SPECIAL_V4

@@ -11,7 +11,7 @@ use std::{
     sync::Arc,
 };
 
-use cloudprovider::async_trait;
+use cloudprovider::{async_trait, leads_to};
 use http::HeaderValue;
 use hyper_util::client::proxy::matcher::Matcher;
 use ipnet::IpNet;
@@ -26,7 +26,7 @@ use rtnetlink::packet_route::{
     address::{AddressAttribute, AddressMessage},
 };
 
-use crate::allow::{ImageHosts, is_public, leads_to};
+use crate::allow::{ImageHosts, is_public};
 
 /// The address of the API server, as each pod has it.
 const API_SERVER: &str = "KUBERNETES_SERVICE_HOST";
