@@ -1,3 +1,11 @@
 //! The controllers of Cluster API's own kinds, in place of its managers.
 
+mod adoption;
+pub mod core;
 pub mod engine;
+pub mod machine;
+pub mod machine_set;
+pub mod replicas;
+mod rollout;
+mod sources;
+pub mod workload;

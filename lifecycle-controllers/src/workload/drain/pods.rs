@@ -1,0 +1,241 @@
+//! The Pods of a Node, and what decides about them.
+
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
+
+use cloudprovider::dns;
+use component::api_client::describe;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::{apps::v1::DaemonSet as DaemonSetObject, core::v1::Namespace},
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
+};
+use kube::{
+    Api, Resource,
+    api::ListParams,
+    core::{NamespaceResourceScope, PartialObjectMeta},
+};
+use lifecycle::drain::{DaemonSet, Pod};
+use serde::{Deserialize, de::DeserializeOwned};
+
+use super::DrainError;
+use crate::workload::{WorkloadCluster, entry::words};
+
+/// How many objects one page of a list has.
+const PAGE: u32 = 100;
+/// The most objects of a list. A Node has some hundred Pods, and a cluster some thousand Namespaces and volumes.
+const MOST: usize = 20_000;
+/// DaemonSets that are looked up at once.
+const LOOKUPS: usize = 4;
+/// The annotation of a Pod whose source is a file on the Node.
+const MIRROR: &str = "kubernetes.io/config.mirror";
+/// The label by which a Pod says what happens to it.
+const DRAIN_LABEL: &str = "cluster.x-k8s.io/drain";
+
+/// A Pod as the drain works with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::workload) struct PodOnNode {
+    /// What decides.
+    pub(in crate::workload) judged: Pod,
+    pub(in crate::workload) namespace: String,
+    pub(super) name: String,
+    pub(super) uid: String,
+    pub(super) labels: BTreeMap<String, String>,
+    /// The DaemonSet that controls it, if it is not finished.
+    daemon_set: Option<String>,
+    /// The PersistentVolumeClaims that it uses.
+    pub(in crate::workload) claims: Vec<String>,
+}
+
+/// A Pod as it comes.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct WirePod {
+    metadata: ObjectMeta,
+    spec: WireSpec,
+    status: WireStatus,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct WireSpec {
+    node_name: Option<String>,
+    volumes: Option<Vec<WireVolume>>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct WireVolume {
+    persistent_volume_claim: Option<WireClaim>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct WireClaim {
+    claim_name: String,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct WireStatus {
+    phase: Option<String>,
+}
+
+impl Resource for WirePod {
+    type DynamicType = ();
+    type Scope = NamespaceResourceScope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        "Pod".into()
+    }
+    fn group((): &()) -> Cow<'_, str> {
+        "".into()
+    }
+    fn version((): &()) -> Cow<'_, str> {
+        "v1".into()
+    }
+    fn plural((): &()) -> Cow<'_, str> {
+        "pods".into()
+    }
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+impl WirePod {
+    /// The Pod, unless its name is none that a Pod can have.
+    fn read(self, now: Timestamp) -> Option<PodOnNode> {
+        let Self { metadata, spec, status } = self;
+        let name = metadata.name.filter(|name| dns::is_subdomain(name))?;
+        let namespace = metadata.namespace.filter(|name| dns::is_subdomain(name))?;
+        let finished = matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"));
+        let owners = metadata.owner_references.unwrap_or_default();
+        let controller = owners.into_iter().find(|owner| owner.controller == Some(true));
+        let daemon_set = controller
+            .filter(|owner| owner.kind == "DaemonSet" && !finished && dns::is_subdomain(&owner.name))
+            .map(|owner| owner.name);
+        let labels = metadata.labels.unwrap_or_default();
+        let claims =
+            spec.volumes.unwrap_or_default().into_iter().filter_map(|volume| volume.persistent_volume_claim);
+        let judged = Pod {
+            name: format!("{namespace}/{name}"),
+            deleting_for: metadata
+                .deletion_timestamp
+                .map(|Time(time)| now.as_second().saturating_sub(time.as_second())),
+            finished,
+            daemon_set: None,
+            mirror: metadata.annotations.is_some_and(|annotations| annotations.contains_key(MIRROR)),
+            label: labels.get(DRAIN_LABEL).cloned(),
+        };
+        Some(PodOnNode {
+            judged,
+            namespace,
+            name,
+            uid: metadata.uid.unwrap_or_default(),
+            labels,
+            daemon_set,
+            claims: claims.map(|claim| claim.claim_name).collect(),
+        })
+    }
+}
+
+/// The Pods that are on a Node, by namespace and name.
+pub(super) async fn list(
+    cluster: &WorkloadCluster,
+    node: &str,
+    now: Timestamp,
+) -> Result<Vec<PodOnNode>, DrainError> {
+    let api: Api<WirePod> = Api::all(cluster.client().clone());
+    let of_node = ListParams::default().fields(&format!("spec.nodeName={node}"));
+    let mut pods = Vec::new();
+    pages(&api, of_node, "Pods", |pod: WirePod| {
+        if pod.spec.node_name.as_deref() == Some(node) {
+            pods.extend(pod.read(now));
+        }
+    })
+    .await?;
+    pods.sort_by(|one: &PodOnNode, other| one.judged.name.cmp(&other.judged.name));
+    Ok(pods)
+}
+
+/// Calls `each` with every object of a list.
+pub(in crate::workload) async fn pages<K>(
+    api: &Api<K>,
+    mut params: ListParams,
+    kind: &str,
+    mut each: impl FnMut(K),
+) -> Result<(), DrainError>
+where
+    K: Clone + std::fmt::Debug + DeserializeOwned,
+{
+    params.limit = Some(PAGE);
+    let mut count = 0;
+    // An empty page counts as well, since the next one may be asked for again and again.
+    while count <= MOST {
+        let page = api.list(&params).await.map_err(|error| unread(kind, &error))?;
+        count += page.items.len().max(1);
+        page.items.into_iter().for_each(&mut each);
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params.continue_token = Some(token),
+            None => return Ok(()),
+        }
+    }
+    Err(DrainError(format!("{kind} cannot be listed: there are more than {MOST}")))
+}
+
+fn unread(kind: &str, error: &kube::Error) -> DrainError {
+    DrainError(format!("{kind} cannot be read: {}", words(&describe(error))))
+}
+
+/// Finds out which DaemonSets exist.
+pub(super) async fn look_up_daemon_sets(
+    cluster: &WorkloadCluster,
+    pods: &mut [PodOnNode],
+) -> Result<(), DrainError> {
+    let wanted: BTreeSet<(String, String)> =
+        pods.iter().filter_map(|pod| Some((pod.namespace.clone(), pod.daemon_set.clone()?))).collect();
+    let look_up = |(namespace, name): (String, String)| async move {
+        let api: Api<PartialObjectMeta<DaemonSetObject>> =
+            Api::namespaced(cluster.client().clone(), &namespace);
+        let found = api
+            .get_opt(&name)
+            .await
+            .map_err(|error| unread(&format!("DaemonSet {namespace}/{name}"), &error))?;
+        let state = if found.is_some() { DaemonSet::Exists } else { DaemonSet::Gone };
+        Ok::<_, DrainError>(((namespace, name), state))
+    };
+    let found: BTreeMap<_, _> =
+        stream::iter(wanted).map(look_up).buffer_unordered(LOOKUPS).try_collect().await?;
+    for pod in pods {
+        if let Some(name) = &pod.daemon_set {
+            pod.judged.daemon_set = found.get(&(pod.namespace.clone(), name.clone())).copied();
+        }
+    }
+    Ok(())
+}
+
+/// The labels of all Namespaces, by name.
+pub(super) async fn namespaces(
+    cluster: &WorkloadCluster,
+) -> Result<BTreeMap<String, BTreeMap<String, String>>, DrainError> {
+    let api: Api<PartialObjectMeta<Namespace>> = Api::all(cluster.client().clone());
+    let mut namespaces = BTreeMap::new();
+    pages(&api, ListParams::default(), "Namespaces", |namespace| {
+        let metadata = namespace.metadata;
+        namespaces.insert(metadata.name.unwrap_or_default(), metadata.labels.unwrap_or_default());
+    })
+    .await?;
+    Ok(namespaces)
+}
+
+#[cfg(test)]
+pub(super) fn from_json(pod: serde_json::Value) -> PodOnNode {
+    let wire: WirePod = serde_json::from_value(pod).expect("a Pod");
+    wire.read(Timestamp::now()).expect("a name")
+}

@@ -1,0 +1,119 @@
+//! What is known of one Cluster that is followed.
+
+use jiff::Timestamp;
+use lifecycle::machine::Probe;
+use parking_lot::Mutex;
+use std::time::Duration;
+use tokio::{sync::Notify, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+use super::{ClusterKey, WorkloadCluster, health::Health, nodes::Nodes};
+
+/// Whether there is a connection to a workload cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Connection {
+    /// There is none.
+    NotConnected(NotConnected),
+    /// Its API server answers, and its Nodes are known.
+    Connected {
+        /// Since when.
+        since: Timestamp,
+    },
+}
+
+/// Why there is no connection.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no connection to the workload cluster: {reason}")]
+pub struct NotConnected {
+    /// The reason for people: what is missing or wrong, or the network's own word. It has no secrets and at most 300 characters.
+    pub reason: String,
+    /// Since when there is none.
+    pub since: Timestamp,
+}
+
+/// One Cluster that is followed.
+pub(super) struct Entry {
+    pub(super) cluster: ClusterKey,
+    /// The Cluster's UID.
+    pub(super) uid: String,
+    pub(super) nodes: Nodes,
+    /// The Secret with the kubeconfig may have changed.
+    pub(super) secret_changed: Notify,
+    /// The Cluster is followed no more.
+    pub(super) stop: CancellationToken,
+    state: Mutex<State>,
+}
+
+struct State {
+    connected: Result<(WorkloadCluster, Timestamp), NotConnected>,
+    health: Health,
+}
+
+/// The longest reason.
+const LONGEST: usize = 300;
+
+impl Entry {
+    pub(super) fn new(cluster: ClusterKey, uid: String, stop: CancellationToken) -> Self {
+        let not_yet = NotConnected { reason: "not connected yet".to_owned(), since: Timestamp::now() };
+        let state = State { connected: Err(not_yet), health: Health::default() };
+        Self {
+            cluster,
+            uid,
+            nodes: Nodes::default(),
+            secret_changed: Notify::new(),
+            stop,
+            state: Mutex::new(state),
+        }
+    }
+
+    pub(super) fn connection(&self) -> Connection {
+        match &self.state.lock().connected {
+            Ok((_, since)) => Connection::Connected { since: *since },
+            Err(why) => Connection::NotConnected(why.clone()),
+        }
+    }
+
+    pub(super) fn get(&self) -> Result<WorkloadCluster, NotConnected> {
+        self.state.lock().connected.as_ref().map(|(cluster, _)| cluster.clone()).map_err(Clone::clone)
+    }
+
+    pub(super) fn probe(&self, grace: Duration) -> Probe {
+        let health = self.state.lock().health;
+        // The time of the success is that of a clock which no one sets.
+        let time = |success: Instant| {
+            let ago = i64::try_from(success.elapsed().as_secs()).unwrap_or(i64::MAX);
+            Timestamp::now().as_second().saturating_sub(ago)
+        };
+        Probe { last_success: health.last_success().map(time), failures: health.failures(), grace }
+    }
+
+    pub(super) fn health<T>(&self, change: impl FnOnce(&mut Health) -> T) -> T {
+        change(&mut self.state.lock().health)
+    }
+
+    /// Gives whether it was not connected before.
+    pub(super) fn connected(&self, cluster: WorkloadCluster) -> bool {
+        let mut state = self.state.lock();
+        let since = state.connected.as_ref().map_or_else(|_| Timestamp::now(), |(_, since)| *since);
+        std::mem::replace(&mut state.connected, Ok((cluster, since))).is_err()
+    }
+
+    /// Gives whether it was connected before, or had another reason.
+    pub(super) fn not_connected(&self, reason: &str) -> bool {
+        let reason = words(reason);
+        let mut state = self.state.lock();
+        let since = match &state.connected {
+            Err(before) if before.reason == reason => return false,
+            Err(before) => before.since,
+            Ok(_) => Timestamp::now(),
+        };
+        state.connected = Err(NotConnected { reason, since });
+        true
+    }
+}
+
+/// A text that another API server may have written, on one line and of a bounded length.
+pub(super) fn words(text: &str) -> String {
+    let plain = text.chars().map(|character| if character.is_control() { ' ' } else { character });
+    plain.take(LONGEST).collect()
+}

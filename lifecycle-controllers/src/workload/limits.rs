@@ -1,0 +1,211 @@
+//! Limits around the client of one API server that is not trusted, and the fence of the term in front of its writes.
+
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use controller_kit::clients::TermFence;
+use http::{Method, Request, Response};
+use http_body::{Frame, SizeHint};
+use kube::{Client, client::Body};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::{Instant, Sleep, sleep, timeout},
+};
+use tower::{BoxError, Service};
+
+use super::pace::{LEAST, Pace};
+
+/// Requests at once, watches apart.
+const REQUESTS: usize = 8;
+/// Watches at once: that of Nodes, and one that is beginning while the old one ends.
+const WATCHES: usize = 2;
+/// How long the head of an answer may take, and a request may wait for its turn.
+const HEAD: Duration = Duration::from_secs(10);
+/// How long a whole answer may take.
+const WHOLE: Duration = Duration::from_secs(60);
+/// The largest answer, in bytes: a page of 100 Nodes has some 2 MB.
+const LARGEST: usize = 16 * 1024 * 1024;
+/// The largest event of a watch, in bytes. No object of etcd has more than 1.5 MiB.
+const LARGEST_EVENT: usize = 2 * 1024 * 1024;
+/// How long a watch may be silent. The API server sends a bookmark about once a minute.
+const SILENCE: Duration = Duration::from_secs(90);
+
+/// The client of one API server, within its limits.
+#[derive(Clone)]
+pub(super) struct Limited {
+    client: Client,
+    fence: TermFence,
+    pace: Arc<Pace>,
+    requests: Arc<Semaphore>,
+    watches: Arc<Semaphore>,
+}
+
+impl Limited {
+    /// A client within limits of its own. Its writes end with the term of `fence`.
+    pub(super) fn client(client: Client, fence: TermFence) -> Client {
+        let namespace = client.default_namespace().to_owned();
+        let limited = Self {
+            client,
+            fence,
+            pace: Arc::default(),
+            requests: Arc::new(Semaphore::new(REQUESTS)),
+            watches: Arc::new(Semaphore::new(WATCHES)),
+        };
+        Client::new(limited, namespace)
+    }
+
+    async fn send(self, request: Request<Body>) -> Result<Response<LimitedBody>, BoxError> {
+        let query = request.uri().query().unwrap_or_default();
+        let is_watch = query.split('&').any(|pair| matches!(pair, "watch=true" | "watch=1"));
+        let slots = if is_watch { &self.watches } else { &self.requests };
+        let began = Instant::now();
+        let answer = timeout(HEAD, async {
+            let slot = slots.clone().acquire_owned().await?;
+            Ok::<_, BoxError>((slot, self.client.send(request).await?))
+        });
+        let (slot, answer) = answer.await.map_err(|_| format!("no answer within {HEAD:?}"))??;
+        // An answer without a body has cost time too.
+        let wait = self.pace.take(LEAST).map(|wait| Box::pin(sleep(wait)));
+        let limit = if is_watch { Limit::Watch { line: 0 } } else { Limit::Answer { bytes: 0 } };
+        let until = if is_watch { Instant::now() + SILENCE } else { began + WHOLE };
+        Ok(answer.map(|body| LimitedBody {
+            body,
+            limit,
+            until: Box::pin(tokio::time::sleep_until(until)),
+            wait,
+            pace: self.pace,
+            _slot: slot,
+        }))
+    }
+}
+
+impl Service<Request<Body>> for Limited {
+    type Response = Response<LimitedBody>;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let limited = self.clone();
+        let writes = ![Method::GET, Method::HEAD, Method::OPTIONS].contains(request.method());
+        Box::pin(async move {
+            if !writes {
+                return limited.send(request).await;
+            }
+            let fence = limited.fence.clone();
+            let sent = fence.pass(limited.send(request)).await;
+            sent.unwrap_or_else(|| Err("not sent: this process does not lead any more".into()))
+        })
+    }
+}
+
+enum Limit {
+    /// Bytes so far.
+    Answer { bytes: usize },
+    /// Bytes since the last end of a line, which ends an event.
+    Watch { line: usize },
+}
+
+/// The body of an answer, which ends with an error at its limit.
+pub(super) struct LimitedBody {
+    body: Body,
+    limit: Limit,
+    /// The end of the whole answer, or of the silence of a watch.
+    until: Pin<Box<Sleep>>,
+    /// Nothing is read before.
+    wait: Option<Pin<Box<Sleep>>>,
+    pace: Arc<Pace>,
+    _slot: OwnedSemaphorePermit,
+}
+
+impl LimitedBody {
+    fn count(&mut self, data: &Bytes) -> Result<(), BoxError> {
+        let (size, largest, what) = match &mut self.limit {
+            Limit::Answer { bytes } => {
+                *bytes += data.len();
+                (*bytes, LARGEST, "the answer")
+            }
+            Limit::Watch { line } => {
+                let mut longest = *line;
+                let mut parts = data.split(|byte| *byte == b'\n');
+                longest += parts.next().map_or(0, <[u8]>::len);
+                *line = longest;
+                for part in parts {
+                    *line = part.len();
+                    longest = longest.max(*line);
+                }
+                (longest, LARGEST_EVENT, "an event of the watch")
+            }
+        };
+        if size > largest { Err(format!("{what} has more than {largest} bytes").into()) } else { Ok(()) }
+    }
+}
+
+impl http_body::Body for LimitedBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let is_watch = matches!(self.limit, Limit::Watch { .. });
+        if let Some(wait) = &mut self.wait {
+            if wait.as_mut().poll(cx).is_pending() {
+                // A whole answer has its end in spite of the pace; the silence of a watch is not its own while it waits.
+                if !is_watch && self.until.as_mut().poll(cx).is_ready() {
+                    return Poll::Ready(Some(Err(format!("the answer took longer than {WHOLE:?}").into())));
+                }
+                return Poll::Pending;
+            }
+            self.wait = None;
+            if is_watch {
+                self.until.as_mut().reset(Instant::now() + SILENCE);
+            }
+        }
+        if self.until.as_mut().poll(cx).is_ready() {
+            let why = if is_watch {
+                // As if the API server had ended the watch, which is resumed.
+                return Poll::Ready(None);
+            } else {
+                format!("the answer took longer than {WHOLE:?}")
+            };
+            return Poll::Ready(Some(Err(why.into())));
+        }
+        let frame = match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
+            Some(Ok(frame)) => frame,
+            Some(Err(error)) => return Poll::Ready(Some(Err(error.into()))),
+            None => return Poll::Ready(None),
+        };
+        if let Some(data) = frame.data_ref() {
+            let data = data.clone();
+            if let Err(error) = self.count(&data) {
+                return Poll::Ready(Some(Err(error)));
+            }
+            self.wait = self.pace.take(data.len()).map(|wait| Box::pin(sleep(wait)));
+            if is_watch {
+                self.until.as_mut().reset(Instant::now() + SILENCE);
+            }
+        }
+        Poll::Ready(Some(Ok(frame)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests;
