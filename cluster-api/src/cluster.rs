@@ -1,4 +1,4 @@
-//! Types of Cluster API.
+//! The kind Cluster.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use serde_json::Value;
 use crate::meta::{
     Condition, ConditionPolarity, ContractVersionedObjectReference, StatusUpgradePlanVersion, StatusVersion,
 };
-use crate::schema;
 use crate::serde_with::is_default;
+use crate::{patterns, rules, schema};
 
-/// `ClusterSpec` of Cluster API.
+/// What a cluster is made of.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[kube(
     group = "cluster.x-k8s.io",
@@ -21,7 +21,7 @@ use crate::serde_with::is_default;
     kind = "Cluster",
     namespaced,
     schema = "disabled",
-    doc = "Kind `Cluster` of Cluster API.",
+    doc = "A Kubernetes cluster: references to what makes it, and what is known about it.",
     derive = "Default",
     derive = "PartialEq",
     status = "ClusterStatus",
@@ -82,226 +82,225 @@ use crate::serde_with::is_default;
     printcolumn(name = "Version", type_ = "string", json_path = ".spec.topology.version")
 )]
 #[serde(rename_all = "camelCase")]
-#[schemars(extend("minProperties" = 1))]
+#[schemars(extend("minProperties" = 1, "x-kubernetes-validations" = rules::CLUSTER))]
 pub struct ClusterSpec {
-    /// `paused`.
+    /// Whether all controllers leave the cluster and its objects alone. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
-    /// `clusterNetwork`.
+    /// The networks inside of the cluster.
     #[serde(default, skip_serializing_if = "is_default")]
     pub cluster_network: ClusterNetwork,
-    /// `controlPlaneEndpoint`.
+    /// Where clients reach the API server. Filled in from the infrastructure or the control plane, if it is
+    /// not given.
     #[serde(default, skip_serializing_if = "is_default")]
     pub control_plane_endpoint: APIEndpoint,
-    /// `controlPlaneRef`.
+    /// The object that runs the control plane, such as a `KubeadmControlPlane`. Without one, Machines with
+    /// the label of control planes are the control plane. It cannot be taken away.
     #[serde(default, skip_serializing_if = "is_default")]
     pub control_plane_ref: ContractVersionedObjectReference,
-    /// `infrastructureRef`.
+    /// The object with the infrastructure that all machines share, such as a load balancer. Without one, it
+    /// counts as provisioned. It cannot be taken away.
     #[serde(default, skip_serializing_if = "is_default")]
     pub infrastructure_ref: ContractVersionedObjectReference,
-    /// `topology`.
+    /// The managed topology. This daemon does not manage topologies and keeps the field as it is.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     #[schemars(schema_with = "schema::anything")]
     pub topology: Value,
-    /// `availabilityGates`.
+    /// Conditions beyond the usual ones that must hold before the cluster is available.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 32), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["conditionType"]))]
     pub availability_gates: Vec<ClusterAvailabilityGate>,
 }
 
-/// `ClusterNetwork` of Cluster API.
+/// The networks inside of a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("minProperties" = 1))]
 pub struct ClusterNetwork {
-    /// `apiServerPort`.
+    /// The port of the API server. Default: 6443.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 65535))]
     pub api_server_port: Option<i32>,
-    /// `services`.
+    /// The addresses of Services.
     #[serde(default, skip_serializing_if = "is_default")]
     pub services: NetworkRanges,
-    /// `pods`.
+    /// The addresses of Pods.
     #[serde(default, skip_serializing_if = "is_default")]
     pub pods: NetworkRanges,
-    /// `serviceDomain`.
+    /// The DNS domain of Services, such as `cluster.local`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub service_domain: Option<String>,
 }
 
-/// `NetworkRanges` of Cluster API.
+/// Ranges of addresses.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NetworkRanges {
-    /// `cidrBlocks`.
-    #[schemars(length(min = 1, max = 100), inner(length(min = 1, max = 43)), extend("x-kubernetes-list-type" = "atomic"))]
+    /// The ranges, such as `10.0.0.0/16`; one of each family for dual stack.
+    #[schemars(length(min = 1, max = 100), inner(length(min = 1, max = 43)), extend("x-kubernetes-list-type" = "atomic"), extend("x-kubernetes-validations" = rules::RANGES))]
     pub cidr_blocks: Vec<String>,
 }
 
-/// `APIEndpoint` of Cluster API.
+/// Where an API server is reached.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("minProperties" = 1))]
 pub struct APIEndpoint {
-    /// `host`.
+    /// A DNS name or an IP address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512))]
     pub host: Option<String>,
-    /// `port`.
+    /// The TCP port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 65535))]
     pub port: Option<i32>,
 }
 
-/// `ClusterAvailabilityGate` of Cluster API.
+/// A condition of the cluster that counts for `Available`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterAvailabilityGate {
-    /// `conditionType`.
-    #[schemars(
-        length(min = 1, max = 316),
-        regex(
-            pattern = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$"
-        )
-    )]
+    /// The type of the condition. If it is missing, it counts as unknown.
+    #[schemars(length(min = 1, max = 316), regex(pattern = patterns::QUALIFIED_NAME))]
     pub condition_type: String,
-    /// `polarity`.
+    /// Which value is the good one. Default: `Positive`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub polarity: Option<ConditionPolarity>,
 }
 
-/// `ClusterStatus` of Cluster API.
+/// What is known about a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("minProperties" = 1))]
 pub struct ClusterStatus {
-    /// `conditions`.
+    /// The conditions `Available`, `RemoteConnectionProbe`, `InfrastructureReady`, those of the control plane
+    /// and of the workers, `RollingOut`, `ScalingUp`, `ScalingDown`, `Remediating`, `Deleting` and `Paused`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
-    /// `initialization`.
+    /// Milestones of the first provisioning. They are not taken back; providers wait for them.
     #[serde(default, skip_serializing_if = "is_default")]
     pub initialization: ClusterInitializationStatus,
-    /// `controlPlane`.
+    /// Counts of Machines of the control plane.
     #[serde(default, skip_serializing_if = "is_default")]
     pub control_plane: ClusterControlPlaneStatus,
-    /// `workers`.
+    /// Counts of Machines of workers.
     #[serde(default, skip_serializing_if = "is_default")]
     pub workers: WorkersStatus,
-    /// `failureDomains`.
+    /// The failure domains that the infrastructure offers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 100), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub failure_domains: Vec<FailureDomain>,
-    /// `phase`.
+    /// A word for people; programs read the conditions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<ClusterPhase>,
-    /// `observedGeneration`.
+    /// The `metadata.generation` that the status speaks of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub observed_generation: Option<i64>,
 }
 
-/// `ClusterInitializationStatus` of Cluster API.
+/// Milestones of the first provisioning of a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("minProperties" = 1))]
 pub struct ClusterInitializationStatus {
-    /// `infrastructureProvisioned`.
+    /// Whether the shared infrastructure is complete. Machines are made afterwards.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub infrastructure_provisioned: Option<bool>,
-    /// `controlPlaneInitialized`.
+    /// Whether the API server answered once. Workers join afterwards.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_plane_initialized: Option<bool>,
 }
 
-/// `ClusterControlPlaneStatus` of Cluster API.
+/// Counts of Machines of the control plane.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterControlPlaneStatus {
-    /// `desiredReplicas`.
+    /// How many are wanted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub desired_replicas: Option<i32>,
-    /// `replicas`.
+    /// How many exist.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
-    /// `upToDateReplicas`.
+    /// How many have the condition `UpToDate`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub up_to_date_replicas: Option<i32>,
-    /// `readyReplicas`.
+    /// How many have the condition `Ready`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready_replicas: Option<i32>,
-    /// `availableReplicas`.
+    /// How many have the condition `Available`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub available_replicas: Option<i32>,
-    /// `versions`.
+    /// How many there are of each version of Kubernetes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 32), extend("x-kubernetes-list-type" = "atomic"))]
     pub versions: Vec<StatusVersion>,
-    /// `upgradePlan`.
+    /// The versions that an upgrade still goes through, the next one first. Only managed topologies have it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 32), extend("x-kubernetes-list-type" = "atomic"))]
     pub upgrade_plan: Vec<StatusUpgradePlanVersion>,
 }
 
-/// `WorkersStatus` of Cluster API.
+/// Counts of Machines of workers.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkersStatus {
-    /// `desiredReplicas`.
+    /// How many are wanted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub desired_replicas: Option<i32>,
-    /// `replicas`.
+    /// How many exist.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
-    /// `upToDateReplicas`.
+    /// How many have the condition `UpToDate`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub up_to_date_replicas: Option<i32>,
-    /// `readyReplicas`.
+    /// How many have the condition `Ready`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready_replicas: Option<i32>,
-    /// `availableReplicas`.
+    /// How many have the condition `Available`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub available_replicas: Option<i32>,
-    /// `versions`.
+    /// How many there are of each version of Kubernetes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 32), extend("x-kubernetes-list-type" = "atomic"))]
     pub versions: Vec<StatusVersion>,
-    /// `upgradePlan`.
+    /// The versions that an upgrade still goes through, the next one first. Only managed topologies have it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 32), extend("x-kubernetes-list-type" = "atomic"))]
     pub upgrade_plan: Vec<StatusUpgradePlanVersion>,
 }
 
-/// `FailureDomain` of Cluster API.
+/// A part of the infrastructure that fails together, such as a zone.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FailureDomain {
-    /// `name`.
+    /// The name, as Machines give it in `spec.failureDomain`.
     #[schemars(length(min = 1, max = 256))]
     pub name: String,
-    /// `controlPlane`.
+    /// Whether Machines of the control plane may be there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_plane: Option<bool>,
-    /// `attributes`.
+    /// What the infrastructure provider says about it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub attributes: BTreeMap<String, String>,
 }
 
-/// `ClusterPhase` of Cluster API.
+/// How far a cluster is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize, JsonSchema)]
 pub enum ClusterPhase {
-    /// `Pending`.
+    /// Nothing began.
     Pending,
-    /// `Provisioning`.
+    /// The infrastructure or the control plane is on its way.
     Provisioning,
-    /// `Provisioned`.
+    /// The infrastructure is complete and the endpoint is known.
     Provisioned,
-    /// `Deleting`.
+    /// It is being deleted.
     Deleting,
-    /// `Failed`.
+    /// A person has to look. Controllers do not set it any more.
     Failed,
-    /// `Unknown`.
+    /// Nobody knows, or a newer controller set another phase.
     #[serde(other)]
     Unknown,
 }

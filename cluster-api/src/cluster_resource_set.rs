@@ -1,4 +1,4 @@
-//! Types of Cluster API.
+//! The kinds `ClusterResourceSet` and `ClusterResourceSetBinding`.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, Time};
 use kube_derive::CustomResource;
@@ -6,9 +6,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::meta::Condition;
-use crate::schema;
+use crate::{rules, schema};
 
-/// `ClusterResourceSetSpec` of Cluster API.
+/// What is applied to which clusters.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[kube(
     group = "addons.cluster.x-k8s.io",
@@ -16,7 +16,7 @@ use crate::schema;
     kind = "ClusterResourceSet",
     namespaced,
     schema = "disabled",
-    doc = "Kind `ClusterResourceSet` of Cluster API.",
+    doc = "Objects that are applied to every cluster that a selector chooses.",
     derive = "Default",
     derive = "PartialEq",
     status = "ClusterResourceSetStatus",
@@ -35,45 +35,47 @@ use crate::schema;
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = rules::RESOURCE_SET))]
 pub struct ClusterResourceSetSpec {
-    /// `clusterSelector`.
+    /// Chooses Clusters of the namespace, by their labels. It must not be empty and cannot change.
     #[schemars(schema_with = "schema::label_selector")]
+    #[schemars(extend("x-kubernetes-validations" = rules::UNCHANGED))]
     pub cluster_selector: LabelSelector,
-    /// `resources`.
+    /// What is applied, in this order.
     #[schemars(length(min = 1, max = 100), extend("x-kubernetes-list-type" = "atomic"))]
     pub resources: Vec<ResourceRef>,
-    /// `strategy`.
+    /// Whether changes are applied too. It cannot change. Default: `ApplyOnce`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strategy: Option<ClusterResourceSetStrategy>,
 }
 
-/// `ResourceRef` of Cluster API.
+/// A `ConfigMap` or Secret of the namespace, each value of which is YAML with objects.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceRef {
-    /// `name`.
+    /// The name.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-    /// `kind`.
+    /// The kind.
     pub kind: ClusterResourceSetResourceKind,
 }
 
-/// `ClusterResourceSetStatus` of Cluster API.
+/// What is known about a set.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("minProperties" = 1))]
 pub struct ClusterResourceSetStatus {
-    /// `conditions`.
+    /// The conditions `ResourcesApplied` and `Paused`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
-    /// `observedGeneration`.
+    /// The `metadata.generation` that the status speaks of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub observed_generation: Option<i64>,
 }
 
-/// `ClusterResourceSetBindingSpec` of Cluster API.
+/// What was applied to one cluster.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[kube(
     group = "addons.cluster.x-k8s.io",
@@ -81,7 +83,7 @@ pub struct ClusterResourceSetStatus {
     kind = "ClusterResourceSetBinding",
     namespaced,
     schema = "disabled",
-    doc = "Kind `ClusterResourceSetBinding` of Cluster API.",
+    doc = "What was applied to one cluster, by which sets.",
     derive = "Default",
     derive = "PartialEq",
     category = "cluster-api",
@@ -90,66 +92,66 @@ pub struct ClusterResourceSetStatus {
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterResourceSetBindingSpec {
-    /// `bindings`.
+    /// The sets that apply to it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100), extend("x-kubernetes-list-type" = "atomic"))]
     pub bindings: Vec<ResourceSetBinding>,
-    /// `clusterName`.
-    #[schemars(length(min = 1, max = 63))]
+    /// The Cluster. It cannot change.
+    #[schemars(length(min = 1, max = 63), extend("x-kubernetes-validations" = rules::UNCHANGED))]
     pub cluster_name: String,
 }
 
-/// `ResourceSetBinding` of Cluster API.
+/// What one set applied to a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceSetBinding {
-    /// `clusterResourceSetName`.
+    /// The name of the set.
     #[schemars(length(min = 1, max = 253))]
     pub cluster_resource_set_name: String,
-    /// `resources`.
+    /// What it applied.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100), extend("x-kubernetes-list-type" = "atomic"))]
     pub resources: Vec<ResourceBinding>,
 }
 
-/// `ResourceBinding` of Cluster API.
+/// What is known about one resource in one cluster.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceBinding {
-    /// `name`.
+    /// The name of the `ConfigMap` or Secret.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-    /// `kind`.
+    /// Which of the two it is.
     pub kind: ClusterResourceSetResourceKind,
-    /// `hash`.
+    /// The hash of what was applied. Another one is applied again with the strategy `Reconcile`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256))]
     pub hash: Option<String>,
-    /// `lastAppliedTime`.
+    /// When it was applied last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::time")]
     pub last_applied_time: Option<Time>,
-    /// `applied`.
+    /// Whether all of its objects are there.
     pub applied: bool,
 }
 
-/// `ClusterResourceSetResourceKind` of Cluster API.
+/// The kinds that may hold resources.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize, JsonSchema,
 )]
 pub enum ClusterResourceSetResourceKind {
-    /// `Secret`.
+    /// A Secret of the type `addons.cluster.x-k8s.io/resource-set`.
     #[default]
     Secret,
-    /// `ConfigMap`.
+    /// A `ConfigMap`.
     ConfigMap,
 }
 
-/// `ClusterResourceSetStrategy` of Cluster API.
+/// Whether changes of resources are applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize, JsonSchema)]
 pub enum ClusterResourceSetStrategy {
-    /// `ApplyOnce`.
+    /// Each resource is applied once.
     ApplyOnce,
-    /// `Reconcile`.
+    /// A resource is applied again whenever it changed.
     Reconcile,
 }

@@ -14,6 +14,8 @@ pub mod machine_health_check;
 pub mod machine_set;
 pub mod meta;
 pub mod names;
+mod patterns;
+mod rules;
 mod schema;
 mod secret_text;
 mod serde_with;

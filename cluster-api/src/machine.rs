@@ -1,4 +1,4 @@
-//! Types of Cluster API.
+//! The kind Machine.
 
 use k8s_openapi::api::core::v1::NodeSystemInfo;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 use crate::meta::{
     Condition, ConditionPolarity, ContractVersionedObjectReference, MachineAddress, MachineTaint,
 };
-use crate::schema;
 use crate::serde_with::is_default;
+use crate::{patterns, rules, schema};
 
-/// `MachineSpec` of Cluster API.
+/// What a machine is made of.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[kube(
     group = "cluster.x-k8s.io",
@@ -20,7 +20,7 @@ use crate::serde_with::is_default;
     kind = "Machine",
     namespaced,
     schema = "disabled",
-    doc = "Kind `Machine` of Cluster API.",
+    doc = "A machine that becomes a Node of a cluster: which bootstrap data it gets and what it runs on.",
     derive = "Default",
     derive = "PartialEq",
     status = "MachineStatus",
@@ -70,205 +70,200 @@ use crate::serde_with::is_default;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct MachineSpec {
-    /// `clusterName`.
-    #[schemars(length(min = 1, max = 63))]
+    /// The Cluster that it belongs to. It cannot change.
+    #[schemars(length(min = 1, max = 63), extend("x-kubernetes-validations" = rules::UNCHANGED))]
     pub cluster_name: String,
-    /// `bootstrap`.
+    /// Where its bootstrap data come from.
     pub bootstrap: Bootstrap,
-    /// `infrastructureRef`.
+    /// The object that is the machine in the infrastructure, or its template in a template of Machines.
     pub infrastructure_ref: ContractVersionedObjectReference,
-    /// `version`.
+    /// The version of Kubernetes, such as `v1.35.0`. A missing `v` is added.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 256))]
+    #[schemars(length(min = 1, max = 256), extend("x-kubernetes-validations" = rules::VERSION))]
     pub version: Option<String>,
-    /// `providerID`.
+    /// The provider ID of the Node, as the infrastructure reports it.
     #[serde(rename = "providerID", default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512))]
     pub provider_id: Option<String>,
-    /// `failureDomain`.
+    /// The failure domain that the machine has to be in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256))]
     pub failure_domain: Option<String>,
-    /// `minReadySeconds`.
+    /// For how many seconds it must be ready before it is available. Default: 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub min_ready_seconds: Option<i32>,
-    /// `readinessGates`.
+    /// Conditions beyond the usual ones that must hold before it is ready.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 32), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["conditionType"]))]
     pub readiness_gates: Vec<MachineReadinessGate>,
-    /// `deletion`.
+    /// How long the steps of its deletion may take.
     #[serde(default, skip_serializing_if = "is_default")]
     pub deletion: MachineDeletionSpec,
-    /// `taints`.
+    /// Taints of its Node. A worker must not ask for the taint of control planes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(min = 1, max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["key", "effect"]))]
+    #[schemars(length(min = 1, max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["key", "effect"]), extend("x-kubernetes-validations" = rules::TAINTS))]
     pub taints: Vec<MachineTaint>,
 }
 
-/// `Bootstrap` of Cluster API.
+/// Where bootstrap data come from: an object that makes them, or a Secret.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = rules::BOOTSTRAP))]
 pub struct Bootstrap {
-    /// `configRef`.
+    /// The object that makes the bootstrap data, or its template in a template of Machines.
     #[serde(default, skip_serializing_if = "is_default")]
     pub config_ref: ContractVersionedObjectReference,
-    /// `dataSecretName`.
+    /// The Secret with the bootstrap data. Filled in from the object, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 0, max = 253))]
     pub data_secret_name: Option<String>,
 }
 
-/// `MachineReadinessGate` of Cluster API.
+/// A condition of the Machine that counts for `Ready`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MachineReadinessGate {
-    /// `conditionType`.
-    #[schemars(
-        length(min = 1, max = 316),
-        regex(
-            pattern = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$"
-        )
-    )]
+    /// The type of the condition. If it is missing, it counts as unknown.
+    #[schemars(length(min = 1, max = 316), regex(pattern = patterns::QUALIFIED_NAME))]
     pub condition_type: String,
-    /// `polarity`.
+    /// Which value is the good one. Default: `Positive`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub polarity: Option<ConditionPolarity>,
 }
 
-/// `MachineDeletionSpec` of Cluster API.
+/// How long the steps of a deletion may take.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("minProperties" = 1))]
 pub struct MachineDeletionSpec {
-    /// `nodeDrainTimeoutSeconds`.
+    /// For how many seconds Pods may take to leave the Node. 0 and nothing: without limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub node_drain_timeout_seconds: Option<i32>,
-    /// `nodeVolumeDetachTimeoutSeconds`.
+    /// For how many seconds volumes may take to leave the Node. 0 and nothing: without limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub node_volume_detach_timeout_seconds: Option<i32>,
-    /// `nodeDeletionTimeoutSeconds`.
+    /// For how many seconds the deletion of the Node object is tried. 0: without limit. Default: 10.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub node_deletion_timeout_seconds: Option<i32>,
 }
 
-/// `MachineStatus` of Cluster API.
+/// What is known about a machine.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("minProperties" = 1))]
 pub struct MachineStatus {
-    /// `conditions`.
+    /// The conditions `Available`, `Ready`, `UpToDate`, `BootstrapConfigReady`, `InfrastructureReady`,
+    /// `NodeReady`, `NodeHealthy`, `HealthCheckSucceeded`, `OwnerRemediated`, `Updating`, `Deleting` and
+    /// `Paused`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
-    /// `initialization`.
+    /// Milestones of the first provisioning. They are not taken back; providers wait for them.
     #[serde(default, skip_serializing_if = "is_default")]
     pub initialization: MachineInitializationStatus,
-    /// `nodeRef`.
+    /// The Node of the machine.
     #[serde(default, skip_serializing_if = "is_default")]
     pub node_ref: MachineNodeReference,
-    /// `nodeInfo`.
+    /// What the kubelet says about its host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::node_system_info")]
     pub node_info: Option<NodeSystemInfo>,
-    /// `lastUpdated`.
+    /// When the phase changed last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::time")]
     pub last_updated: Option<Time>,
-    /// `addresses`.
+    /// The addresses that the infrastructure reports.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256), extend("x-kubernetes-list-type" = "atomic"))]
     pub addresses: Vec<MachineAddress>,
-    /// `failureDomain`.
+    /// The failure domain where the infrastructure put it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256))]
     pub failure_domain: Option<String>,
-    /// `phase`.
+    /// A word for people; programs read the conditions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<MachinePhase>,
-    /// `certificatesExpiryDate`.
+    /// When its certificates expire. Only machines of the control plane have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::time")]
     pub certificates_expiry_date: Option<Time>,
-    /// `observedGeneration`.
+    /// The `metadata.generation` that the status speaks of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub observed_generation: Option<i64>,
-    /// `deletion`.
+    /// When the steps of its deletion began.
     #[serde(default, skip_serializing_if = "is_default")]
     pub deletion: MachineDeletionStatus,
 }
 
-/// `MachineInitializationStatus` of Cluster API.
+/// Milestones of the first provisioning of a machine.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("minProperties" = 1))]
 pub struct MachineInitializationStatus {
-    /// `infrastructureProvisioned`.
+    /// Whether the machine exists in the infrastructure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub infrastructure_provisioned: Option<bool>,
-    /// `bootstrapDataSecretCreated`.
+    /// Whether the Secret with the bootstrap data exists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bootstrap_data_secret_created: Option<bool>,
 }
 
-/// `MachineNodeReference` of Cluster API.
+/// A reference to a Node of the workload cluster.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MachineNodeReference {
-    /// `name`.
-    #[schemars(
-        length(min = 1, max = 253),
-        regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")
-    )]
+    /// The name of the Node.
+    #[schemars(length(min = 1, max = 253), regex(pattern = patterns::OBJECT_NAME))]
     pub name: String,
 }
 
-/// `MachineDeletionStatus` of Cluster API.
+/// When the steps of a deletion began.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MachineDeletionStatus {
-    /// `nodeDrainStartTime`.
+    /// When the drain of the Node began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::time")]
     pub node_drain_start_time: Option<Time>,
-    /// `waitForNodeVolumeDetachStartTime`.
+    /// When the wait for volumes began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::time")]
     pub wait_for_node_volume_detach_start_time: Option<Time>,
-    /// `waitForPreDrainHookStartTime`.
+    /// When the wait for hooks before the drain began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::time")]
     pub wait_for_pre_drain_hook_start_time: Option<Time>,
-    /// `waitForPreTerminateHookStartTime`.
+    /// When the wait for hooks before the end of the infrastructure began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::time")]
     pub wait_for_pre_terminate_hook_start_time: Option<Time>,
 }
 
-/// `MachinePhase` of Cluster API.
+/// How far a machine is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize, JsonSchema)]
 pub enum MachinePhase {
-    /// `Pending`.
+    /// Its bootstrap data are missing.
     Pending,
-    /// `Provisioning`.
+    /// It is being made in the infrastructure.
     Provisioning,
-    /// `Provisioned`.
+    /// It exists and has no Node yet.
     Provisioned,
-    /// `Running`.
+    /// It has a Node.
     Running,
-    /// `Updating`.
+    /// It is being changed in place.
     Updating,
-    /// `Deleting`.
+    /// It is being deleted.
     Deleting,
-    /// `Deleted`.
+    /// Its infrastructure is gone.
     Deleted,
-    /// `Failed`.
+    /// A person has to look. Controllers do not set it any more.
     Failed,
-    /// `Unknown`.
+    /// Nobody knows, or a newer controller set another phase.
     #[serde(other)]
     Unknown,
 }

@@ -1,13 +1,13 @@
-//! Types of Cluster API.
+//! The kind `MachineDrainRule`.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube_derive::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::schema;
+use crate::{rules, schema};
 
-/// `MachineDrainRuleSpec` of Cluster API.
+/// Which Pods on which Machines, and how they leave. Of two rules for one Pod, the first by name counts.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[kube(
     group = "cluster.x-k8s.io",
@@ -15,7 +15,7 @@ use crate::schema;
     kind = "MachineDrainRule",
     namespaced,
     schema = "disabled",
-    doc = "Kind `MachineDrainRule` of Cluster API.",
+    doc = "Says how Pods leave a Node before its Machine goes.",
     derive = "Default",
     derive = "PartialEq",
     category = "cluster-api",
@@ -25,69 +25,70 @@ use crate::schema;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct MachineDrainRuleSpec {
-    /// `drain`.
+    /// How the Pods leave.
     pub drain: MachineDrainRuleDrainConfig,
-    /// `machines`.
+    /// The Machines. One entry is enough. Default: all of the namespace.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(min = 1, max = 32), extend("x-kubernetes-list-type" = "atomic", "x-kubernetes-validations" = [{"message": "entries in machines must be unique", "rule": "self.all(x, self.exists_one(y, x == y))"}]))]
+    #[schemars(length(min = 1, max = 32), extend("x-kubernetes-list-type" = "atomic", "x-kubernetes-validations" = rules::ENTRIES))]
     pub machines: Vec<MachineDrainRuleMachineSelector>,
-    /// `pods`.
+    /// The Pods. One entry is enough. Default: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(min = 1, max = 32), extend("x-kubernetes-list-type" = "atomic", "x-kubernetes-validations" = [{"message": "entries in pods must be unique", "rule": "self.all(x, self.exists_one(y, x == y))"}]))]
+    #[schemars(length(min = 1, max = 32), extend("x-kubernetes-list-type" = "atomic", "x-kubernetes-validations" = rules::ENTRIES))]
     pub pods: Vec<MachineDrainRulePodSelector>,
 }
 
-/// `MachineDrainRuleDrainConfig` of Cluster API.
+/// How Pods leave.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = rules::DRAIN))]
 pub struct MachineDrainRuleDrainConfig {
-    /// `behavior`.
+    /// Whether Pods are evicted, left alone, or waited for.
     pub behavior: MachineDrainRuleDrainBehavior,
-    /// `order`.
+    /// When they are evicted: lower numbers first, 0 for Pods without a rule. Only with the behavior `Drain`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<i32>,
 }
 
-/// `MachineDrainRuleMachineSelector` of Cluster API.
+/// Chooses Machines. Both selectors must match.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("minProperties" = 1))]
 pub struct MachineDrainRuleMachineSelector {
-    /// `selector`.
+    /// Chooses Machines by their labels. Default: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::label_selector")]
     pub selector: Option<LabelSelector>,
-    /// `clusterSelector`.
+    /// Chooses Machines by the labels of their Cluster. Default: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::label_selector")]
     pub cluster_selector: Option<LabelSelector>,
 }
 
-/// `MachineDrainRulePodSelector` of Cluster API.
+/// Chooses Pods. Both selectors must match.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("minProperties" = 1))]
 pub struct MachineDrainRulePodSelector {
-    /// `selector`.
+    /// Chooses Pods by their labels. Default: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::label_selector")]
     pub selector: Option<LabelSelector>,
-    /// `namespaceSelector`.
+    /// Chooses Pods by the labels of their namespace. Default: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::label_selector")]
     pub namespace_selector: Option<LabelSelector>,
 }
 
-/// `MachineDrainRuleDrainBehavior` of Cluster API.
+/// What a drain does with a Pod.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize, JsonSchema,
 )]
 pub enum MachineDrainRuleDrainBehavior {
-    /// `Drain`.
+    /// It is evicted.
     #[default]
     Drain,
-    /// `Skip`.
+    /// It stays.
     Skip,
-    /// `WaitCompleted`.
+    /// It stays, and the drain waits for its end.
     WaitCompleted,
 }

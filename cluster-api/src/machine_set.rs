@@ -1,4 +1,4 @@
-//! Types of Cluster API.
+//! The kind `MachineSet`, and the template of Machines.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube_derive::CustomResource;
@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 use crate::machine::MachineSpec;
 use crate::machine_deployment::MachineNamingSpec;
 use crate::meta::{Condition, ObjectMeta, StatusVersion};
-use crate::schema;
 use crate::serde_with::is_default;
+use crate::{rules, schema};
 
-/// `MachineSetSpec` of Cluster API.
+/// How many Machines there are and what they are made from.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[kube(
     group = "cluster.x-k8s.io",
@@ -19,7 +19,7 @@ use crate::serde_with::is_default;
     kind = "MachineSet",
     namespaced,
     schema = "disabled",
-    doc = "Kind `MachineSet` of Cluster API.",
+    doc = "Keeps a number of Machines that are made from one template.",
     derive = "Default",
     derive = "PartialEq",
     status = "MachineSetStatus",
@@ -46,89 +46,93 @@ use crate::serde_with::is_default;
     printcolumn(name = "Version", type_ = "string", json_path = ".spec.template.spec.version")
 )]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = rules::TEMPLATE_OF_MACHINES))]
 pub struct MachineSetSpec {
-    /// `clusterName`.
-    #[schemars(length(min = 1, max = 63))]
+    /// The Cluster that the Machines belong to. It cannot change.
+    #[schemars(length(min = 1, max = 63), extend("x-kubernetes-validations" = rules::UNCHANGED))]
     pub cluster_name: String,
-    /// `replicas`.
+    /// How many Machines are wanted. If it is not given, it stays between the limits of the autoscaler's
+    /// annotations; without those it is 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
-    /// `selector`.
+    /// Chooses the Machines that are counted, by their labels. It must match those of the template. Default:
+    /// the name of the set.
     #[schemars(schema_with = "schema::label_selector")]
     pub selector: LabelSelector,
-    /// `template`.
+    /// What new Machines are made from.
     pub template: MachineTemplateSpec,
-    /// `machineNaming`.
+    /// How new Machines are called.
     #[serde(default, skip_serializing_if = "is_default")]
     pub machine_naming: MachineNamingSpec,
-    /// `deletion`.
+    /// Which Machines go first.
     #[serde(default, skip_serializing_if = "is_default")]
     pub deletion: MachineSetDeletionSpec,
 }
 
-/// `MachineTemplateSpec` of Cluster API.
+/// What Machines are made from.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MachineTemplateSpec {
-    /// `metadata`.
+    /// Labels and annotations of the Machines.
     #[serde(default, skip_serializing_if = "is_default")]
     pub metadata: ObjectMeta,
-    /// `spec`.
+    /// What the Machines are made of. Its references name templates.
     pub spec: MachineSpec,
 }
 
-/// `MachineSetDeletionSpec` of Cluster API.
+/// Which Machines go first.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("minProperties" = 1))]
 pub struct MachineSetDeletionSpec {
-    /// `order`.
+    /// The order among Machines that are equally healthy. Default: `Random`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<MachineSetDeletionOrder>,
 }
 
-/// `MachineSetStatus` of Cluster API.
+/// What is known about a set.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("minProperties" = 1))]
 pub struct MachineSetStatus {
-    /// `conditions`.
+    /// The conditions `MachinesReady`, `MachinesUpToDate`, `ScalingUp`, `ScalingDown`, `Remediating`,
+    /// `Deleting` and `Paused`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
-    /// `selector`.
+    /// `spec.selector` as a text, for autoscalers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 4096))]
     pub selector: Option<String>,
-    /// `replicas`.
+    /// How many Machines exist.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
-    /// `readyReplicas`.
+    /// How many have the condition `Ready`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready_replicas: Option<i32>,
-    /// `availableReplicas`.
+    /// How many have the condition `Available`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub available_replicas: Option<i32>,
-    /// `upToDateReplicas`.
+    /// How many have the condition `UpToDate`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub up_to_date_replicas: Option<i32>,
-    /// `versions`.
+    /// How many there are of each version of Kubernetes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 100), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["version"]))]
     pub versions: Vec<StatusVersion>,
-    /// `observedGeneration`.
+    /// The `metadata.generation` that the status speaks of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub observed_generation: Option<i64>,
 }
 
-/// `MachineSetDeletionOrder` of Cluster API.
+/// Which of several equally healthy Machines goes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize, JsonSchema)]
 pub enum MachineSetDeletionOrder {
-    /// `Random`.
+    /// Any.
     Random,
-    /// `Newest`.
+    /// The one that was made last.
     Newest,
-    /// `Oldest`.
+    /// The one that was made first.
     Oldest,
 }

@@ -1,4 +1,4 @@
-//! Types of Cluster API.
+//! Types that several kinds share.
 
 use std::collections::BTreeMap;
 
@@ -6,54 +6,44 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::schema;
+use crate::{patterns, schema};
 
-/// `ContractVersionedObjectReference` of Cluster API.
+/// A reference to an object in the same namespace. The version is the one that the definition of the kind
+/// names for the contract.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ContractVersionedObjectReference {
-    /// `kind`.
-    #[schemars(length(min = 1, max = 63), regex(pattern = r"^[a-zA-Z]([-a-zA-Z0-9]*[a-zA-Z0-9])?$"))]
+    /// The kind of the object.
+    #[schemars(length(min = 1, max = 63), regex(pattern = patterns::KIND))]
     pub kind: String,
-    /// `name`.
-    #[schemars(
-        length(min = 1, max = 253),
-        regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")
-    )]
+    /// The name of the object.
+    #[schemars(length(min = 1, max = 253), regex(pattern = patterns::OBJECT_NAME))]
     pub name: String,
-    /// `apiGroup`.
-    #[schemars(
-        length(min = 1, max = 253),
-        regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")
-    )]
+    /// The group of the kind, without version.
+    #[schemars(length(min = 1, max = 253), regex(pattern = patterns::OBJECT_NAME))]
     pub api_group: String,
 }
 
-/// `Condition` of Cluster API.
+/// One observation about an object.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
-    /// `type`.
-    #[schemars(
-        length(max = 316),
-        regex(
-            pattern = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$"
-        )
-    )]
+    /// What is observed, such as `Ready`. A prefix with a domain belongs to other controllers.
+    #[schemars(length(max = 316), regex(pattern = patterns::QUALIFIED_NAME))]
     pub type_: String,
-    /// `status`.
+    /// Whether it holds.
     pub status: ConditionStatus,
-    /// `observedGeneration`.
+    /// The `metadata.generation` that was looked at.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub observed_generation: Option<i64>,
-    /// `lastTransitionTime`.
+    /// When the status changed last.
     #[schemars(schema_with = "schema::time")]
     pub last_transition_time: Time,
-    /// `reason`.
-    #[schemars(length(min = 1, max = 1024), regex(pattern = r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"))]
+    /// A word for programs.
+    #[schemars(length(min = 1, max = 1024), regex(pattern = patterns::REASON))]
     pub reason: String,
-    /// `message`.
+    /// Text for people, up to 32 KiB.
     #[schemars(length(max = 32768))]
     pub message: String,
 }
@@ -71,137 +61,132 @@ impl Default for Condition {
     }
 }
 
-/// `StatusVersion` of Cluster API.
+/// Machines of one version of Kubernetes.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StatusVersion {
-    /// `version`.
+    /// The version, such as `v1.35.0`.
     #[schemars(length(min = 1, max = 256))]
     pub version: String,
-    /// `replicas`.
+    /// How many Machines have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub replicas: Option<i32>,
 }
 
-/// `StatusUpgradePlanVersion` of Cluster API.
+/// A step of an upgrade.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StatusUpgradePlanVersion {
-    /// `version`.
+    /// The version that the step leads to.
     #[schemars(length(min = 1, max = 256))]
     pub version: String,
 }
 
-/// `MachineTaint` of Cluster API.
+/// A taint that the Node of a Machine gets.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MachineTaint {
-    /// `key`.
-    #[schemars(
-        length(min = 1, max = 317),
-        regex(
-            pattern = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\/)?([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$"
-        )
-    )]
+    /// The key, with or without a domain.
+    #[schemars(length(min = 1, max = 317), regex(pattern = patterns::TAINT_KEY))]
     pub key: String,
-    /// `value`.
+    /// The value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 63), regex(pattern = r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$"))]
+    #[schemars(length(min = 1, max = 63), regex(pattern = patterns::LABEL_VALUE))]
     pub value: Option<String>,
-    /// `effect`.
+    /// What it does to Pods.
     pub effect: TaintEffect,
-    /// `propagation`.
+    /// Whether it is kept on the Node or set once.
     pub propagation: MachineTaintPropagation,
 }
 
-/// `MachineAddress` of Cluster API.
+/// An address of a machine.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MachineAddress {
-    /// `type`.
+    /// What kind of address it is.
     pub type_: MachineAddressType,
-    /// `address`.
+    /// The address or the name.
     #[schemars(length(min = 1, max = 256))]
     pub address: String,
 }
 
-/// `ObjectMeta` of Cluster API.
+/// Labels and annotations of objects that are made from a template.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("minProperties" = 1))]
 pub struct ObjectMeta {
-    /// `labels`.
+    /// The labels.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// `annotations`.
+    /// The annotations.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
 }
 
-/// `ConditionPolarity` of Cluster API.
+/// Which value of a condition is the good one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize, JsonSchema)]
 pub enum ConditionPolarity {
-    /// `Positive`.
+    /// True is good.
     Positive,
-    /// `Negative`.
+    /// False is good.
     Negative,
 }
 
-/// `ConditionStatus` of Cluster API.
+/// The value of a condition.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize, JsonSchema,
 )]
 pub enum ConditionStatus {
-    /// `True`.
+    /// It holds.
     #[default]
     True,
-    /// `False`.
+    /// It does not hold.
     False,
-    /// `Unknown`.
+    /// Nobody knows.
     Unknown,
 }
 
-/// `TaintEffect` of Cluster API.
+/// What a taint does to Pods that do not tolerate it.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize, JsonSchema,
 )]
 pub enum TaintEffect {
-    /// `NoSchedule`.
+    /// No new ones come.
     #[default]
     NoSchedule,
-    /// `PreferNoSchedule`.
+    /// New ones come only if no other Node has room.
     PreferNoSchedule,
-    /// `NoExecute`.
+    /// No new ones come, and those that run are evicted.
     NoExecute,
 }
 
-/// `MachineTaintPropagation` of Cluster API.
+/// How long a taint is kept on a Node.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize, JsonSchema,
 )]
 pub enum MachineTaintPropagation {
-    /// `Always`.
+    /// It is set again whenever it is missing.
     #[default]
     Always,
-    /// `OnInitialization`.
+    /// It is set once, when the Node is new.
     OnInitialization,
 }
 
-/// `MachineAddressType` of Cluster API.
+/// A kind of address.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize, JsonSchema,
 )]
 pub enum MachineAddressType {
-    /// `Hostname`.
+    /// The name of the host.
     #[default]
     Hostname,
-    /// `ExternalIP`.
+    /// An IP address that is reached from outside.
     ExternalIP,
-    /// `InternalIP`.
+    /// An IP address inside of the infrastructure.
     InternalIP,
-    /// `ExternalDNS`.
+    /// A DNS name that is known outside.
     ExternalDNS,
-    /// `InternalDNS`.
+    /// A DNS name inside of the infrastructure.
     InternalDNS,
 }

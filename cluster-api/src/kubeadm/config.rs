@@ -1,4 +1,4 @@
-//! Types of Cluster API.
+//! The kinds `KubeadmConfig` and `KubeadmConfigTemplate`.
 
 use kube_derive::CustomResource;
 use schemars::JsonSchema;
@@ -9,9 +9,10 @@ use super::InitConfiguration;
 use super::JoinConfiguration;
 use super::{DiskSetup, File, IgnitionSpec, NTP, User};
 use crate::meta::{Condition, ObjectMeta};
+use crate::rules;
 use crate::serde_with::is_default;
 
-/// `KubeadmConfigSpec` of Cluster API.
+/// What kubeadm is given, and what else a machine gets at its first boot.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[kube(
     group = "bootstrap.cluster.x-k8s.io",
@@ -19,115 +20,104 @@ use crate::serde_with::is_default;
     kind = "KubeadmConfig",
     namespaced,
     schema = "disabled",
-    doc = "Kind `KubeadmConfig` of Cluster API.",
+    doc = "What one machine runs at its first boot to become a Node by kubeadm.",
     derive = "Default",
     derive = "PartialEq",
+    // Go's clients leave an empty spec out. kube takes attributes of serde in disguise only.
+    attr = "cfg_attr(not(any()), serde(default))",
     status = "KubeadmConfigStatus",
     category = "cluster-api",
-    printcolumn(
-        name = "Cluster",
-        type_ = "string",
-        json_path = r".metadata.labels['cluster\.x-k8s\.io/cluster-name']"
-    ),
-    printcolumn(
-        name = "Paused",
-        type_ = "string",
-        json_path = r#".status.conditions[?(@.type=="Paused")].status"#,
-        priority = 10
-    ),
-    printcolumn(
-        name = "Data secret created",
-        type_ = "string",
-        json_path = ".status.initialization.dataSecretCreated"
-    ),
+    printcolumn(name = "Cluster", type_ = "string", json_path = r".metadata.labels['cluster\.x-k8s\.io/cluster-name']"),
+    printcolumn(name = "Paused", type_ = "string", json_path = r#".status.conditions[?(@.type=="Paused")].status"#, priority = 10),
+    printcolumn(name = "Data secret created", type_ = "string", json_path = ".status.initialization.dataSecretCreated"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
-#[schemars(extend("minProperties" = 1))]
+#[schemars(extend("minProperties" = 1, "x-kubernetes-validations" = rules::IGNITION))]
 pub struct KubeadmConfigSpec {
-    /// `clusterConfiguration`.
+    /// What kubeadm is given about the cluster. For the first machine of a control plane.
     #[serde(default, skip_serializing_if = "is_default")]
     pub cluster_configuration: ClusterConfiguration,
-    /// `initConfiguration`.
+    /// What `kubeadm init` is given. For the first machine of a control plane.
     #[serde(default, skip_serializing_if = "is_default")]
     pub init_configuration: InitConfiguration,
-    /// `joinConfiguration`.
+    /// What `kubeadm join` is given. For all other machines.
     #[serde(default, skip_serializing_if = "is_default")]
     pub join_configuration: JoinConfiguration,
-    /// `files`.
+    /// Files that are written before kubeadm runs. Each path at most once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(min = 1, max = 200), extend("x-kubernetes-list-type" = "atomic"))]
+    #[schemars(length(min = 1, max = 200), extend("x-kubernetes-list-type" = "atomic"), extend("x-kubernetes-validations" = rules::FILES))]
     pub files: Vec<File>,
-    /// `diskSetup`.
+    /// Partitions and file systems.
     #[serde(default, skip_serializing_if = "is_default")]
     pub disk_setup: DiskSetup,
-    /// `mounts`.
+    /// What is mounted where: the fields of lines of `/etc/fstab`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 100), extend("x-kubernetes-list-type" = "atomic"))]
     pub mounts: Vec<Vec<String>>,
-    /// `bootCommands`.
+    /// Commands that run early at every boot. Not with `ignition`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 1000), inner(length(min = 1, max = 10240)), extend("x-kubernetes-list-type" = "atomic"))]
     pub boot_commands: Vec<String>,
-    /// `preKubeadmCommands`.
+    /// Commands that run before kubeadm.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 1000), inner(length(min = 1, max = 10240)), extend("x-kubernetes-list-type" = "atomic"))]
     pub pre_kubeadm_commands: Vec<String>,
-    /// `postKubeadmCommands`.
+    /// Commands that run after kubeadm.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 1000), inner(length(min = 1, max = 10240)), extend("x-kubernetes-list-type" = "atomic"))]
     pub post_kubeadm_commands: Vec<String>,
-    /// `users`.
+    /// Users that are added.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 100), extend("x-kubernetes-list-type" = "atomic"))]
     pub users: Vec<User>,
-    /// `ntp`.
+    /// Time servers.
     #[serde(default, skip_serializing_if = "is_default")]
     pub ntp: NTP,
-    /// `format`.
+    /// The format of the bootstrap data. Default: `cloud-config`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub format: Option<Format>,
-    /// `verbosity`.
+    /// How much kubeadm logs, its flag `--v`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verbosity: Option<i32>,
-    /// `ignition`.
+    /// What is added to Ignition's data. Only with the format `ignition`.
     #[serde(default, skip_serializing_if = "is_default")]
     pub ignition: IgnitionSpec,
 }
 
-/// `KubeadmConfigStatus` of Cluster API.
+/// What is known about the bootstrap data.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("minProperties" = 1))]
 pub struct KubeadmConfigStatus {
-    /// `conditions`.
+    /// The conditions `Ready`, `CertificatesAvailable`, `DataSecretAvailable` and `Paused`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
-    /// `initialization`.
+    /// Milestones. They are not taken back; the machine controller waits for them.
     #[serde(default, skip_serializing_if = "is_default")]
     pub initialization: KubeadmConfigInitializationStatus,
-    /// `dataSecretName`.
+    /// The Secret with the bootstrap data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub data_secret_name: Option<String>,
-    /// `observedGeneration`.
+    /// The `metadata.generation` that the status speaks of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub observed_generation: Option<i64>,
 }
 
-/// `KubeadmConfigInitializationStatus` of Cluster API.
+/// Milestones of bootstrap data.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("minProperties" = 1))]
 pub struct KubeadmConfigInitializationStatus {
-    /// `dataSecretCreated`.
+    /// Whether the Secret with the bootstrap data exists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_secret_created: Option<bool>,
 }
 
-/// `KubeadmConfigTemplateSpec` of Cluster API.
+/// What `KubeadmConfig` objects are made from.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[kube(
     group = "bootstrap.cluster.x-k8s.io",
@@ -135,7 +125,7 @@ pub struct KubeadmConfigInitializationStatus {
     kind = "KubeadmConfigTemplate",
     namespaced,
     schema = "disabled",
-    doc = "Kind `KubeadmConfigTemplate` of Cluster API.",
+    doc = "The template of `KubeadmConfig` objects: each Machine gets a copy.",
     derive = "Default",
     derive = "PartialEq",
     category = "cluster-api",
@@ -153,30 +143,30 @@ pub struct KubeadmConfigInitializationStatus {
 )]
 #[serde(rename_all = "camelCase")]
 pub struct KubeadmConfigTemplateSpec {
-    /// `template`.
+    /// The template.
     pub template: KubeadmConfigTemplateResource,
 }
 
-/// `KubeadmConfigTemplateResource` of Cluster API.
+/// What `KubeadmConfig` objects are made from.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("minProperties" = 1))]
 pub struct KubeadmConfigTemplateResource {
-    /// `metadata`.
+    /// Labels and annotations of the objects.
     #[serde(default, skip_serializing_if = "is_default")]
     pub metadata: ObjectMeta,
-    /// `spec`.
+    /// Their spec.
     #[serde(default, skip_serializing_if = "is_default")]
     pub spec: KubeadmConfigSpec,
 }
 
-/// `Format` of Cluster API.
+/// A format of bootstrap data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize, JsonSchema)]
 pub enum Format {
-    /// `cloud-config`.
+    /// What cloud-init reads.
     #[serde(rename = "cloud-config")]
     CloudConfig,
-    /// `ignition`.
+    /// What Ignition reads.
     #[serde(rename = "ignition")]
     Ignition,
 }

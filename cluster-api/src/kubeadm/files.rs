@@ -1,284 +1,287 @@
-//! Types of Cluster API.
+//! What a machine gets at its first boot besides kubeadm: files, users, disks, time servers.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::SecretText;
+use crate::rules;
 use crate::serde_with::is_default;
 
-/// `File` of Cluster API.
+/// A file that is written at the first boot: with a content, or with one from a Secret.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = rules::CONTENT_OF_FILE))]
 pub struct File {
-    /// `path`.
+    /// Where it is.
     #[schemars(length(min = 1, max = 512))]
     pub path: String,
-    /// `owner`.
+    /// Its owner, as `user:group`. Default: `root:root`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256))]
     pub owner: Option<String>,
-    /// `permissions`.
+    /// Its mode, such as `0640`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 16))]
     pub permissions: Option<String>,
-    /// `encoding`.
+    /// How the content is encoded. Default: it is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encoding: Option<Encoding>,
-    /// `append`.
+    /// Whether the content goes behind what is there. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub append: Option<bool>,
-    /// `content`.
+    /// The content. Not together with `contentFrom`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 10240))]
     pub content: Option<SecretText>,
-    /// `contentFrom`.
+    /// Where the content is.
     #[serde(default, skip_serializing_if = "is_default")]
     pub content_from: FileSource,
-    /// `contentFormat`.
+    /// Whether the content is a template. Default: `Raw`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_format: Option<FileContentFormat>,
 }
 
-/// `FileSource` of Cluster API.
+/// Where the content of a file is.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FileSource {
-    /// `secret`.
+    /// A key of a Secret of the namespace.
     pub secret: SecretFileSource,
 }
 
-/// `SecretFileSource` of Cluster API.
+/// A key of a Secret.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SecretFileSource {
-    /// `name`.
+    /// The name of the Secret.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-    /// `key`.
+    /// The key.
     #[schemars(length(min = 1, max = 256))]
     pub key: String,
 }
 
-/// `DiskSetup` of Cluster API.
+/// Partitions and file systems.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("minProperties" = 1))]
 pub struct DiskSetup {
-    /// `partitions`.
+    /// The partitions of each device.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100), extend("x-kubernetes-list-type" = "atomic"))]
     pub partitions: Vec<Partition>,
-    /// `filesystems`.
+    /// The file systems.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100), extend("x-kubernetes-list-type" = "atomic"))]
     pub filesystems: Vec<Filesystem>,
 }
 
-/// `Partition` of Cluster API.
+/// The partitions of a device.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = [{"message": "exactly one of the fields in [layout diskLayout] must be set", "rule": "[has(self.layout),has(self.diskLayout)].filter(x,x==true).size() == 1"}]))]
+#[schemars(extend("x-kubernetes-validations" = rules::LAYOUT))]
 pub struct Partition {
-    /// `device`.
+    /// The device, such as `/dev/sdb`.
     #[schemars(length(min = 1, max = 256))]
     pub device: String,
-    /// `layout`.
+    /// Whether one partition takes the whole device. Either this or `diskLayout` is given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layout: Option<bool>,
-    /// `overwrite`.
+    /// Whether what is on the device is lost. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overwrite: Option<bool>,
-    /// `tableType`.
+    /// The kind of partition table; `gpt` alone with `ignition`. Default: `mbr`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub table_type: Option<PartitionTableType>,
-    /// `diskLayout`.
+    /// The partitions, in this order, together at most 100 %.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(min = 1, max = 100), extend("x-kubernetes-list-type" = "atomic"))]
+    #[schemars(length(min = 1, max = 100), extend("x-kubernetes-list-type" = "atomic"), extend("x-kubernetes-validations" = rules::DISK_LAYOUT))]
     pub disk_layout: Vec<PartitionSpec>,
 }
 
-/// `PartitionSpec` of Cluster API.
+/// One partition.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PartitionSpec {
-    /// `percentage`.
+    /// How much of the device it takes, in percent.
     #[schemars(range(min = 1, max = 100))]
     pub percentage: i32,
-    /// `partitionType`.
+    /// What it is for. Default: `Linux`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 36), extend("x-kubernetes-validations" = [{"message": "partitionType must be one of Linux, LinuxSwap, LinuxRAID, LVM, Fat32, NTFS, LinuxExtended or a full GPT partition GUID", "rule": "self.matches('^(Linux|LinuxSwap|LinuxRAID|LVM|Fat32|NTFS|LinuxExtended|[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12})$')"}]))]
+    #[schemars(length(min = 1, max = 36), extend("x-kubernetes-validations" = rules::PARTITION_TYPE))]
     pub partition_type: Option<String>,
 }
 
-/// `Filesystem` of Cluster API.
+/// A file system.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Filesystem {
-    /// `device`.
+    /// The device, such as `/dev/sdb1`.
     #[schemars(length(min = 1, max = 256))]
     pub device: String,
-    /// `filesystem`.
+    /// Its type, such as `ext4`.
     #[schemars(length(min = 1, max = 128))]
     pub filesystem: String,
-    /// `label`.
+    /// Its label. cloud-init knows a file system that it made by it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512))]
     pub label: Option<String>,
-    /// `partition`.
+    /// The partition: a number, `auto`, `any` or `none`. Not with `ignition`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 128))]
     pub partition: Option<String>,
-    /// `overwrite`.
+    /// Whether what is there is lost. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overwrite: Option<bool>,
-    /// `replaceFS`.
+    /// A type of file system that is replaced. Not with `ignition`.
     #[serde(rename = "replaceFS", default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 128))]
     pub replace_fs: Option<String>,
-    /// `extraOpts`.
+    /// More options of `mkfs`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100), inner(length(min = 1, max = 256)), extend("x-kubernetes-list-type" = "atomic"))]
     pub extra_opts: Vec<String>,
 }
 
-/// `User` of Cluster API.
+/// A user that is added. Its password has a hash, or one from a Secret.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = rules::PASSWORD_OF_USER))]
 pub struct User {
-    /// `name`.
+    /// The name.
     #[schemars(length(min = 1, max = 256))]
     pub name: String,
-    /// `gecos`.
+    /// The comment, such as the full name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256))]
     pub gecos: Option<String>,
-    /// `groups`.
+    /// More groups, with commas.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256))]
     pub groups: Option<String>,
-    /// `homeDir`.
+    /// The home folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256))]
     pub home_dir: Option<String>,
-    /// `inactive`.
+    /// Whether the user is disabled. Not with `ignition`. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inactive: Option<bool>,
-    /// `shell`.
+    /// The shell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256))]
     pub shell: Option<String>,
-    /// `passwd`.
+    /// The hash of the password. Not together with `passwdFrom`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256))]
     pub passwd: Option<SecretText>,
-    /// `passwdFrom`.
+    /// Where the hash of the password is.
     #[serde(default, skip_serializing_if = "is_default")]
     pub passwd_from: PasswdSource,
-    /// `primaryGroup`.
+    /// The main group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256))]
     pub primary_group: Option<String>,
-    /// `lockPassword`.
+    /// Whether no password is accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lock_password: Option<bool>,
-    /// `sudo`.
+    /// The line in the rules of sudo.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256))]
     pub sudo: Option<String>,
-    /// `sshAuthorizedKeys`.
+    /// Public keys that may log in by SSH.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100), inner(length(min = 1, max = 2048)), extend("x-kubernetes-list-type" = "atomic"))]
     pub ssh_authorized_keys: Vec<String>,
 }
 
-/// `PasswdSource` of Cluster API.
+/// Where the hash of a password is.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PasswdSource {
-    /// `secret`.
+    /// A key of a Secret of the namespace.
     pub secret: SecretPasswdSource,
 }
 
-/// `SecretPasswdSource` of Cluster API.
+/// A key of a Secret.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SecretPasswdSource {
-    /// `name`.
+    /// The name of the Secret.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-    /// `key`.
+    /// The key.
     #[schemars(length(min = 1, max = 256))]
     pub key: String,
 }
 
-/// `NTP` of Cluster API.
+/// Time servers.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("minProperties" = 1))]
 pub struct NTP {
-    /// `servers`.
+    /// The servers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100), inner(length(min = 1, max = 512)), extend("x-kubernetes-list-type" = "atomic"))]
     pub servers: Vec<String>,
-    /// `enabled`.
+    /// Whether the machine's clock follows them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
 }
 
-/// `IgnitionSpec` of Cluster API.
+/// What is added to Ignition's data.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("minProperties" = 1))]
 pub struct IgnitionSpec {
-    /// `containerLinuxConfig`.
+    /// A Container Linux configuration.
     #[serde(default, skip_serializing_if = "is_default")]
     pub container_linux_config: ContainerLinuxConfig,
 }
 
-/// `ContainerLinuxConfig` of Cluster API.
+/// A Container Linux configuration that is merged with the one for kubeadm.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("minProperties" = 1))]
 pub struct ContainerLinuxConfig {
-    /// `additionalConfig`.
+    /// The configuration, YAML.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 32768))]
     pub additional_config: Option<SecretText>,
-    /// `strict`.
+    /// Whether warnings are errors. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strict: Option<bool>,
 }
 
-/// `Encoding` of Cluster API.
+/// How the content of a file is encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize, JsonSchema)]
 pub enum Encoding {
-    /// `base64`.
+    /// Base64.
     #[serde(rename = "base64")]
     Base64,
-    /// `gzip`.
+    /// Compressed.
     #[serde(rename = "gzip")]
     Gzip,
-    /// `gzip+base64`.
+    /// Compressed, then base64.
     #[serde(rename = "gzip+base64")]
     GzipBase64,
 }
 
-/// `FileContentFormat` of Cluster API.
+/// What the content of a file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize, JsonSchema)]
 pub enum FileContentFormat {
-    /// `Raw`.
+    /// It is written as it is.
     Raw,
-    /// `Template`.
+    /// A template in Go's language, with facts of the machine.
     Template,
 }
 
-/// `PartitionTableType` of Cluster API.
+/// A kind of partition table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize, JsonSchema)]
 pub enum PartitionTableType {
-    /// `mbr`.
+    /// The old one of PCs.
     #[serde(rename = "mbr")]
     Mbr,
-    /// `gpt`.
+    /// The one of UEFI.
     #[serde(rename = "gpt")]
     Gpt,
 }

@@ -1,4 +1,4 @@
-//! Types of Cluster API.
+//! What `kubeadm join` is given.
 
 use std::collections::BTreeMap;
 
@@ -8,194 +8,195 @@ use serde::{Deserialize, Serialize};
 
 use super::{APIEndpoint, NodeRegistrationOptions, Patches, Timeouts};
 use crate::SecretText;
-use crate::schema;
 use crate::serde_with::is_default;
+use crate::{rules, schema};
 
-/// `JoinConfiguration` of Cluster API.
+/// What `kubeadm join` is given.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("minProperties" = 1))]
 pub struct JoinConfiguration {
-    /// `nodeRegistration`.
+    /// How the machine registers its Node.
     #[serde(default, skip_serializing_if = "is_default")]
     pub node_registration: NodeRegistrationOptions,
-    /// `caCertPath`.
+    /// The file where the certificate authority of the cluster is put. Default: `/etc/kubernetes/pki/ca.crt`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512))]
     pub ca_cert_path: Option<String>,
-    /// `discovery`.
+    /// How the machine finds and trusts the cluster. Default: the controller fills in a token.
     #[serde(default, skip_serializing_if = "is_default")]
     pub discovery: Discovery,
-    /// `controlPlane`.
+    /// That the machine runs a control plane. An empty object is enough.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_plane: Option<JoinControlPlane>,
-    /// `skipPhases`.
+    /// Phases of kubeadm that are left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 50), inner(length(min = 1, max = 256)), extend("x-kubernetes-list-type" = "atomic"))]
     pub skip_phases: Vec<String>,
-    /// `patches`.
+    /// Patches of what kubeadm writes.
     #[serde(default, skip_serializing_if = "is_default")]
     pub patches: Patches,
-    /// `timeouts`.
+    /// For how long kubeadm waits.
     #[serde(default, skip_serializing_if = "is_default")]
     pub timeouts: Timeouts,
 }
 
-/// `Discovery` of Cluster API.
+/// How a machine finds and trusts a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("minProperties" = 1))]
 pub struct Discovery {
-    /// `bootstrapToken`.
+    /// By a token.
     #[serde(default, skip_serializing_if = "is_default")]
     pub bootstrap_token: BootstrapTokenDiscovery,
-    /// `file`.
+    /// By a kubeconfig.
     #[serde(default, skip_serializing_if = "is_default")]
     pub file: FileDiscovery,
-    /// `tlsBootstrapToken`.
+    /// The token for the kubelet's certificate. Default: the one for discovery.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512))]
     pub tls_bootstrap_token: Option<SecretText>,
 }
 
-/// `BootstrapTokenDiscovery` of Cluster API.
+/// Discovery by a token.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("minProperties" = 1))]
 pub struct BootstrapTokenDiscovery {
-    /// `token`.
+    /// The token. The controller makes one if it is not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512))]
     pub token: Option<SecretText>,
-    /// `apiServerEndpoint`.
+    /// The API server, as `host:port`. Default: the endpoint of the Cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512))]
     pub api_server_endpoint: Option<String>,
-    /// `caCertHashes`.
+    /// Hashes of public keys of certificate authorities, as `sha256:...`. Default: that of the Cluster.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 100), inner(length(min = 1, max = 512)), extend("x-kubernetes-list-type" = "atomic"))]
     pub ca_cert_hashes: Vec<String>,
-    /// `unsafeSkipCAVerification`.
+    /// Whether any API server with the token is trusted. Default: false.
     #[serde(rename = "unsafeSkipCAVerification", default, skip_serializing_if = "Option::is_none")]
     pub unsafe_skip_ca_verification: Option<bool>,
 }
 
-/// `FileDiscovery` of Cluster API.
+/// Discovery by a kubeconfig.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FileDiscovery {
-    /// `kubeConfigPath`.
+    /// The file, or a URL of it.
     #[schemars(length(min = 1, max = 512))]
     pub kube_config_path: String,
-    /// `kubeConfig`.
+    /// What is written to that file. Without its cluster, the endpoint and the certificate authority of the
+    /// Cluster are taken.
     #[serde(default, skip_serializing_if = "is_default")]
     pub kube_config: FileDiscoveryKubeConfig,
 }
 
-/// `FileDiscoveryKubeConfig` of Cluster API.
+/// A kubeconfig.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FileDiscoveryKubeConfig {
-    /// `cluster`.
+    /// The API server. Default: the endpoint of the Cluster.
     #[serde(default, skip_serializing_if = "is_default")]
     pub cluster: KubeConfigCluster,
-    /// `user`.
+    /// How to authenticate.
     pub user: KubeConfigUser,
 }
 
-/// `KubeConfigCluster` of Cluster API.
+/// An API server in a kubeconfig.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("minProperties" = 1))]
 pub struct KubeConfigCluster {
-    /// `server`.
+    /// Its URL.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512))]
     pub server: Option<String>,
-    /// `tlsServerName`.
+    /// The name in its certificate, if it is not that of the URL.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512))]
     pub tls_server_name: Option<String>,
-    /// `insecureSkipTLSVerify`.
+    /// Whether its certificate is not looked at. Default: false.
     #[serde(rename = "insecureSkipTLSVerify", default, skip_serializing_if = "Option::is_none")]
     pub insecure_skip_tls_verify: Option<bool>,
-    /// `certificateAuthorityData`.
+    /// Its certificate authority, PEM in base64.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::bytes")]
     #[schemars(length(min = 1, max = 51200))]
     pub certificate_authority_data: Option<ByteString>,
-    /// `proxyURL`.
+    /// The proxy on the way to it.
     #[serde(rename = "proxyURL", default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512))]
     pub proxy_url: Option<String>,
 }
 
-/// `KubeConfigUser` of Cluster API.
+/// How to authenticate: by one of the two.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-#[schemars(extend("minProperties" = 1))]
+#[schemars(extend("minProperties" = 1, "x-kubernetes-validations" = rules::USER_OF_KUBECONFIG))]
 pub struct KubeConfigUser {
-    /// `authProvider`.
+    /// By a plugin of the client.
     #[serde(default, skip_serializing_if = "is_default")]
     pub auth_provider: KubeConfigAuthProvider,
-    /// `exec`.
+    /// By a program.
     #[serde(default, skip_serializing_if = "is_default")]
     pub exec: KubeConfigAuthExec,
 }
 
-/// `KubeConfigAuthProvider` of Cluster API.
+/// A plugin of the client.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct KubeConfigAuthProvider {
-    /// `name`.
+    /// The name of the plugin.
     #[schemars(length(min = 1, max = 256))]
     pub name: String,
-    /// `config`.
+    /// What the plugin is given.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub config: BTreeMap<String, String>,
 }
 
-/// `KubeConfigAuthExec` of Cluster API.
+/// A program that gives credentials.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct KubeConfigAuthExec {
-    /// `command`.
+    /// The program.
     #[schemars(length(min = 1, max = 1024))]
     pub command: String,
-    /// `args`.
+    /// Its arguments.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 100), inner(length(min = 1, max = 512)), extend("x-kubernetes-list-type" = "atomic"))]
     pub args: Vec<String>,
-    /// `env`.
+    /// More of its environment.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 100), extend("x-kubernetes-list-type" = "atomic"))]
     pub env: Vec<KubeConfigAuthExecEnv>,
-    /// `apiVersion`.
+    /// The version of its output. Default: `client.authentication.k8s.io/v1`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512))]
     pub api_version: Option<String>,
-    /// `provideClusterInfo`.
+    /// Whether it is given the API server in its environment. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provide_cluster_info: Option<bool>,
 }
 
-/// `KubeConfigAuthExecEnv` of Cluster API.
+/// A variable of an environment.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct KubeConfigAuthExecEnv {
-    /// `name`.
+    /// The name.
     #[schemars(length(min = 1, max = 512))]
     pub name: String,
-    /// `value`.
+    /// The value.
     #[schemars(length(min = 1, max = 512))]
     pub value: SecretText,
 }
 
-/// `JoinControlPlane` of Cluster API.
+/// What a machine of the control plane runs.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JoinControlPlane {
-    /// `localAPIEndpoint`.
+    /// Where the API server of this machine listens.
     #[serde(rename = "localAPIEndpoint", default, skip_serializing_if = "is_default")]
     pub local_api_endpoint: APIEndpoint,
 }
