@@ -14,7 +14,7 @@ use crate::engine::{
 ///
 /// # Errors
 /// If the owner references cannot be written as JSON.
-pub fn adopted<K: Kind>(
+pub(crate) fn adopted<K: Kind>(
     object: &K,
     cluster: &str,
     finalizer: &str,
@@ -40,7 +40,7 @@ pub fn adopted<K: Kind>(
 }
 
 /// The patch that takes a finalizer away. `None`: there is none.
-pub fn without_finalizer<K: Kind>(object: &K, finalizer: &str) -> Option<Value> {
+pub(crate) fn without_finalizer<K: Kind>(object: &K, finalizer: &str) -> Option<Value> {
     let finalizers = object.finalizers();
     let rest: Vec<_> = finalizers.iter().filter(|one| *one != finalizer).collect();
     (rest.len() < finalizers.len()).then(|| json!({"metadata": {"finalizers": rest}}))

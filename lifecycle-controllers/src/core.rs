@@ -16,7 +16,7 @@ use crate::{
         stores::Stores,
         writer::Writer,
     },
-    workload::{ClusterKey, WorkloadClusters},
+    workload::{ClusterKey, WorkloadClusters, node_sync::AdditionalKeys},
 };
 use controller_kit::writes::WriteError;
 
@@ -27,8 +27,41 @@ pub struct CoreOptions {
     pub namespace: Option<String>,
     /// `--watch-filter`
     pub watch_filter: Option<String>,
-    /// `--additional-sync-machine-labels` and `--additional-sync-machine-annotations`.
-    pub sync: crate::workload::node_sync::Additional,
+    /// `--additional-sync-machine-labels`: more labels that Nodes have of their Machines.
+    pub additional_labels: KeyFilter,
+    /// `--additional-sync-machine-annotations`: the same for annotations.
+    pub additional_annotations: KeyFilter,
+}
+
+/// Chooses keys of labels or annotations.
+#[derive(Clone)]
+pub struct KeyFilter(Arc<dyn Fn(&str) -> bool + Send + Sync>);
+
+impl KeyFilter {
+    /// Chooses what `is_chosen` does.
+    pub fn new(is_chosen: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        Self(Arc::new(is_chosen))
+    }
+}
+
+impl Default for KeyFilter {
+    /// Chooses none.
+    fn default() -> Self {
+        Self::new(|_| false)
+    }
+}
+
+impl std::fmt::Debug for KeyFilter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("KeyFilter").finish_non_exhaustive()
+    }
+}
+
+impl CoreOptions {
+    /// More labels and annotations that Nodes have of their Machines.
+    pub fn additional_keys(&self) -> AdditionalKeys<'_> {
+        AdditionalKeys { labels: &*self.additional_labels.0, annotations: &*self.additional_annotations.0 }
+    }
 }
 
 /// What the controllers of the core part share.

@@ -4,6 +4,7 @@ mod adoption;
 pub mod core;
 pub mod engine;
 pub mod machine;
+pub mod machine_deployment;
 pub mod machine_set;
 pub mod replicas;
 mod rollout;

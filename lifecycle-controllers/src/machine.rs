@@ -20,6 +20,8 @@ mod status;
 
 use std::sync::Arc;
 
+pub(crate) use status::template_of;
+
 use crate::{
     core::Core,
     engine::control::{Controller, Failure, Source, Then},

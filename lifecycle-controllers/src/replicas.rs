@@ -69,9 +69,10 @@ fn version_of(machine: &Machine) -> &str {
 
 fn replica<'a>(machine: &'a Machine, conditions: &'a [Condition]) -> Replica<'a> {
     let stage = conditions.iter().find(|one| one.kind == types::DELETING && one.status == Status::True);
-    let drain_since = machine.status.as_ref().and_then(|status| {
-        status.deletion.node_drain_start_time.as_ref().map(|time| time.0.as_second())
-    });
+    let drain_since = machine
+        .status
+        .as_ref()
+        .and_then(|status| status.deletion.node_drain_start_time.as_ref().map(|time| time.0.as_second()));
     let deletion = machine.deleted_at().map(|at| Deletion {
         since: at.as_second(),
         stage: stage.map_or("", |stage| stage.reason.as_str()),

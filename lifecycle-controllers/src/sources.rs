@@ -1,6 +1,6 @@
 //! Sources of keys that several controllers have.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use futures::{StreamExt as _, future::ready, stream};
 
@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// The keys of objects that refer to changed objects of other groups, as `keys_of` translates them.
-pub fn external_source(
+pub(crate) fn external_source(
     externals: &Externals,
     mut keys_of: impl FnMut(&GroupKind, HashSet<String>) -> HashSet<String> + Send + 'static,
 ) -> Source {
@@ -26,7 +26,7 @@ pub fn external_source(
 }
 
 /// The keys of objects that changes in workload clusters concern.
-pub fn workload_source(
+pub(crate) fn workload_source(
     workload: &WorkloadClusters,
     mut keys_of: impl FnMut(&BTreeMap<ClusterKey, ClusterChange>) -> HashSet<String> + Send + 'static,
 ) -> Source {
@@ -35,4 +35,16 @@ pub fn workload_source(
         Some((change, changes))
     });
     changes.map(move |changes| keys_of(&changes)).filter(|keys| ready(!keys.is_empty())).boxed()
+}
+
+/// Whether what is read of an object differs from the last time. `new`: `None` once it is gone.
+pub(crate) fn is_news<T: PartialEq>(known: &mut HashMap<String, T>, key: &str, new: Option<T>) -> bool {
+    match new {
+        Some(new) if known.get(key) == Some(&new) => false,
+        Some(new) => {
+            known.insert(key.to_owned(), new);
+            true
+        }
+        None => known.remove(key).is_some(),
+    }
 }

@@ -16,9 +16,9 @@
 mod deployment;
 mod machines;
 mod scaling;
-mod versions;
 #[cfg(test)]
 mod tests;
+mod versions;
 
 pub use deployment::{Phase, available, phase, rolling_out};
 pub use machines::{Counters, Replica, count, deleting, machines_ready, machines_up_to_date, remediating};

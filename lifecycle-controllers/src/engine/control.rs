@@ -174,10 +174,19 @@ impl<C: Controller> Control<C> {
                 let pause = pause_after(*failures);
                 match failure {
                     Failure::Stale | Failure::Gone => {
-                        tracing::debug!(object = key, kind = C::KIND, "{failure}; looking again in {pause:?}");
+                        tracing::debug!(
+                            object = key,
+                            kind = C::KIND,
+                            "{failure}; looking again in {pause:?}"
+                        );
                     }
                     Failure::Failed(why) => {
-                        tracing::warn!(object = key, kind = C::KIND, error = why, "pass failed, next one in {pause:?}");
+                        tracing::warn!(
+                            object = key,
+                            kind = C::KIND,
+                            error = why,
+                            "pass failed, next one in {pause:?}"
+                        );
                     }
                 }
                 self.queue.retry_after(key, pause);

@@ -183,10 +183,14 @@ impl Externals {
         let labels = match within_deadline(definitions.get_metadata(&name)).await {
             Ok(found) => found.metadata.labels.unwrap_or_default(),
             Err(WriteError::Gone) => {
-                return Err(NotReadable::NoDefinition(format!("there is no CustomResourceDefinition {name}")));
+                return Err(NotReadable::NoDefinition(format!(
+                    "there is no CustomResourceDefinition {name}"
+                )));
             }
             Err(error) => {
-                return Err(NotReadable::Unknown(format!("CustomResourceDefinition {name} cannot be read: {error}")));
+                return Err(NotReadable::Unknown(format!(
+                    "CustomResourceDefinition {name} cannot be read: {error}"
+                )));
             }
         };
         match labels.get(CONTRACT).and_then(|versions| newest(versions)) {
@@ -208,10 +212,8 @@ impl Externals {
         {
             return known.kind.clone();
         }
-        let resource = ApiResource::from_gvk_with_plural(
-            &GroupVersionKind::gvk(&of.group, &version, &of.kind),
-            &plural,
-        );
+        let resource =
+            ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(&of.group, &version, &of.kind), &plural);
         let api: Api<WireExternal> = match &self.0.namespace {
             Some(namespace) => Api::namespaced_with(self.0.client.clone(), namespace, &resource),
             None => Api::all_with(self.0.client.clone(), &resource),
@@ -232,7 +234,8 @@ fn newest(versions: &str) -> Option<String> {
     let stability = |rest: &str| match rest {
         "" => Some((2, 0)),
         _ => {
-            let number = |prefix| rest.strip_prefix(prefix).and_then(|number: &str| number.parse::<u32>().ok());
+            let number =
+                |prefix| rest.strip_prefix(prefix).and_then(|number: &str| number.parse::<u32>().ok());
             number("beta").map(|beta| (1, beta)).or_else(|| number("alpha").map(|alpha| (0, alpha)))
         }
     };

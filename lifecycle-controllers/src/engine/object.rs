@@ -59,7 +59,7 @@ impl<K: Resource> Stored<K> {
         Self { object, synced }
     }
 
-    /// The keys of labels and annotations that it has from its `MachineSet`.
+    /// The keys of labels and annotations that it has from its `MachineSet` or `MachineDeployment`.
     pub fn synced(&self) -> &SyncedKeys {
         &self.synced
     }
@@ -73,8 +73,8 @@ impl<K> Deref for Stored<K> {
     }
 }
 
-/// The keys of labels and annotations that a Machine, a bootstrap config or an infrastructure machine has from its `MachineSet`, as the
-/// field managers say. So a key that is no longer in the template of the `MachineSet` is removed, and one of others stays.
+/// The keys of labels and annotations that an object has from its `MachineSet` or `MachineDeployment`, as the field managers say. So a key
+/// that is no longer in the template is removed, and one of others stays.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SyncedKeys {
     /// Of labels.
@@ -87,15 +87,19 @@ pub struct SyncedKeys {
 /// which begins with this name.
 pub const MACHINE_SET_MANAGER: &str = "capi-machineset";
 
+/// The field manager of what a `MachineDeployment` writes to its `MachineSet`s, as Cluster API has it.
+pub const MACHINE_DEPLOYMENT_MANAGER: &str = "capi-machinedeployment";
+
 impl SyncedKeys {
     /// Reads them, and removes the field managers.
     pub fn take_from(metadata: &mut ObjectMeta) -> Self {
         let mut found = Self::default();
         let managers = metadata.managed_fields.take().unwrap_or_default();
-        let of_machine_set = managers.iter().filter(|entry| {
-            entry.manager.as_deref().is_some_and(|manager| manager.starts_with(MACHINE_SET_MANAGER))
-        });
-        for fields in of_machine_set.filter_map(|entry| entry.fields_v1.as_ref()) {
+        let is_owner = |manager: &str| {
+            manager.starts_with(MACHINE_SET_MANAGER) || manager.starts_with(MACHINE_DEPLOYMENT_MANAGER)
+        };
+        let of_owner = managers.iter().filter(|entry| entry.manager.as_deref().is_some_and(is_owner));
+        for fields in of_owner.filter_map(|entry| entry.fields_v1.as_ref()) {
             let metadata = &fields.0["f:metadata"];
             add_keys(&metadata["f:labels"], &mut found.labels);
             add_keys(&metadata["f:annotations"], &mut found.annotations);
@@ -292,7 +296,10 @@ mod tests {
         ]});
         let mut metadata: ObjectMeta = serde_json::from_value(metadata).expect("metadata");
         let found = SyncedKeys::take_from(&mut metadata);
-        assert_eq!((found.labels, found.annotations), (vec!["a".into(), "b/c".into()], vec!["x/y".to_owned()]));
+        assert_eq!(
+            (found.labels, found.annotations),
+            (vec!["a".into(), "b/c".into()], vec!["x/y".to_owned()])
+        );
         assert_eq!(metadata, ObjectMeta::default());
     }
 }

@@ -6,7 +6,8 @@ use cloudprovider::{FairPermit, FairPermits};
 use controller_kit::{
     cache::{Cache, CachedObject as _},
     writes::{
-        APPLY_PATCH, MERGE_PATCH, WHOLE_OBJECT, WriteError, create_as, delete, patch_as, patch_by, within_deadline,
+        APPLY_PATCH, MERGE_PATCH, WHOLE_OBJECT, WriteError, create_as, delete, patch_as, patch_by,
+        within_deadline,
     },
 };
 use kube::{Client, Resource};
@@ -296,7 +297,8 @@ impl Writer {
             Err(error) => return Err(error),
         }
         let key = key(object.namespace_or_empty(), object.name_or_empty());
-        let is_gone = |shown: &Stored<K>| shown.is_deleting() || shown.uid_or_empty() != object.uid_or_empty();
+        let is_gone =
+            |shown: &Stored<K>| shown.is_deleting() || shown.uid_or_empty() != object.uid_or_empty();
         within(store.until(&key, |shown| shown.is_none_or(is_gone))).await
     }
 }
@@ -325,7 +327,9 @@ pub async fn shown<K: Kind>(store: &Cache<Stored<K>>, written: K) -> Result<Stor
 async fn within<T>(shown: impl Future<Output = T>) -> Result<(), WriteError> {
     match timeout(SHOWN_WITHIN, shown).await {
         Ok(_) => Ok(()),
-        Err(_) => Err(WriteError::Failed(format!("the watch does not show the write within {SHOWN_WITHIN:?}"))),
+        Err(_) => {
+            Err(WriteError::Failed(format!("the watch does not show the write within {SHOWN_WITHIN:?}")))
+        }
     }
 }
 

@@ -3,21 +3,24 @@
 use std::time::Duration;
 
 use cluster_api::{
-    Machine, MachineDeletionStatus, MachineDrainRule, MachineDrainRuleDrainBehavior, MachineDrainRuleMachineSelector,
-    names::annotations,
+    Machine, MachineDeletionStatus, MachineDrainRule, MachineDrainRuleDrainBehavior,
+    MachineDrainRuleMachineSelector, names::annotations,
 };
 use component::events::EventType;
 use controller_kit::writes::WriteError;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, Time};
 use kube::{ResourceExt as _, core::Selector};
 use lifecycle::{
     conditions::{Statement, Status},
     drain::Behavior,
-    machine::deletion::{Began, DeletingMachine, Next, OwningCluster, Presence, Timeouts, next, node_to_delete},
+    machine::deletion::{
+        Began, DeletingMachine, Next, OwningCluster, Presence, Timeouts, next, node_to_delete,
+    },
 };
 
 use super::pass::Pass;
 use crate::{
-    core::{Referenced, defined},
+    core::Referenced,
     engine::{
         conditions::time,
         control::{Failure, Then},
@@ -140,12 +143,9 @@ impl<'a> Deletion<'a> {
             all.filter(|key| key.starts_with(prefix)).collect()
         };
         let has = |key: &str| self.machine.annotations().contains_key(key);
-        let seconds = |limit: Option<i32>| {
-            limit.and_then(|limit| u64::try_from(limit).ok()).map(Duration::from_secs)
-        };
-        let began = |at: &Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>| {
-            at.as_ref().map(|time| time.0.as_second())
-        };
+        let seconds =
+            |limit: Option<i32>| limit.and_then(|limit| u64::try_from(limit).ok()).map(Duration::from_secs);
+        let began = |at: &Option<Time>| at.as_ref().map(|time| time.0.as_second());
         let spec = &self.machine.spec;
         let related = &self.pass.related;
         let deleting = DeletingMachine {
@@ -200,7 +200,9 @@ impl<'a> Deletion<'a> {
                 None => Ok(Stepped::Done),
             },
             Next::WaitForInfrastructure => wait_for(&self.pass.related.infrastructure),
-            Next::WaitForBootstrap => self.pass.related.bootstrap.as_ref().map_or(Ok(Stepped::Done), wait_for),
+            Next::WaitForBootstrap => {
+                self.pass.related.bootstrap.as_ref().map_or(Ok(Stepped::Done), wait_for)
+            }
             Next::DeleteNode => self.delete_node(node.unwrap_or_default()).await,
             Next::Release => Ok(Stepped::Done),
         }
@@ -235,7 +237,10 @@ impl<'a> Deletion<'a> {
             }
             Progress::Waiting { message, after } => {
                 let limit = self.machine.spec.deletion.node_drain_timeout_seconds;
-                Ok(Stepped::Says(message, Then::After(self.left(limit, &self.times.node_drain_start_time, after))))
+                Ok(Stepped::Says(
+                    message,
+                    Then::After(self.left(limit, &self.times.node_drain_start_time, after)),
+                ))
             }
         }
     }
@@ -255,16 +260,11 @@ impl<'a> Deletion<'a> {
         }
         let began = &self.times.wait_for_node_volume_detach_start_time;
         let limit = self.machine.spec.deletion.node_volume_detach_timeout_seconds;
-        Ok(Stepped::Waits(Then::After(self.left(limit, began, volumes::LOOK_AGAIN))))
+        Ok(Stepped::Waits(Then::After(self.left(limit, began, volumes::RETRY))))
     }
 
     /// When to look again: after `pause`, or when the time limit ends.
-    fn left(
-        &self,
-        limit: Option<i32>,
-        began: &Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>,
-        pause: Duration,
-    ) -> Duration {
+    fn left(&self, limit: Option<i32>, began: &Option<Time>, pause: Duration) -> Duration {
         let limit = limit.filter(|limit| *limit > 0).map(i64::from);
         let (Some(limit), Some(began)) = (limit, began) else { return pause };
         let left = began.0.as_second().saturating_add(limit).saturating_sub(self.pass.now);
@@ -308,7 +308,8 @@ impl<'a> Deletion<'a> {
         let namespace = self.machine.namespace_or_empty();
         let all = self.pass.core.stores.machine_drain_rules.all();
         let of_namespace = all.iter().filter(|rule| rule.namespace_or_empty() == namespace);
-        let mut rules: Vec<_> = of_namespace.filter(|rule| self.applies(rule)).map(|rule| drain_rule(rule)).collect();
+        let mut rules: Vec<_> =
+            of_namespace.filter(|rule| self.applies(rule)).map(|rule| drain_rule(rule)).collect();
         rules.sort_by(|one, other| one.name.cmp(&other.name));
         rules
     }
@@ -316,11 +317,13 @@ impl<'a> Deletion<'a> {
     fn applies(&self, rule: &MachineDrainRule) -> bool {
         let cluster = self.pass.cluster.map(|cluster| cluster.labels().clone()).unwrap_or_default();
         let matches = |selector: &MachineDrainRuleMachineSelector| {
-            let read = |of: &k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector| Selector::try_from(of.clone()).ok();
-            let machine = read(&selector.selector);
-            let of_cluster = read(&selector.cluster_selector);
-            machine.is_some_and(|selector| selects(&selector, self.machine.labels()))
-                && of_cluster.is_some_and(|selector| selects(&selector, &cluster))
+            // One that is not there selects all. The definition refuses one that cannot be read.
+            let matches = |of: &Option<LabelSelector>, labels| match of {
+                None => true,
+                Some(of) => Selector::try_from(of.clone()).is_ok_and(|selector| selects(&selector, labels)),
+            };
+            matches(&selector.selector, self.machine.labels())
+                && matches(&selector.cluster_selector, &cluster)
         };
         rule.spec.machines.is_empty() || rule.spec.machines.iter().any(matches)
     }
@@ -329,8 +332,8 @@ impl<'a> Deletion<'a> {
 fn drain_rule(rule: &MachineDrainRule) -> DrainRule {
     let order = rule.spec.drain.order.unwrap_or_default();
     let pods = rule.spec.pods.iter().map(|pods| PodSelector {
-        selector: pods.selector.clone(),
-        namespace_selector: pods.namespace_selector.clone(),
+        selector: pods.selector.clone().unwrap_or_default(),
+        namespace_selector: pods.namespace_selector.clone().unwrap_or_default(),
     });
     DrainRule {
         name: rule.name_or_empty().to_owned(),
@@ -366,13 +369,14 @@ fn internal(message: &str) -> Statement {
 
 /// What `Deleting` says of a step that failed.
 fn failed(step: Next, statement: Statement, machine: &Machine) -> Statement {
-    let of = |kind: &str| internal(&format!("Failed to delete {kind}, please check controller logs for errors"));
+    let of =
+        |kind: &str| internal(&format!("Failed to delete {kind}, please check controller logs for errors"));
     let says = |message: &str| Statement { message: message.to_owned(), ..statement.clone() };
     match step {
         Next::Drain => says("Error draining Node, please check controller logs for errors"),
-        Next::DetachVolumes => {
-            says("Error waiting for volumes to be detached from Node, please check controller logs for errors")
-        }
+        Next::DetachVolumes => says(
+            "Error waiting for volumes to be detached from Node, please check controller logs for errors",
+        ),
         Next::DeleteInfrastructure | Next::WaitForInfrastructure => of(&machine.spec.infrastructure_ref.kind),
         Next::DeleteBootstrap | Next::WaitForBootstrap => of(&machine.spec.bootstrap.config_ref.kind),
         Next::DeleteNode => says("Error deleting Node, please check controller logs for errors"),

@@ -11,7 +11,7 @@ use kube::ResourceExt as _;
 use serde_json::{Map, Value, json};
 
 use super::{
-    deletion::{self, Deletion},
+    deletion::Deletion,
     node::{self, Found},
     related::RelatedObjects,
     status::{Observed, status},
@@ -93,7 +93,8 @@ async fn copied(
 
 fn news_of(machine: &Machine, related: &RelatedObjects) -> Option<Value> {
     let mut spec = Map::new();
-    let config = related.bootstrap.as_ref().and_then(Referenced::object).filter(|config| !config.is_deleting());
+    let config =
+        related.bootstrap.as_ref().and_then(Referenced::object).filter(|config| !config.is_deleting());
     if let Some(config) = config
         && machine.spec.bootstrap.data_secret_name.is_none()
         && config.data_secret_created
@@ -216,4 +217,3 @@ impl Pass<'_> {
         Some(self.core.referenced(cluster.namespace_or_empty(), reference).await)
     }
 }
-

@@ -11,7 +11,7 @@ use crate::{
     engine::{
         control::Failure,
         external::External,
-        object::{Kind as _, Meta as _, names_kind, owner_reference},
+        object::{Meta as _, names_kind, owner_reference},
         writer::{Guard, to_json},
     },
 };
@@ -66,7 +66,11 @@ async fn owned(
 ///
 /// # Errors
 /// If something else controls it. Two Machines that refer to one object would otherwise share it.
-fn ownership(object: &External, machine: &Machine, cluster: Option<&Cluster>) -> Result<Option<Value>, String> {
+fn ownership(
+    object: &External,
+    machine: &Machine,
+    cluster: Option<&Cluster>,
+) -> Result<Option<Value>, String> {
     if object.is_deleting() {
         return Ok(None);
     }
@@ -126,7 +130,8 @@ mod tests {
     }
 
     fn object(owners: &Value, cluster: &str) -> External {
-        let metadata = json!({"name": "x", "ownerReferences": owners, "labels": {labels::CLUSTER_NAME: cluster}});
+        let metadata =
+            json!({"name": "x", "ownerReferences": owners, "labels": {labels::CLUSTER_NAME: cluster}});
         External { metadata: serde_json::from_value(metadata).expect("metadata"), ..External::default() }
     }
 
@@ -146,6 +151,9 @@ mod tests {
         assert_eq!(of(json!([other, owner("MachineSet", "s", None)]), "c"), patched(json!([other, wanted])));
         // The Machine of an earlier pass, without the flag.
         assert_eq!(of(json!([owner("Machine", "m", None)]), "c"), patched(json!([wanted])));
-        assert_eq!(of(json!([owner("Machine", "other", Some(true))]), "c"), Err("Machine x controls it".to_owned()));
+        assert_eq!(
+            of(json!([owner("Machine", "other", Some(true))]), "c"),
+            Err("Machine x controls it".to_owned())
+        );
     }
 }

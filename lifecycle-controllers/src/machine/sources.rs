@@ -19,7 +19,7 @@ use crate::{
         external::GroupKind,
         object::{Meta as _, key, split_key},
     },
-    sources::{external_source, workload_source},
+    sources::{external_source, is_news, workload_source},
     workload::{ClusterChange, ClusterKey},
 };
 
@@ -85,7 +85,13 @@ fn cluster_digest(cluster: &Cluster) -> ClusterDigest {
         found.filter(|one| one.status == lifecycle::conditions::Status::True).map(|one| one.since)
     });
     let provisioned = status.and_then(|status| status.initialization.infrastructure_provisioned);
-    (is_cluster_paused(Some(cluster)), cluster.is_deleting(), provisioned, initialized, cluster.labels().clone())
+    (
+        is_cluster_paused(Some(cluster)),
+        cluster.is_deleting(),
+        provisioned,
+        initialized,
+        cluster.labels().clone(),
+    )
 }
 
 fn changed_clusters(
@@ -95,7 +101,7 @@ fn changed_clusters(
 ) -> HashSet<String> {
     let changed = keys.iter().filter(|key| {
         let digest = core.stores.clusters.get(key).map(|cluster| cluster_digest(&cluster));
-        note(known, key, digest)
+        is_news(known, key, digest)
     });
     let machines = changed.flat_map(|key| {
         let (namespace, name) = split_key(key);
@@ -104,25 +110,13 @@ fn changed_clusters(
     machines.collect()
 }
 
-/// Whether something is new. `None`: it is gone.
-fn note<T: PartialEq>(known: &mut HashMap<String, T>, key: &str, new: Option<T>) -> bool {
-    match new {
-        Some(new) if known.get(key) == Some(&new) => false,
-        Some(new) => {
-            known.insert(key.to_owned(), new);
-            true
-        }
-        None => known.remove(key).is_some(),
-    }
-}
-
 fn changed_sets(core: &Core, keys: &HashSet<String>, known: &mut HashMap<String, String>) -> HashSet<String> {
     let changed = keys.iter().filter(|key| {
         let digest = core.stores.machine_sets.get(key).map(|set| {
             let revision = set.annotation(annotations::REVISION).unwrap_or_default().to_owned();
             format!("{revision} {:?}", super::status::template_of(&set.spec.template.spec))
         });
-        note(known, key, digest)
+        is_news(known, key, digest)
     });
     let machines = changed.flat_map(|key| {
         let (namespace, name) = split_key(key);
@@ -142,7 +136,7 @@ fn changed_deployments(
             let template = super::status::template_of(&deployment.spec.template.spec);
             format!("{revision} {template:?} {:?}", deployment.spec.rollout.after)
         });
-        note(known, key, digest)
+        is_news(known, key, digest)
     });
     let machines = changed.flat_map(|key| {
         let (namespace, name) = split_key(key);
@@ -166,4 +160,3 @@ fn machines_of_nodes(core: &Core, cluster: &ClusterKey, change: &ClusterChange) 
         has_name || id.is_some_and(|id| nodes.values().any(|ids| ids.contains(id)))
     })
 }
-

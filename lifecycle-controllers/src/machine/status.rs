@@ -58,7 +58,8 @@ pub(super) fn status(machine: &Machine, observed: &Observed<'_>) -> (MachineStat
     let statement = bootstrap_config_ready(config, has_data, is_deleting);
     conditions.set(types::BOOTSTRAP_CONFIG_READY, statement, now);
     let infrastructure_kind = machine.spec.infrastructure_ref.kind.as_str();
-    let statement = infrastructure_ready(infrastructure_kind, related(infrastructure), is_provisioned, is_deleting);
+    let statement =
+        infrastructure_ready(infrastructure_kind, related(infrastructure), is_provisioned, is_deleting);
     conditions.set(types::INFRASTRUCTURE_READY, statement, now);
     if let Some([ready, healthy]) = observed.node_conditions.clone() {
         conditions.set(types::NODE_READY, ready, now);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cluster_api::{
-    ContractVersionedObjectReference, Machine, MachineSet,
+    Cluster, ContractVersionedObjectReference, Machine, MachineSet, MachineSpec,
     names::{annotations, finalizers, labels},
 };
 use component::events::EventType;
@@ -59,7 +59,10 @@ pub(super) async fn create(core: &Core, set: &MachineSet, count: usize) -> Resul
             names.insert(name);
         }
     }
-    let created = names.iter().map(|name| create_one(core, set, name, config.as_ref(), &infrastructure));
+    let (config, infrastructure) = (config.as_ref(), &infrastructure);
+    let created = names
+        .into_iter()
+        .map(|name| async move { create_one(core, set, &name, config, infrastructure).await });
     let results: Vec<_> = stream::iter(created).buffer_unordered(AT_ONCE).collect().await;
     results.into_iter().collect()
 }
@@ -205,7 +208,9 @@ pub(super) async fn delete_orphans(core: &Core, set: &MachineSet) -> Result<(), 
                 Err(error) => return Err(error.into()),
             }
             match core.writer.delete_at(&kind.place(namespace, name), Guard::of(&*orphan)).await {
-                Ok(()) => tracing::info!(name, namespace, kind = kind.of.kind, "deleted what no Machine came for"),
+                Ok(()) => {
+                    tracing::info!(name, namespace, kind = kind.of.kind, "deleted what no Machine came for")
+                }
                 Err(WriteError::Gone | WriteError::Stale(_)) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -218,29 +223,26 @@ fn object_key(object: &External) -> String {
     key(object.namespace_or_empty(), object.name_or_empty())
 }
 
-/// The templates of a set that do not exist, by kind. Each that does has the Cluster as an owner from now on, so that `clusterctl move` takes
+/// The templates of a `MachineSet` or `MachineDeployment` that do not exist, by kind. Each that does has the Cluster as an owner from now on, so that `clusterctl move` takes
 /// it along.
-pub(super) async fn missing_templates(
+pub(crate) async fn missing_templates(
     core: &Core,
-    set: &MachineSet,
-    cluster: Option<&cluster_api::Cluster>,
+    namespace: &str,
+    spec: &MachineSpec,
+    cluster: &Cluster,
 ) -> Result<Vec<String>, Failure> {
-    let spec = &set.spec.template.spec;
     let mut missing = Vec::new();
     for reference in defined(&spec.bootstrap.config_ref).into_iter().chain([&spec.infrastructure_ref]) {
-        match core.referenced(set.namespace_or_empty(), reference).await {
+        match core.referenced(namespace, reference).await {
             Referenced::Missing => missing.push(reference.kind.clone()),
             Referenced::Unreadable(_) => {}
             Referenced::There(kind, object) => {
-                if let Some(cluster) = cluster
-                    && !object.is_owned_by(cluster.uid_or_empty())
-                    && !object.is_deleting()
-                {
+                if !object.is_owned_by(cluster.uid_or_empty()) && !object.is_deleting() {
                     let mut owners = object.owner_references().to_vec();
                     owners.retain(|owner| owner.kind != "Cluster" || owner.name != cluster.name_or_empty());
                     owners.push(owner_reference(cluster, false));
                     let body = json!({"metadata": {"ownerReferences": to_json(&owners)?}});
-                    let place = kind.place(set.namespace_or_empty(), &reference.name);
+                    let place = kind.place(namespace, &reference.name);
                     let _: External = core.writer.patch_at(&place, Guard::of(&*object), body).await?;
                 }
             }

@@ -64,7 +64,8 @@ pub(super) async fn reconcile(core: &Core, of: &str) -> Result<Then, Failure> {
         None => set,
     };
     let mut observed = Observed { cluster: Some(cluster), ..Observed::default() };
-    let result = scale(core, &set, deployment.as_deref().map(|one| &**one), cluster, &mut observed, now).await;
+    let result =
+        scale(core, &set, deployment.as_deref().map(|one| &**one), cluster, &mut observed, now).await;
     let machines = Machines::new(machines_of(core, &set)?);
     let observed = Observed { machines: Some(&machines), ..observed };
     let status = status(&set, &observed, now);
@@ -80,13 +81,14 @@ async fn scale(
     observed: &mut Observed<'_>,
     now: i64,
 ) -> Result<(), Failure> {
-    observed.missing_templates = missing_templates(core, set, Some(cluster)).await?;
+    observed.missing_templates =
+        missing_templates(core, set.namespace_or_empty(), &set.spec.template.spec, cluster).await?;
     for machine in machines_of(core, set)? {
         adopt(core, set, &machine).await?;
     }
     remediate(core, set, deployment, cluster, &machines_of(core, set)?, now).await?;
     let machines = machines_of(core, set)?;
-    let synced = machines.iter().map(|machine| sync(core, set, machine));
+    let synced = machines.into_iter().map(|machine| async move { sync(core, set, &machine).await });
     let synced: Vec<_> = stream::iter(synced).buffer_unordered(AT_ONCE).collect().await;
     synced.into_iter().collect::<Result<(), _>>()?;
     delete_orphans(core, set).await?;

@@ -15,7 +15,11 @@ use crate::{
 
 /// Everything that holds new Machines back, for people. The control plane may be of any provider, so its events are followed: nothing has
 /// to be asked again.
-pub(super) async fn preflight(core: &Core, set: &MachineSet, cluster: &Cluster) -> Result<Vec<String>, Failure> {
+pub(super) async fn preflight(
+    core: &Core,
+    set: &MachineSet,
+    cluster: &Cluster,
+) -> Result<Vec<String>, Failure> {
     let Some(reference) = defined(&cluster.spec.control_plane_ref) else { return Ok(Vec::new()) };
     let skipped = set.annotation(annotations::SKIP_PREFLIGHT_CHECKS);
     let skipped: BTreeSet<_> = skipped.map(Check::skipped).unwrap_or_default();
@@ -33,7 +37,8 @@ pub(super) async fn preflight(core: &Core, set: &MachineSet, cluster: &Cluster) 
         }
     };
     let Some(version) = control_plane.version.as_deref() else { return Ok(Vec::new()) };
-    let invalid = |of: &str, error: &dyn std::fmt::Display| Failure::Failed(format!("version of {of}: {error}"));
+    let invalid =
+        |of: &str, error: &dyn std::fmt::Display| Failure::Failed(format!("version of {of}: {error}"));
     let version: KubernetesVersion =
         version.parse().map_err(|error| invalid(&format!("{kind} {name}"), &error))?;
     let reached = control_plane.reached.iter().filter_map(|version| version.parse().ok()).collect();

@@ -63,8 +63,8 @@ pub(super) async fn remediate(
         })
         .collect();
     let revision = |of: &std::collections::BTreeMap<String, String>| of.get(annotations::REVISION).cloned();
-    let is_current = deployment
-        .is_none_or(|deployment| revision(deployment.annotations()) == revision(set.annotations()));
+    let is_current =
+        deployment.is_none_or(|deployment| revision(deployment.annotations()) == revision(set.annotations()));
     let limit = deployment.and_then(|deployment| deployment.spec.remediation.max_in_flight.as_ref());
     let replicas = deployment.and_then(|deployment| deployment.spec.replicas).unwrap_or(1);
     let Remediation { delete, defer, leave } =
@@ -98,7 +98,11 @@ pub(super) async fn remediate(
         // First the word, then the deletion: a pass after a crash in between deletes it, and it counts as in flight.
         say(core, machine, statement(DELETING, "Machine is deleting".to_owned()), now).await?;
         core.writer.delete(&core.stores.machines, &***machine).await?;
-        tracing::info!(machine = machine.name_or_empty(), machine_set = set.name_or_empty(), "unhealthy Machine deleted");
+        tracing::info!(
+            machine = machine.name_or_empty(),
+            machine_set = set.name_or_empty(),
+            "unhealthy Machine deleted"
+        );
     }
     Ok(())
 }

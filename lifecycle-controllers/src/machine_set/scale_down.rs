@@ -51,7 +51,11 @@ pub(super) async fn delete(
             failure = Some(error);
             continue;
         }
-        tracing::info!(machine = name, machine_set = set.name_or_empty(), "Machine deleted, since there are too many");
+        tracing::info!(
+            machine = name,
+            machine_set = set.name_or_empty(),
+            "Machine deleted, since there are too many"
+        );
         core.record(set, EventType::Normal, "SuccessfulDelete", format!("Deleted Machine {name:?}"));
     }
     failure.map_or(Ok(()), |error| Err(error.into()))
@@ -84,7 +88,6 @@ pub(crate) fn is_marked(core: &Core, machine: &Stored<Machine>) -> bool {
     }
     let node = machine.status.as_ref().map_or("", |status| status.node_ref.name.as_str());
     let cluster = workload_key(machine.namespace_or_empty(), &machine.spec.cluster_name);
-    core.workload.node(&cluster, node).is_some_and(|node| {
-        node.taints.iter().any(|taint| taint.key == AUTOSCALER_TAINT)
-    })
+    let node = core.workload.get(&cluster).ok().and_then(|connected| connected.nodes().get(node));
+    node.is_some_and(|node| node.taints.iter().any(|taint| taint.key == AUTOSCALER_TAINT))
 }

@@ -8,8 +8,8 @@ use kube::{ResourceExt as _, core::Selector};
 use lifecycle::{
     conditions::Statement,
     replicas::{
-        Counters, Owner, Scale, count, deleting, machines_ready, machines_up_to_date, remediating, scaling_down,
-        scaling_up,
+        Counters, Owner, Scale, count, deleting, machines_ready, machines_up_to_date, remediating,
+        scaling_down, scaling_up,
     },
 };
 
@@ -46,8 +46,11 @@ pub(super) fn status(set: &MachineSet, observed: &Observed<'_>, now: i64) -> Mac
         status.available_replicas = number(available);
         status.up_to_date_replicas = number(up_to_date);
         status.versions = machines.versions();
-        let scale =
-            Scale { replicas: set.spec.replicas.map(i64::from), current: all, is_deleting: set.is_deleting() };
+        let scale = Scale {
+            replicas: set.spec.replicas.map(i64::from),
+            current: all,
+            is_deleting: set.is_deleting(),
+        };
         let missing: Vec<_> = observed.missing_templates.iter().map(String::as_str).collect();
         say(types::SCALING_UP, scaling_up(&scale, &missing, &observed.holds, Owner::MachineSet));
         say(types::SCALING_DOWN, scaling_down(&scale, &replicas, Owner::MachineSet, now));

@@ -66,7 +66,8 @@ pub(crate) fn label_value(name: &str) -> String {
 /// `hash_<base64 of FNV-1a 32>_z`, as Cluster API writes it.
 fn hashed(name: &str) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    let hash = name.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    let hash =
+        name.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
     // Six digits have 36 bits. The last four are 0.
     let bits = u64::from(hash) << 4;
     let digits = (0..6).rev().map(|place| usize::try_from((bits >> (6 * place)) & 63).unwrap_or(0));
@@ -176,7 +177,8 @@ mod tests {
     #[test]
     fn a_machine_follows_its_set_in_what_needs_no_new_one() {
         let spec = json!({"minReadySeconds": 5, "deletion": {"nodeDrainTimeoutSeconds": 9}});
-        let settled = machine(json!({"labels": all_labels(), "annotations": {"b": "2", "mine": "x"}}), spec.clone());
+        let settled =
+            machine(json!({"labels": all_labels(), "annotations": {"b": "2", "mine": "x"}}), spec.clone());
         assert_eq!(patch(&settled), None, "another version is not written");
         let managed = json!([{"manager": "capi-machineset", "fieldsV1": {"f:metadata": {
             "f:labels": {"f:old": {}, "f:a": {}}, "f:annotations": {"f:cluster.x-k8s.io/cloned-from-name": {}},

@@ -59,7 +59,9 @@ pub fn machine_name(
     }
     name.push_str(rest);
     if !is_random {
-        return Err(InvalidTemplate(format!("{template:?} has no {{{{ .random }}}}, so all Machines had one name")));
+        return Err(InvalidTemplate(format!(
+            "{template:?} has no {{{{ .random }}}}, so all Machines had one name"
+        )));
     }
     if name.len() > LONGEST {
         let mut end = LONGEST - RANDOM;

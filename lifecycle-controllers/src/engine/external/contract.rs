@@ -185,7 +185,8 @@ impl From<WireExternal> for External {
         let synced = SyncedKeys::take_from(&mut metadata);
         let initialization = &status["initialization"];
         let version = text(&status["version"]).into_iter();
-        let versions = list(&status["versions"]).filter_map(|one| text(&one["version"]).or_else(|| text(one)));
+        let versions =
+            list(&status["versions"]).filter_map(|one| text(&one["version"]).or_else(|| text(one)));
         let mut reached: Vec<String> = versions.collect();
         if reached.is_empty() {
             reached.extend(version);
@@ -276,7 +277,10 @@ mod tests {
         }));
         assert_eq!((machine.provider_id.as_deref(), machine.provisioned), (Some("libvirt:///1"), true));
         assert_eq!(machine.addresses, [("InternalIP".to_owned(), "10.0.0.1".to_owned())]);
-        assert_eq!(machine.condition("Ready").map(|ready| (ready.status, ready.since)), Some((Status::True, 60)));
+        assert_eq!(
+            machine.condition("Ready").map(|ready| (ready.status, ready.since)),
+            Some((Status::True, 60))
+        );
         assert_eq!(machine.metadata.managed_fields, None);
         let cluster = read(json!({
             "metadata": {},

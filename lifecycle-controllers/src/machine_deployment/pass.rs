@@ -1,0 +1,376 @@
+//! One pass over a `MachineDeployment`.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use cluster_api::{
+    Cluster, MachineDeployment, MachineSet,
+    names::{annotations, finalizers},
+};
+use component::events::EventType;
+use controller_kit::writes::WriteError;
+use jiff::Timestamp;
+use kube::ResourceExt as _;
+use lifecycle::{
+    machine_set::{ALPHABET, RANDOM},
+    rollout::{self as planner, Candidate, Choice, Counts, Current, Deployment, Plan, Planned, Share},
+};
+use serde_json::json;
+
+use super::{
+    desired::{created, name, patch, revision, revision_patch},
+    status::{Observed, status},
+};
+use crate::{
+    adoption::{adopted, without_finalizer},
+    core::{Core, is_paused},
+    engine::{
+        control::{Failure, Then},
+        object::{MACHINE_DEPLOYMENT_MANAGER, Meta as _, Stored, owner_reference},
+        writer::{Guard, Place, shown, to_json},
+    },
+    machine::template_of,
+    machine_set::missing_templates,
+    replicas::{Machines, selector, selects},
+    rollout,
+};
+
+pub(super) async fn reconcile(core: &Core, of: &str) -> Result<Then, Failure> {
+    let found = core.stores.machine_deployments.get(of);
+    let Some(deployment) = found.filter(|deployment| core.is_ours(&***deployment)) else {
+        return Ok(Then::WhenChanged);
+    };
+    let now = Timestamp::now().as_second();
+    let cluster = core.cluster(deployment.namespace_or_empty(), &deployment.spec.cluster_name);
+    let cluster = cluster.as_deref().map(|cluster| &**cluster);
+    if is_paused(cluster, &**deployment) {
+        let status = status(&deployment, &Observed { cluster, ..Observed::default() }, now);
+        core.writer.patch_status(&core.stores.machine_deployments, &**deployment, &status).await?;
+        return Ok(Then::WhenChanged);
+    }
+    if deployment.is_deleting() {
+        return delete(core, &deployment, cluster, now).await;
+    }
+    let Some(cluster) = cluster else {
+        tracing::info!(
+            machine_deployment = of,
+            cluster = deployment.spec.cluster_name,
+            "waiting for the Cluster to exist"
+        );
+        return Ok(Then::WhenChanged);
+    };
+    let name = &deployment.spec.cluster_name;
+    let deployment = match adopted(&**deployment, name, finalizers::MACHINE_DEPLOYMENT, Some(cluster))? {
+        Some(patch) => {
+            Arc::new(core.writer.patch(&core.stores.machine_deployments, &**deployment, patch).await?)
+        }
+        None => deployment,
+    };
+    let missing =
+        missing_templates(core, deployment.namespace_or_empty(), &deployment.spec.template.spec, cluster);
+    let missing = missing.await?;
+    let rolled = roll_out(core, &deployment, &missing, now).await;
+    // The annotation with the revision may have changed.
+    let deployment = core.stores.machine_deployments.get(of).unwrap_or(deployment);
+    let sets = sets_of(core, &deployment)?;
+    let machines = machines_of(core, &deployment)?;
+    let observed =
+        Observed { cluster: Some(cluster), owned: Some((&sets, &machines)), missing_templates: &missing };
+    let status = status(&deployment, &observed, now);
+    core.writer.patch_status(&core.stores.machine_deployments, &**deployment, &status).await?;
+    rolled?;
+    Ok(after(&deployment, now))
+}
+
+/// When `spec.rollout.after` comes.
+fn after(deployment: &MachineDeployment, now: i64) -> Then {
+    let after = deployment.spec.rollout.after.as_ref().map(|after| after.0.as_second());
+    let left = after.map(|after| after.saturating_sub(now)).and_then(|left| u64::try_from(left).ok());
+    left.filter(|left| *left > 0).map_or(Then::WhenChanged, |left| Then::After(Duration::from_secs(left)))
+}
+
+async fn roll_out(
+    core: &Core,
+    deployment: &Stored<MachineDeployment>,
+    missing_templates: &[String],
+    now: i64,
+) -> Result<(), Failure> {
+    for set in sets_of(core, deployment)? {
+        adopt(core, deployment, &set).await?;
+    }
+    let Some(plan) = rollout::deployment(deployment) else { return Ok(()) };
+    let sets = sets_of(core, deployment)?;
+    let is_paused = deployment.spec.paused.unwrap_or_default();
+    let random: String =
+        (0..RANDOM).map(|_| char::from(ALPHABET[fastrand::usize(..ALPHABET.len())])).collect();
+    let choice = choose(deployment, &sets, now);
+    let has_templates = missing_templates.is_empty();
+    let Some(planned) = planned(core, deployment, &plan, &choice, &sets, &random, is_paused, has_templates)?
+    else {
+        return Ok(());
+    };
+    let mut revision = None;
+    for planned in &planned.machine_sets {
+        let set = sets.iter().find(|set| set.name_or_empty() == planned.name);
+        let is_current = match (choice.current, set) {
+            (Some(current), Some(set)) => sets[current].name_or_empty() == set.name_or_empty(),
+            (_, None) => true,
+            (None, Some(_)) => false,
+        };
+        if is_current {
+            revision = planned.revision.as_ref().map(|revision| revision.number);
+        }
+        write(core, deployment, &plan, planned, set, &random).await?;
+    }
+    if let Some(patch) = revision.and_then(|revision| revision_patch(deployment, revision)) {
+        core.writer.patch(&core.stores.machine_deployments, &**deployment, patch).await?;
+    }
+    if !is_paused && is_complete(deployment, &plan) {
+        clean_up(core, deployment, &choice, &sets).await?;
+    }
+    Ok(())
+}
+
+fn choose(deployment: &MachineDeployment, sets: &[Arc<Stored<MachineSet>>], now: i64) -> Choice {
+    let wanted = template_of(&deployment.spec.template.spec);
+    let candidates: Vec<_> = sets
+        .iter()
+        .map(|set| Candidate {
+            name: set.name_or_empty(),
+            created: set.created(),
+            replicas: set.spec.replicas.unwrap_or_default().into(),
+            has_template: template_of(&set.spec.template.spec) == wanted,
+        })
+        .collect();
+    let after = deployment.spec.rollout.after.as_ref().map(|after| after.0.as_second());
+    planner::choose(&candidates, after, now)
+}
+
+/// What this pass writes. `None`: a `MachineSet` is needed that cannot be created.
+#[expect(clippy::too_many_arguments, reason = "each is another part of what the plan depends on")]
+fn planned(
+    core: &Core,
+    deployment: &MachineDeployment,
+    plan: &Deployment,
+    choice: &Choice,
+    sets: &[Arc<Stored<MachineSet>>],
+    random: &str,
+    is_paused: bool,
+    has_templates: bool,
+) -> Result<Option<Plan>, Failure> {
+    let set = |index: usize| machine_set(&sets[index]);
+    let old: Vec<_> = choice.old.iter().map(|old| set(old.index)).collect();
+    if is_paused {
+        return Ok(Some(scaled(deployment, plan, choice, sets)));
+    }
+    let current = match choice.current {
+        Some(current) => Current::Exists(set(current)),
+        None if has_templates => Current::New { name: name(deployment, random) },
+        None => return Ok(None),
+    };
+    let machines: Vec<_> = core
+        .machines_in(deployment.namespace_or_empty(), |machine| {
+            sets.iter().any(|set| machine.is_owned_by(set.uid_or_empty()))
+        })
+        .iter()
+        .map(|machine| planner::Machine {
+            name: machine.name_or_empty().to_owned(),
+            machine_set: machine.controller().map(|owner| owner.name.clone()).unwrap_or_default(),
+            pending_acknowledge: machine.annotations().contains_key(annotations::PENDING_ACKNOWLEDGE_MOVE),
+            updating: machine.annotations().contains_key(annotations::UPDATE_IN_PROGRESS),
+        })
+        .collect();
+    Ok(Some(planner::plan(plan, current, old, &machines)))
+}
+
+/// The same for a deployment whose rollout is paused: the sets stay, and share what is scaled.
+fn scaled(
+    deployment: &MachineDeployment,
+    plan: &Deployment,
+    choice: &Choice,
+    sets: &[Arc<Stored<MachineSet>>],
+) -> Plan {
+    let share = |index: usize| {
+        let set = &sets[index];
+        let number = |annotation| set.annotation(annotation).and_then(|text: &str| text.parse().ok());
+        Share {
+            name: set.name_or_empty().to_owned(),
+            created: set.created(),
+            replicas: set.spec.replicas.unwrap_or_default().into(),
+            available: machine_set(set).status.available,
+            desired: number(annotations::DESIRED_REPLICAS),
+            max: number(annotations::MAX_REPLICAS),
+        }
+    };
+    let current = choice.current.map(share);
+    let old: Vec<_> = choice.old.iter().map(|old| share(old.index)).collect();
+    let has = deployment.status.as_ref().and_then(|status| status.replicas).unwrap_or_default();
+    let sizes = planner::scale(plan, has.into(), current.as_ref(), &old);
+    let order = choice.current.into_iter().chain(choice.old.iter().map(|old| old.index));
+    let machine_sets = order.map(|index| {
+        let set = machine_set(&sets[index]);
+        let size = sizes.iter().find(|(name, _)| *name == set.name).map(|(_, size)| *size);
+        Planned {
+            replicas: size.unwrap_or(set.replicas),
+            name: set.name,
+            revision: set.revision,
+            creates_no_machines: false,
+            moves_machines_to: None,
+            receives_machines_from: BTreeSet::new(),
+            acknowledged: BTreeSet::new(),
+            reasons: Vec::new(),
+        }
+    });
+    Plan { machine_sets: machine_sets.collect() }
+}
+
+/// A `MachineSet` as the planner sees it.
+fn machine_set(set: &MachineSet) -> planner::MachineSet {
+    let status = set.status.clone().unwrap_or_default();
+    let number = |count: Option<i32>| count.unwrap_or_default().into();
+    planner::MachineSet {
+        name: set.name_or_empty().to_owned(),
+        created: set.created(),
+        replicas: set.spec.replicas.unwrap_or_default().into(),
+        status: Counts {
+            replicas: number(status.replicas),
+            available: number(status.available_replicas),
+            up_to_date: number(status.up_to_date_replicas),
+        },
+        updatable_in_place: false,
+        acknowledged: BTreeSet::new(),
+        revision: revision(set),
+    }
+}
+
+async fn write(
+    core: &Core,
+    deployment: &Stored<MachineDeployment>,
+    plan: &Deployment,
+    planned: &Planned,
+    set: Option<&Arc<Stored<MachineSet>>>,
+    random: &str,
+) -> Result<(), Failure> {
+    let name = &planned.name;
+    let Some(set) = set else {
+        let set = created(deployment, plan, planned, random);
+        core.writer.apply(&core.stores.machine_sets, MACHINE_DEPLOYMENT_MANAGER, &set).await?;
+        tracing::info!(machine_set = name, replicas = planned.replicas, "MachineSet created");
+        let message = format!("Created MachineSet {name} with {} replicas", planned.replicas);
+        core.record(&**deployment, EventType::Normal, "SuccessfulCreate", message);
+        return Ok(());
+    };
+    if set.is_deleting() {
+        return Ok(());
+    }
+    let Some(patch) = patch(deployment, plan, planned, set)? else { return Ok(()) };
+    let (place, guard) = (Place::of(&***set), Guard::of(&***set));
+    let written: MachineSet = core.writer.patch_by(&place, guard, MACHINE_DEPLOYMENT_MANAGER, patch).await?;
+    shown(&core.stores.machine_sets, written).await?;
+    let before = i64::from(set.spec.replicas.unwrap_or_default());
+    if before != planned.replicas {
+        let why: Vec<_> = planned.reasons.iter().map(ToString::to_string).collect();
+        let after = planned.replicas;
+        tracing::info!(machine_set = name, before, after, why = why.join("; "), "MachineSet scaled");
+        let direction = if after > before { "up" } else { "down" };
+        let message = format!("Scaled {direction} MachineSet {name}: {before} -> {after}");
+        core.record(&**deployment, EventType::Normal, "SuccessfulScale", message);
+    }
+    Ok(())
+}
+
+/// Whether all Machines are of the current template and available.
+fn is_complete(deployment: &MachineDeployment, plan: &Deployment) -> bool {
+    let status = deployment.status.clone().unwrap_or_default();
+    let is = |count: Option<i32>| count.map(i64::from) == Some(plan.replicas);
+    is(status.up_to_date_replicas)
+        && is(status.replicas)
+        && is(status.available_replicas)
+        && status.observed_generation >= deployment.metadata.generation
+}
+
+/// Deletes old `MachineSet`s without Machines.
+async fn clean_up(
+    core: &Core,
+    deployment: &MachineDeployment,
+    choice: &Choice,
+    sets: &[Arc<Stored<MachineSet>>],
+) -> Result<(), Failure> {
+    for set in choice.old.iter().map(|old| &sets[old.index]) {
+        let status = set.status.as_ref();
+        let has_seen = status.is_some_and(|status| status.observed_generation >= set.metadata.generation);
+        let is_empty = status.is_some_and(|status| status.replicas == Some(0));
+        if set.spec.replicas != Some(0) || !is_empty || !has_seen || set.is_deleting() {
+            continue;
+        }
+        // The version is a condition: another program may have scaled it meanwhile.
+        match core.writer.delete_at(&Place::of(&***set), Guard::of(&***set)).await {
+            Ok(()) | Err(WriteError::Gone) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let message = format!("Deleted MachineSet {:?}", set.name_or_empty());
+        core.record(deployment, EventType::Normal, "SuccessfulDelete", message);
+    }
+    Ok(())
+}
+
+async fn delete(
+    core: &Core,
+    deployment: &Stored<MachineDeployment>,
+    cluster: Option<&Cluster>,
+    now: i64,
+) -> Result<Then, Failure> {
+    let sets = sets_of(core, deployment)?;
+    if sets.is_empty() {
+        if let Some(patch) = without_finalizer(&**deployment, finalizers::MACHINE_DEPLOYMENT) {
+            core.writer.release(&**deployment, patch).await?;
+        }
+        return Ok(Then::WhenChanged);
+    }
+    for set in sets.iter().filter(|set| !set.is_deleting()) {
+        core.writer.delete(&core.stores.machine_sets, &***set).await?;
+    }
+    let machines = machines_of(core, deployment)?;
+    let observed = Observed { cluster, owned: Some((&sets, &machines)), missing_templates: &[] };
+    let status = status(deployment, &observed, now);
+    core.writer.patch_status(&core.stores.machine_deployments, &**deployment, &status).await?;
+    Ok(Then::WhenChanged)
+}
+
+/// The `MachineSet`s that the deployment selects or controls, and that nothing else controls.
+fn sets_of(core: &Core, deployment: &MachineDeployment) -> Result<Vec<Arc<Stored<MachineSet>>>, Failure> {
+    let selector = selector(&deployment.spec.selector)?;
+    let uid = deployment.uid_or_empty();
+    let mut sets: Vec<_> = core
+        .stores
+        .machine_sets
+        .all()
+        .into_iter()
+        .filter(|set| set.namespace_or_empty() == deployment.namespace_or_empty())
+        .filter(|set| match set.controller() {
+            Some(owner) => owner.uid == uid,
+            None => selects(&selector, set.labels()),
+        })
+        .collect();
+    sets.sort_by(|one, other| one.name_or_empty().cmp(other.name_or_empty()));
+    Ok(sets)
+}
+
+fn machines_of(core: &Core, deployment: &MachineDeployment) -> Result<Machines, Failure> {
+    let selector = selector(&deployment.spec.selector)?;
+    let namespace = deployment.namespace_or_empty();
+    Ok(Machines::new(core.machines_in(namespace, |machine| selects(&selector, machine.labels()))))
+}
+
+/// Makes the deployment the controller of a `MachineSet` that has none.
+async fn adopt(core: &Core, deployment: &MachineDeployment, set: &Stored<MachineSet>) -> Result<(), Failure> {
+    if set.controller().is_some() || set.is_deleting() {
+        return Ok(());
+    }
+    let mut owners = set.owner_references().to_vec();
+    owners.push(owner_reference(deployment, true));
+    let patch = json!({"metadata": {"ownerReferences": to_json(&owners)?}});
+    core.writer.patch(&core.stores.machine_sets, &**set, patch).await?;
+    let message = format!("Adopted MachineSet {:?}", set.name_or_empty());
+    core.record(deployment, EventType::Normal, "SuccessfulAdopt", message);
+    Ok(())
+}

@@ -1,0 +1,79 @@
+//! What a pass over a `MachineDeployment` is made for.
+
+use std::{collections::HashSet, sync::Arc};
+
+use cluster_api::{MachineDeployment, names::labels};
+
+use crate::{
+    core::Core,
+    engine::{
+        control::{Source, source},
+        object::{Meta as _, key, split_key},
+    },
+    sources::external_source,
+};
+
+pub(super) fn of(core: &Arc<Core>) -> Vec<Source> {
+    let own = source(core.stores.machine_deployments.subscribe(), |keys| keys);
+    let of_sets = {
+        let core = Arc::clone(core);
+        source(core.stores.machine_sets.subscribe(), move |keys| {
+            keys.iter().flat_map(|of| deployments_of_set(&core, of)).collect()
+        })
+    };
+    let of_machines = {
+        let core = Arc::clone(core);
+        source(core.stores.machines.subscribe(), move |keys| {
+            let deployment = |of: &String| {
+                let machine = core.stores.machines.get(of)?;
+                let name = machine.label(labels::DEPLOYMENT_NAME)?;
+                Some(key(machine.namespace_or_empty(), name))
+            };
+            keys.iter().filter_map(deployment).collect()
+        })
+    };
+    let of_clusters = {
+        let core = Arc::clone(core);
+        source(core.stores.clusters.subscribe(), move |keys| {
+            let of_cluster = |of: &String| {
+                let (namespace, name) = split_key(of);
+                let name = name.to_owned();
+                keys_of(&core, namespace, move |deployment| deployment.spec.cluster_name == name)
+            };
+            keys.iter().flat_map(of_cluster).collect()
+        })
+    };
+    let of_templates = {
+        let core = Arc::clone(core);
+        external_source(&core.externals.clone(), move |kind, keys| {
+            let of_template = |of: &String| {
+                let (namespace, name) = split_key(of);
+                let spec = |deployment: &MachineDeployment| {
+                    let spec = &deployment.spec.template.spec;
+                    [&spec.infrastructure_ref, &spec.bootstrap.config_ref]
+                        .iter()
+                        .any(|of| of.name == name && of.kind == kind.kind && of.api_group == kind.group)
+                };
+                keys_of(&core, namespace, spec)
+            };
+            keys.iter().flat_map(of_template).collect()
+        })
+    };
+    vec![own, of_sets, of_machines, of_clusters, of_templates]
+}
+
+fn keys_of(core: &Core, namespace: &str, is_chosen: impl Fn(&MachineDeployment) -> bool) -> HashSet<String> {
+    let all = core.stores.machine_deployments.all();
+    let chosen = all.iter().filter(|one| one.namespace_or_empty() == namespace && is_chosen(&***one));
+    chosen.map(|one| key(one.namespace_or_empty(), one.name_or_empty())).collect()
+}
+
+/// The deployment of a set. One that is gone, or that nothing controls, may be of any of the namespace.
+fn deployments_of_set(core: &Core, of: &str) -> HashSet<String> {
+    let (namespace, _) = split_key(of);
+    let found = core.stores.machine_sets.get(of);
+    match found.as_ref().and_then(|set| set.controller()) {
+        Some(owner) => HashSet::from([key(namespace, &owner.name)]),
+        None => keys_of(core, namespace, |_| true),
+    }
+}
