@@ -45,7 +45,7 @@ pub trait KindWithStatus: Kind + HasStatus<Status: Serialize + Clone + Default> 
 
 impl<K: Kind + HasStatus<Status: Serialize + Clone + Default>> KindWithStatus for K {}
 
-/// An object in a cache, without `metadata.managedFields`.
+/// An object in a cache. Of `metadata.managedFields` it has who wrote when, without the fields.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stored<K> {
     object: K,
@@ -83,26 +83,28 @@ pub struct SyncedKeys {
     pub annotations: Vec<String>,
 }
 
-/// The field manager of what a `MachineSet` writes to its Machines, as Cluster API has it. It has a second one for labels and annotations,
-/// which begins with this name.
-pub const MACHINE_SET_MANAGER: &str = "capi-machineset";
+/// The field manager of what a `MachineSet` writes to its Machines. It is not the one of Cluster API's manager, by which that is noticed.
+pub const MACHINE_SET_MANAGER: &str = "cloud-controller-manager-machineset";
 
-/// The field manager of what a `MachineDeployment` writes to its `MachineSet`s, as Cluster API has it.
-pub const MACHINE_DEPLOYMENT_MANAGER: &str = "capi-machinedeployment";
+/// The field manager of what a `MachineDeployment` writes to its `MachineSet`s.
+pub const MACHINE_DEPLOYMENT_MANAGER: &str = "cloud-controller-manager-machinedeployment";
+
+/// How the names of field managers begin that write labels and annotations of templates: ours, and those of Cluster API, whose objects may
+/// have been taken over.
+const OWNERS: [&str; 4] =
+    [MACHINE_SET_MANAGER, MACHINE_DEPLOYMENT_MANAGER, "capi-machineset", "capi-machinedeployment"];
 
 impl SyncedKeys {
-    /// Reads them, and removes the field managers.
+    /// Reads them, and removes the fields of the managers. Who wrote when stays.
     pub fn take_from(metadata: &mut ObjectMeta) -> Self {
         let mut found = Self::default();
-        let managers = metadata.managed_fields.take().unwrap_or_default();
-        let is_owner = |manager: &str| {
-            manager.starts_with(MACHINE_SET_MANAGER) || manager.starts_with(MACHINE_DEPLOYMENT_MANAGER)
-        };
-        let of_owner = managers.iter().filter(|entry| entry.manager.as_deref().is_some_and(is_owner));
-        for fields in of_owner.filter_map(|entry| entry.fields_v1.as_ref()) {
-            let metadata = &fields.0["f:metadata"];
-            add_keys(&metadata["f:labels"], &mut found.labels);
-            add_keys(&metadata["f:annotations"], &mut found.annotations);
+        for entry in metadata.managed_fields.iter_mut().flatten() {
+            let fields = entry.fields_v1.take();
+            let manager = entry.manager.as_deref().unwrap_or_default();
+            if let Some(fields) = fields.filter(|_| OWNERS.iter().any(|owner| manager.starts_with(owner))) {
+                add_keys(&fields.0["f:metadata"]["f:labels"], &mut found.labels);
+                add_keys(&fields.0["f:metadata"]["f:annotations"], &mut found.annotations);
+            }
         }
         found
     }
@@ -300,6 +302,7 @@ mod tests {
             (found.labels, found.annotations),
             (vec!["a".into(), "b/c".into()], vec!["x/y".to_owned()])
         );
-        assert_eq!(metadata, ObjectMeta::default());
+        let left = metadata.managed_fields.unwrap_or_default();
+        assert!(left.len() == 4 && left.iter().all(|entry| entry.fields_v1.is_none()));
     }
 }

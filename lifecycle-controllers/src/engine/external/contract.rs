@@ -183,6 +183,7 @@ impl From<WireExternal> for External {
     fn from(wire: WireExternal) -> Self {
         let WireExternal { mut metadata, spec, status } = wire;
         let synced = SyncedKeys::take_from(&mut metadata);
+        metadata.managed_fields = None;
         let initialization = &status["initialization"];
         let version = text(&status["version"]).into_iter();
         let versions =
