@@ -253,3 +253,16 @@ pub(crate) const PASSWORD_OF_USER: &[Rule] = &[Rule {
     rule: "!has(self.passwd) || !has(self.passwdFrom)",
     message: "passwd and passwdFrom exclude each other",
 }];
+
+/// The name of the object becomes the value of a label, which has at most 63 characters.
+pub(crate) const NAME: &[Rule] = &[Rule {
+    rule: "size(self.metadata.name) <= 63",
+    message: "metadata.name must have at most 63 characters, since it becomes a label",
+}];
+
+/// Two operators compare with values, two do not.
+pub(crate) const EXPRESSION: &[Rule] = &[Rule {
+    rule: "self.operator in ['In', 'NotIn'] ? has(self.values) && size(self.values) > 0 : \
+               !has(self.values) || size(self.values) == 0",
+    message: "In and NotIn need values, Exists and DoesNotExist have none",
+}];

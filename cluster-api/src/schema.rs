@@ -2,9 +2,11 @@
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 
-/// Any value. The API server keeps it as it is.
+use crate::{patterns, rules};
+
+/// Any object. The API server keeps it as it is.
 pub(crate) fn anything(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"x-kubernetes-preserve-unknown-fields": true})
+    json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
 }
 
 /// A time as RFC 3339 says it.
@@ -17,29 +19,40 @@ pub(crate) fn int_or_string(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"x-kubernetes-int-or-string": true, "anyOf": [{"type": "integer"}, {"type": "string"}]})
 }
 
-/// A choice of objects by their labels.
+/// A choice of objects by their labels. What controllers could not read is refused, and limits let rules go through it.
 pub(crate) fn label_selector(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "object",
         "properties": {
             "matchExpressions": {
                 "type": "array",
+                "maxItems": 64,
                 "x-kubernetes-list-type": "atomic",
                 "items": {
                     "type": "object",
                     "required": ["key", "operator"],
                     "properties": {
-                        "key": {"type": "string"},
-                        "operator": {"type": "string"},
+                        "key": {"type": "string", "maxLength": 317, "pattern": patterns::QUALIFIED_NAME},
+                        "operator": {"type": "string", "enum": ["In", "NotIn", "Exists", "DoesNotExist"]},
                         "values": {
                             "type": "array",
+                            "maxItems": 64,
                             "x-kubernetes-list-type": "atomic",
-                            "items": {"type": "string"}
+                            "items": {"type": "string", "maxLength": 63, "pattern": patterns::LABEL_VALUE}
                         }
-                    }
+                    },
+                    "x-kubernetes-validations": rules::EXPRESSION
                 }
             },
-            "matchLabels": {"type": "object", "additionalProperties": {"type": "string"}}
+            "matchLabels": {
+                "type": "object",
+                "maxProperties": 64,
+                "additionalProperties": {
+                    "type": "string",
+                    "maxLength": 63,
+                    "pattern": patterns::LABEL_VALUE
+                }
+            }
         },
         "x-kubernetes-map-type": "atomic"
     })
