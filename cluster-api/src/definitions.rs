@@ -71,7 +71,7 @@ impl Provider {
                     optional_spec: true,
                     ..Root::with_status::<KubeadmConfig>()
                 })?,
-                self.definition::<KubeadmConfigTemplate>(Root::default())?,
+                self.definition::<KubeadmConfigTemplate>(Root { optional_spec: true, ..Root::default() })?,
             ]),
         }
     }

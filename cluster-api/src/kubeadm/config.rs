@@ -53,7 +53,7 @@ pub struct KubeadmConfigSpec {
     pub disk_setup: DiskSetup,
     /// What is mounted where: the fields of lines of `/etc/fstab`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(min = 1, max = 100), extend("x-kubernetes-list-type" = "atomic"))]
+    #[schemars(length(min = 1, max = 100), inner(length(min = 1, max = 100), inner(length(min = 1, max = 512))), extend("x-kubernetes-list-type" = "atomic"))]
     pub mounts: Vec<Vec<String>>,
     /// Commands that run early at every boot. Not with `ignition`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -128,17 +128,11 @@ pub struct KubeadmConfigInitializationStatus {
     doc = "The template of `KubeadmConfig` objects: each Machine gets a copy.",
     derive = "Default",
     derive = "PartialEq",
+    // Go's clients leave an empty spec out. kube takes attributes of serde in disguise only.
+    attr = "cfg_attr(not(any()), serde(default))",
     category = "cluster-api",
-    printcolumn(
-        name = "ClusterClass",
-        type_ = "string",
-        json_path = r#".metadata.ownerReferences[?(@.kind=="ClusterClass")].name"#
-    ),
-    printcolumn(
-        name = "Cluster",
-        type_ = "string",
-        json_path = r#".metadata.ownerReferences[?(@.kind=="Cluster")].name"#
-    ),
+    printcolumn(name = "ClusterClass", type_ = "string", json_path = r#".metadata.ownerReferences[?(@.kind=="ClusterClass")].name"#),
+    printcolumn(name = "Cluster", type_ = "string", json_path = r#".metadata.ownerReferences[?(@.kind=="Cluster")].name"#),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
