@@ -127,8 +127,8 @@ pub(crate) const NAME_OF_MACHINES: &[Rule] = &[
 
 /// A rolling update needs room. Upstream refuses the number 0 alone and stands still with `0%`.
 pub(crate) const ROLLING_UPDATE: &[Rule] = &[Rule {
-    rule: "!has(self.maxSurge) || !has(self.maxUnavailable) || !(self.maxSurge in [0, '0%']) || \
-               !(self.maxUnavailable in [0, '0%'])",
+    rule: "!has(self.maxSurge) || !has(self.maxUnavailable) || (self.maxSurge != 0 && self.maxSurge \
+               != '0%') || (self.maxUnavailable != 0 && self.maxUnavailable != '0%')",
     message: "maxSurge and maxUnavailable cannot both be 0",
 }];
 
