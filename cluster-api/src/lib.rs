@@ -6,6 +6,7 @@
 
 pub mod cluster;
 pub mod cluster_resource_set;
+pub mod defaults;
 pub mod definitions;
 pub mod kubeadm;
 pub mod machine;

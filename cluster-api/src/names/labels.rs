@@ -41,3 +41,53 @@ pub const NODE_ROLE_PREFIX: &str = "node-role.kubernetes.io";
 pub const NODE_RESTRICTION_DOMAIN: &str = "node-restriction.kubernetes.io";
 /// The domain of labels and annotations that belong to the machine controller; it copies them, subdomains too.
 pub const MANAGED_NODE_DOMAIN: &str = "node.cluster.x-k8s.io";
+
+/// The value of a label for the name of an object: the name, or a hash of it where a label cannot have it. Cluster API writes
+/// [`SET_NAME`] and [`CONTROL_PLANE_NAME`] by this rule, and they must be equal byte for byte.
+pub fn value_of(name: &str) -> String {
+    if is_value(name) {
+        return name.to_owned();
+    }
+    // FNV-1a of 32 bits
+    let hash =
+        name.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    format!("hash_{}_z", base64_url(hash))
+}
+
+/// Whether a text can be the value of a label.
+pub fn is_value(text: &str) -> bool {
+    let is_inner = |letter: u8| letter.is_ascii_alphanumeric() || b"-_.".contains(&letter);
+    let is_outer = |letter: Option<&u8>| letter.is_none_or(u8::is_ascii_alphanumeric);
+    let bytes = text.as_bytes();
+    bytes.len() <= 63
+        && bytes.iter().copied().all(is_inner)
+        && is_outer(bytes.first())
+        && is_outer(bytes.last())
+}
+
+/// The four bytes of a number in base64 for URLs, without padding: six letters.
+fn base64_url(number: u32) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let bits = u64::from(number) << 4;
+    (0..6).rev().map(|place| char::from(LETTERS[((bits >> (place * 6)) & 63) as usize])).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_fit_are_values_and_others_are_hashed() {
+        let long = "very-long-machine-set-name-that-does-not-fit-into-the-value-of-a-label-1";
+        // Go's hash/fnv and encoding/base64 made these
+        for (name, value) in [
+            ("md-0", "md-0"),
+            ("", ""),
+            ("UPPER_.", "hash_aIaQ8g_z"),
+            ("-a", "hash_ZM2IGw_z"),
+            (long, "hash_njrKcw_z"),
+        ] {
+            assert_eq!(value_of(name), value, "{name}");
+        }
+    }
+}
