@@ -1,6 +1,10 @@
-//! What the controllers of the core part share.
+//! The core part: Clusters, Machines, `MachineSet`s, `MachineDeployment`s, and what their controllers share.
+
+mod run;
 
 use std::sync::Arc;
+
+pub use run::{Queues, run};
 
 use cluster_api::{
     Cluster, ContractVersionedObjectReference, Machine,

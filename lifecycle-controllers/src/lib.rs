@@ -10,3 +10,6 @@ pub mod replicas;
 mod rollout;
 mod sources;
 pub mod workload;
+
+#[cfg(test)]
+mod tests;

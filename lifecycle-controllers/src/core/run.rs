@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Core;
 use crate::{
-    engine::control::{self, Controller, Source},
+    engine::control::{self, Controller, LoopState, Source},
     machine::MachineController,
     machine_deployment::MachineDeploymentController,
     machine_set::MachineSetController,
@@ -53,9 +53,11 @@ pub async fn run(
     let (machine_sources, sets) = (machines.sources(), MachineSetController::new(Arc::clone(&core)));
     let (set_sources, deployments) = (sets.sources(), MachineDeploymentController::new(Arc::clone(&core)));
     let deployment_sources = deployments.sources();
-    start(&mut loops, machines, machine_sources, queues.machines, &stop);
-    start(&mut loops, sets, set_sources, queues.machine_sets, &stop);
-    start(&mut loops, deployments, deployment_sources, queues.machine_deployments, &stop);
+    let states: [_; 3] = std::array::from_fn(|_| LoopState::default());
+    let [of_machines, of_sets, of_deployments] = states.clone();
+    start(&mut loops, (machines, machine_sources), queues.machines, &stop, of_machines);
+    start(&mut loops, (sets, set_sources), queues.machine_sets, &stop, of_sets);
+    start(&mut loops, (deployments, deployment_sources), queues.machine_deployments, &stop, of_deployments);
     loop {
         tokio::select! {
             () = stop.cancelled() => break,
@@ -63,12 +65,18 @@ pub async fn run(
             _ = watches.join_next() => break,
             _ = loops.join_next() => break,
             question = inspection.question() => {
+                let [machines, sets, deployments] = states.each_ref().map(LoopState::to_json);
                 let stores = &core.stores;
                 question.answer(json!({
-                    "clusters": stores.clusters.len(),
-                    "machines": stores.machines.len(),
-                    "machineSets": stores.machine_sets.len(),
-                    "machineDeployments": stores.machine_deployments.len(),
+                    "objects": {
+                        "clusters": stores.clusters.len(),
+                        "machines": stores.machines.len(),
+                        "machineSets": stores.machine_sets.len(),
+                        "machineDeployments": stores.machine_deployments.len(),
+                    },
+                    "machines": machines,
+                    "machineSets": sets,
+                    "machineDeployments": deployments,
                 }));
             }
         }
@@ -79,10 +87,10 @@ pub async fn run(
 
 fn start<C: Controller>(
     loops: &mut JoinSet<()>,
-    controller: C,
-    sources: Vec<Source>,
+    (controller, sources): (C, Vec<Source>),
     queue: WorkQueue,
     stop: &CancellationToken,
+    state: LoopState,
 ) {
-    loops.spawn(control::run(Arc::new(controller), sources, queue, stop.clone(), Inspection::none()));
+    loops.spawn(control::run(Arc::new(controller), sources, queue, stop.clone(), state));
 }

@@ -6,13 +6,17 @@ use std::{
     time::Duration,
 };
 
-use component::{inspection::Inspection, loop_tasks::LoopTasks, work_queue::WorkQueue};
+use component::{
+    loop_tasks::LoopTasks,
+    work_queue::{Lengths, WorkQueue},
+};
+use parking_lot::Mutex;
 use controller_kit::{cache::Changes, writes::WriteError};
 use futures::{
     StreamExt as _,
     stream::{self, BoxStream},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::object::split_key;
@@ -80,6 +84,22 @@ pub trait Controller: Send + Sync + 'static {
     fn reconcile(&self, key: &str) -> impl Future<Output = Result<Then, Failure>> + Send;
 }
 
+/// How far a loop is, for `/debug/state`. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct LoopState(Arc<Mutex<Option<(Lengths, usize)>>>);
+
+impl LoopState {
+    fn set(&self, lengths: Lengths, failing: usize) {
+        *self.0.lock() = Some((lengths, failing));
+    }
+
+    /// The lengths of the queue, and how many objects fail. Null before the loop runs.
+    pub fn to_json(&self) -> Value {
+        let known = *self.0.lock();
+        known.map_or(Value::Null, |(lengths, failing)| json!({"queue": lengths.to_json(), "failing": failing}))
+    }
+}
+
 /// What is remembered between passes.
 struct Control<C> {
     controller: Arc<C>,
@@ -98,7 +118,7 @@ pub async fn run<C: Controller>(
     sources: Vec<Source>,
     queue: WorkQueue,
     stop: CancellationToken,
-    mut inspection: Inspection,
+    state: LoopState,
 ) {
     let mut control = Control {
         controller,
@@ -111,14 +131,11 @@ pub async fn run<C: Controller>(
     let mut sources = stream::select_all(sources);
     while !stop.is_cancelled() {
         control.start_passes();
+        state.set(control.queue.lengths(), control.failures.len());
         tokio::select! {
             () = stop.cancelled() => {}
             Some(keys) = sources.next() => control.add(keys),
             () = control.queue.wait_for_due() => {}
-            question = inspection.question() => {
-                let failing: HashMap<_, _> = control.failures.iter().map(|(key, count)| (key.clone(), *count)).collect();
-                question.answer(json!({"queue": control.queue.lengths().to_json(), "failing": failing}));
-            }
             done = control.tasks.next() => match done {
                 Some((key, Some(result))) => control.finish(&key, result),
                 Some((_, None)) => {}
@@ -169,6 +186,8 @@ impl<C: Controller> Control<C> {
                 }
             }
             Err(failure) => {
+                #[cfg(test)]
+                eprintln!("{} {key}: {failure}", C::KIND);
                 let failures = self.failures.entry(key.to_owned()).or_default();
                 *failures = failures.saturating_add(1);
                 let pause = pause_after(*failures);

@@ -1,0 +1,4 @@
+//! The controllers of the core part together, on an API server in the process, with a provider that is played.
+
+mod machines;
+mod world;

@@ -1,0 +1,41 @@
+//! A deployment from its creation to its end.
+
+use serde_json::json;
+
+use super::world::{World, in_time};
+
+const GROUP: &str = "cluster.x-k8s.io";
+
+#[tokio::test]
+async fn a_deployment_makes_machines_that_become_nodes() {
+    let mut world = World::new().await;
+    world.create_templates().await;
+    world.create_deployment(3).await;
+    world.start().await;
+    in_time(&world, "three Machines with Nodes", world.until_running(3)).await;
+    let deployment = world
+        .until_deployment(|one| one.status.as_ref().is_some_and(|status| status.available_replicas == Some(3)))
+        .await;
+    assert_eq!(deployment.status.as_ref().and_then(|status| status.up_to_date_replicas), Some(3));
+    let nodes = world.nodes().await;
+    assert_eq!(nodes.len(), 3);
+    for (name, node) in nodes {
+        assert_eq!(node["metadata"]["annotations"]["cluster.x-k8s.io/machine"], json!(name));
+        assert_eq!(node["metadata"]["labels"]["node.cluster.x-k8s.io/pool"], "d");
+        assert_eq!(node["spec"]["taints"], json!(null), "{node}");
+    }
+    // Templates name no other kinds.
+    assert_eq!(world.names("", "Secret").await, ["c-kubeconfig"]);
+
+    world.patch(GROUP, "MachineDeployment", "d", json!({"spec": {"replicas": 1}})).await;
+    in_time(&world, "one Machine", world.until_running(1)).await;
+    assert_eq!(world.nodes().await.len(), 1);
+
+    world.delete(GROUP, "MachineDeployment", "d").await;
+    in_time(&world, "the end of all", world.until_running(0)).await;
+    super::world::until(&world.core.stores.machine_deployments, "team/d", |found| found.is_none()).await;
+    assert!(world.sets().is_empty());
+    for (group, kind) in [("infrastructure.cluster.x-k8s.io", "FakeMachine"), ("bootstrap.cluster.x-k8s.io", "FakeConfig")] {
+        assert_eq!(world.names(group, kind).await, Vec::<String>::new());
+    }
+}

@@ -1,0 +1,373 @@
+//! Two API servers in the process, and a provider that is played: it makes of each `FakeMachine` a Node, and of each `FakeConfig` a Secret.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use cluster_api::{Machine, MachineDeployment, MachineSet, definitions::Provider};
+use component::{
+    events::{EventObject, EventRecorder, event_recorder},
+    metrics::Metrics,
+};
+use controller_kit::{cache::Cache, clients::TermFence};
+use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::{
+    Api, Client,
+    api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
+    core::{ApiResource, GroupVersionKind},
+};
+use sandbox::Sandbox;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    core::{Core, CoreOptions, Queues, run},
+    engine::{
+        external::{Externals, GroupKind},
+        object::{Kind, Stored},
+        stores::Stores,
+        writer::Writer,
+    },
+    workload::{Access, ClusterKey, Connector, Options, WorkloadClusters},
+};
+
+/// After this time a test counts as hanging. Nothing is judged by it.
+const GUARD: Duration = Duration::from_secs(8);
+
+const NAMESPACE: &str = "team";
+const INFRASTRUCTURE: &str = "infrastructure.cluster.x-k8s.io";
+const BOOTSTRAP: &str = "bootstrap.cluster.x-k8s.io";
+
+/// Every workload cluster is the second API server.
+struct Same(Client);
+
+impl Connector for Same {
+    fn connect(&self, _: &ClusterKey, _: &Access) -> Result<Client, String> {
+        Ok(self.0.clone())
+    }
+}
+
+pub(super) struct World {
+    pub(super) management: Sandbox,
+    pub(super) workload: Sandbox,
+    pub(super) core: Arc<Core>,
+    stop: CancellationToken,
+    tasks: JoinSet<()>,
+}
+
+impl World {
+    /// A Cluster `c` that is ready, and its workload cluster. Nothing runs yet.
+    pub(super) async fn new() -> Self {
+        let (management, workload) = (Sandbox::new(), Sandbox::new());
+        let client = management.client();
+        let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+        let of_core = Provider::ALL.iter().flat_map(|one| one.definitions().expect("definitions"));
+        let fakes = [
+            (INFRASTRUCTURE, "FakeMachine"),
+            (INFRASTRUCTURE, "FakeMachineTemplate"),
+            (BOOTSTRAP, "FakeConfig"),
+            (BOOTSTRAP, "FakeConfigTemplate"),
+        ];
+        for definition in of_core.chain(fakes.map(|(group, kind)| fake_definition(group, kind))) {
+            definitions.create(&PostParams::default(), &definition).await.expect("a definition");
+        }
+        let namespaces: Api<Namespace> = Api::all(client.clone());
+        let metadata = kube::api::ObjectMeta { name: Some(NAMESPACE.to_owned()), ..Default::default() };
+        let namespace = Namespace { metadata, ..Namespace::default() };
+        namespaces.create(&PostParams::default(), &namespace).await.expect("a namespace");
+        let stop = CancellationToken::new();
+        let connector = Arc::new(Same(workload.client()));
+        let core = Core {
+            stores: Stores::default(),
+            externals: Externals::new(client.clone(), None, stop.clone()),
+            writer: Writer::new(client.clone()),
+            workload: WorkloadClusters::new(client.clone(), TermFence::default(), connector, Options::default()),
+            events: events(client.clone()),
+            options: CoreOptions::default(),
+        };
+        let world = Self { management, workload, core: Arc::new(core), stop, tasks: JoinSet::new() };
+        world.create_cluster().await;
+        world
+    }
+
+    async fn create_cluster(&self) {
+        let now = "2026-01-01T00:00:00Z";
+        let cluster = json!({
+            "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": "c"},
+            "spec": {"controlPlaneEndpoint": {"host": "10.0.0.1", "port": 6443}},
+        });
+        self.create("cluster.x-k8s.io", "Cluster", cluster).await;
+        let condition = json!({
+            "type": "ControlPlaneInitialized", "status": "True", "reason": "Initialized", "message": "",
+            "lastTransitionTime": now,
+        });
+        let status = json!({"status": {
+            "initialization": {"infrastructureProvisioned": true, "controlPlaneInitialized": true},
+            "conditions": [condition],
+        }});
+        self.patch_status("cluster.x-k8s.io", "Cluster", "c", status).await;
+        let kubeconfig = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "c",
+            "clusters": [{"name": "c", "cluster": {"server": "https://10.0.0.1:6443", "certificate-authority-data": "Y2E="}}],
+            "users": [{"name": "c", "user": {"token": "secret"}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}],
+        });
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "type": "cluster.x-k8s.io/secret",
+            "metadata": {"name": "c-kubeconfig", "labels": {"cluster.x-k8s.io/cluster-name": "c"}},
+            "stringData": {"value": kubeconfig.to_string()},
+        });
+        self.create("", "Secret", secret).await;
+    }
+
+    /// Lets the controllers and the provider run.
+    pub(super) async fn start(&mut self) {
+        let core = Arc::clone(&self.core);
+        let client = self.management.client();
+        let watches = core.stores.watch(&client, None, &self.stop);
+        core.workload.follow(&ClusterKey::new(NAMESPACE, "c"), &self.uid("cluster.x-k8s.io", "Cluster", "c").await);
+        let (health, debug) = Default::default();
+        let inspection = component::inspection::Inspection::register("core", &health, &debug);
+        self.tasks.spawn(run(Arc::clone(&core), watches, Queues::default(), self.stop.clone(), inspection));
+        let provider = Provided { client, workload: self.workload.client(), core };
+        self.tasks.spawn(provider.run());
+    }
+
+    fn api(&self, group: &str, kind: &str) -> Api<DynamicObject> {
+        api(&self.management.client(), group, kind)
+    }
+
+    pub(super) async fn create(&self, group: &str, kind: &str, object: Value) {
+        let object: DynamicObject = serde_json::from_value(object).expect("an object");
+        self.api(group, kind).create(&PostParams::default(), &object).await.expect("it is created");
+    }
+
+    pub(super) async fn patch(&self, group: &str, kind: &str, name: &str, patch: Value) {
+        let api = self.api(group, kind);
+        api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.expect("it is patched");
+    }
+
+    pub(super) async fn patch_status(&self, group: &str, kind: &str, name: &str, patch: Value) {
+        let api = self.api(group, kind);
+        api.patch_status(name, &PatchParams::default(), &Patch::Merge(patch)).await.expect("it is patched");
+    }
+
+    pub(super) async fn delete(&self, group: &str, kind: &str, name: &str) {
+        self.api(group, kind).delete(name, &DeleteParams::default()).await.expect("it is deleted");
+    }
+
+    pub(super) async fn get(&self, group: &str, kind: &str, name: &str) -> Option<Value> {
+        let found = self.api(group, kind).get_opt(name).await.expect("it is read");
+        found.map(|found| serde_json::to_value(found).expect("JSON"))
+    }
+
+    pub(super) async fn names(&self, group: &str, kind: &str) -> Vec<String> {
+        let found = self.api(group, kind).list(&ListParams::default()).await.expect("a list");
+        found.items.into_iter().filter_map(|one| one.metadata.name).collect()
+    }
+
+    async fn uid(&self, group: &str, kind: &str, name: &str) -> String {
+        let found = self.get(group, kind, name).await.expect("it exists");
+        found["metadata"]["uid"].as_str().expect("a UID").to_owned()
+    }
+
+    /// The templates that Machines are made of.
+    pub(super) async fn create_templates(&self) {
+        for (group, kind) in [(INFRASTRUCTURE, "FakeMachineTemplate"), (BOOTSTRAP, "FakeConfigTemplate")] {
+            let template = json!({
+                "apiVersion": format!("{group}/v1beta2"), "kind": kind, "metadata": {"name": "t"},
+                // A tenant may try to create another kind by its template.
+                "spec": {"template": {"apiVersion": "v1", "kind": "Secret", "spec": {"size": 1}}},
+            });
+            self.create(group, kind, template).await;
+        }
+    }
+
+    /// A deployment `d` of so many Machines.
+    pub(super) async fn create_deployment(&self, replicas: i32) {
+        let reference = |group: &str, kind: &str| json!({"apiGroup": group, "kind": kind, "name": "t"});
+        let deployment = json!({
+            "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineDeployment", "metadata": {"name": "d"},
+            "spec": {
+                "clusterName": "c", "replicas": replicas, "selector": {"matchLabels": {"pool": "d"}},
+                "template": {
+                    "metadata": {"labels": {"pool": "d", "node.cluster.x-k8s.io/pool": "d"}},
+                    "spec": {
+                        "clusterName": "c", "version": "v1.37.1",
+                        "bootstrap": {"configRef": reference(BOOTSTRAP, "FakeConfigTemplate")},
+                        "infrastructureRef": reference(INFRASTRUCTURE, "FakeMachineTemplate"),
+                    },
+                },
+            },
+        });
+        self.create("cluster.x-k8s.io", "MachineDeployment", deployment).await;
+    }
+
+    /// Waits until the deployment `d` is as expected.
+    pub(super) async fn until_deployment(&self, expected: impl Fn(&MachineDeployment) -> bool) -> Arc<Stored<MachineDeployment>> {
+        until(&self.core.stores.machine_deployments, "team/d", |found| found.is_some_and(|one| expected(one)))
+            .await
+            .expect("the deployment")
+    }
+
+    /// Waits until so many Machines have a Node, and there are no others.
+    pub(super) async fn until_running(&self, count: usize) {
+        let mut changes = self.core.stores.machines.subscribe();
+        loop {
+            let machines = self.core.stores.machines.all();
+            let runs = |machine: &Machine| {
+                let status = machine.status.as_ref();
+                status.is_some_and(|status| status.phase == Some(cluster_api::MachinePhase::Running))
+            };
+            if machines.len() == count && machines.iter().all(|machine| runs(machine)) {
+                return;
+            }
+            changes.next().await;
+        }
+    }
+
+    pub(super) fn sets(&self) -> Vec<Arc<Stored<MachineSet>>> {
+        self.core.stores.machine_sets.all()
+    }
+
+    /// The Nodes of the workload cluster.
+    pub(super) async fn nodes(&self) -> BTreeMap<String, Value> {
+        let found = nodes(&self.workload.client()).list(&ListParams::default()).await.expect("Nodes");
+        let named = |node: DynamicObject| Some((node.metadata.name.clone()?, serde_json::to_value(node).ok()?));
+        found.items.into_iter().filter_map(named).collect()
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+/// Waits until a cache shows what is expected.
+pub(super) async fn until<K: Kind>(
+    store: &Cache<Stored<K>>,
+    key: &str,
+    expected: impl Fn(Option<&Stored<K>>) -> bool,
+) -> Option<Arc<Stored<K>>> {
+    store.until(key, expected).await
+}
+
+fn api(client: &Client, group: &str, kind: &str) -> Api<DynamicObject> {
+    let version = if group.is_empty() { "v1" } else { "v1beta2" };
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+    Api::namespaced_with(client.clone(), NAMESPACE, &resource)
+}
+
+fn nodes(client: &Client) -> Api<DynamicObject> {
+    Api::all_with(client.clone(), &ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "Node")))
+}
+
+fn events(client: Client) -> EventRecorder {
+    let metrics = Metrics::new("test").and_then(|metrics| metrics.get()).expect("metrics");
+    event_recorder("test", client, EventObject::lease("team", "test", ""), metrics).0
+}
+
+fn fake_definition(group: &str, kind: &str) -> CustomResourceDefinition {
+    let plural = controller_kit::kinds::regular_plural(kind);
+    let definition = json!({
+        "metadata": {"name": format!("{plural}.{group}"), "labels": {"cluster.x-k8s.io/v1beta2": "v1beta2"}},
+        "spec": {
+            "group": group, "scope": "Namespaced",
+            "names": {"kind": kind, "plural": plural, "singular": kind.to_lowercase(), "listKind": format!("{kind}List")},
+            "versions": [{
+                "name": "v1beta2", "served": true, "storage": true, "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+            }],
+        },
+    });
+    serde_json::from_value(definition).expect("a definition")
+}
+
+/// The provider that is played.
+struct Provided {
+    client: Client,
+    workload: Client,
+    core: Arc<Core>,
+}
+
+impl Provided {
+    async fn run(self) {
+        let mut changes = self.core.externals.changes();
+        loop {
+            let (kind, keys) = changes.next().await;
+            for key in keys {
+                let name = key.split_once('/').map(|(_, name)| name.to_owned()).unwrap_or_default();
+                self.provide(&kind, &name).await;
+            }
+        }
+    }
+
+    async fn provide(&self, kind: &GroupKind, name: &str) {
+        let status = match kind.kind.as_str() {
+            "FakeMachine" => json!({"initialization": {"provisioned": true}}),
+            "FakeConfig" => {
+                json!({"initialization": {"dataSecretCreated": true}, "dataSecretName": format!("{name}-data")})
+            }
+            _ => return,
+        };
+        let api = api(&self.client, &kind.group, &kind.kind);
+        let Ok(Some(object)) = api.get_opt(name).await else {
+            if kind.kind == "FakeMachine" {
+                // A kubelet that is gone does not register again.
+                drop(nodes(&self.workload).get_opt(name).await);
+            }
+            return;
+        };
+        if object.data["status"]["initialization"].is_object() {
+            return;
+        }
+        let params = PatchParams::default();
+        if kind.kind == "FakeMachine" {
+            let id = json!({"spec": {"providerID": format!("fake:///{name}")}});
+            drop(api.patch(name, &params, &Patch::Merge(id)).await);
+        }
+        drop(api.patch_status(name, &params, &Patch::Merge(json!({"status": status}))).await);
+        if kind.kind == "FakeMachine" {
+            let node = json!({
+                "apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
+                "spec": {
+                    "providerID": format!("fake:///{name}"),
+                    "taints": [{"key": "node.cluster.x-k8s.io/uninitialized", "effect": "NoSchedule"}],
+                },
+            });
+            let node: DynamicObject = serde_json::from_value(node).expect("a Node");
+            drop(nodes(&self.workload).create(&PostParams::default(), &node).await);
+            let times = json!({"lastHeartbeatTime": "2026-01-01T00:00:00Z", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+            let condition = |kind: &str, status: &str| {
+                let mut condition = times.clone();
+                condition["type"] = kind.into();
+                condition["status"] = status.into();
+                condition["reason"] = "Played".into();
+                condition["message"] = "".into();
+                condition
+            };
+            let status = json!({"status": {
+                "conditions": [
+                    condition("Ready", "True"), condition("MemoryPressure", "False"),
+                    condition("DiskPressure", "False"), condition("PIDPressure", "False"),
+                ],
+            }});
+            drop(nodes(&self.workload).patch_status(name, &params, &Patch::Merge(status)).await);
+        }
+    }
+}
+
+/// Lets a test that hangs say where.
+pub(super) async fn in_time(world: &World, what: &str, wait: impl Future<Output = ()>) {
+    if tokio::time::timeout(GUARD, wait).await.is_err() {
+        for kind in ["Machine", "MachineSet", "MachineDeployment"] {
+            for name in world.names("cluster.x-k8s.io", kind).await {
+                let found = world.get("cluster.x-k8s.io", kind, &name).await.unwrap_or_default();
+                eprintln!("{kind} {name}: {} {}", found["spec"], found["status"]);
+            }
+        }
+        let cluster = ClusterKey::new(NAMESPACE, "c");
+        panic!("{what} does not come; {:?}", world.core.workload.connection(&cluster));
+    }
+}
