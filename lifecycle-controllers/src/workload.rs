@@ -39,6 +39,8 @@ pub mod node_sync;
 mod nodes;
 mod pace;
 mod session;
+#[cfg(test)]
+mod testing;
 pub mod tokens;
 pub mod volumes;
 

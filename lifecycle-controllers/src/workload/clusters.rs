@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, fmt, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use cloudprovider::{LogOnce, error_chain};
+use cluster_api::names::labels::CLUSTER_NAME;
 use component::{
     loop_tasks::LoopTasks,
     watching::{self, watch},
@@ -28,8 +29,6 @@ use super::{
     session,
 };
 
-/// The label of every Secret of a Cluster.
-const CLUSTER_LABEL: &str = "cluster.x-k8s.io/cluster-name";
 /// How many Secrets one page of a list has; a page has metadata alone.
 const PAGE: u32 = 500;
 /// A session that panicked begins again after this time.
@@ -151,7 +150,7 @@ impl WorkloadClusters {
     pub async fn run(&self, stop: CancellationToken) {
         let mut sessions: LoopTasks<()> = LoopTasks::new("a session with a workload cluster");
         let secrets: Api<PartialObjectMeta<Secret>> = Api::all(watching::client(self.0.management.clone()));
-        let config = watcher::Config::default().labels(CLUSTER_LABEL).page_size(PAGE);
+        let config = watcher::Config::default().labels(CLUSTER_NAME).page_size(PAGE);
         let events = watch(secrets, config);
         pin_mut!(events);
         let mut failing = LogOnce::<()>::default();

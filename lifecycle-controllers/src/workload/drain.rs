@@ -18,7 +18,7 @@ use super::{Node, WorkloadCluster};
 use pods::PodOnNode;
 
 pub(super) use pods::pages;
-pub use rules::{DrainRule, PodSelector};
+pub use rules::DrainRules;
 
 /// How long one pass may take, with all its requests.
 const PASS: Duration = Duration::from_secs(60);
@@ -48,15 +48,14 @@ pub enum Progress {
 #[error("{0}")]
 pub struct DrainError(pub(super) String);
 
-/// Makes one pass over a Node that is [cordoned](WorkloadCluster::cordon). `rules` are those that apply to its Machine, in any
-/// order; `started` is `status.deletion.nodeDrainStartTime` as the API writes it.
+/// Makes one pass over a Node that is [cordoned](WorkloadCluster::cordon). `started` is `status.deletion.nodeDrainStartTime` as the API writes it.
 ///
 /// # Errors
-/// A rule with a selector that is none; the API server does not say what Pods or DaemonSets there are.
+/// The API server does not say what Pods or DaemonSets there are.
 pub async fn pass(
     cluster: &WorkloadCluster,
     node: &Node,
-    rules: &[DrainRule],
+    rules: &DrainRules,
     started: &str,
 ) -> Result<Progress, DrainError> {
     let made = timeout(PASS, async {
@@ -88,9 +87,8 @@ fn progress(mut plan: Pass, evicted: evict::Evicted, started: &str) -> Progress 
 pub(super) async fn judged(
     cluster: &WorkloadCluster,
     node: &Node,
-    rules: &[DrainRule],
+    rules: &DrainRules,
 ) -> Result<Vec<(PodOnNode, Behavior)>, DrainError> {
-    let rules = rules::Rules::new(rules)?;
     let mut pods = pods::list(cluster, &node.name, Timestamp::now()).await?;
     pods::look_up_daemon_sets(cluster, &mut pods).await?;
     let namespaces = if rules.need_namespaces() && !pods.is_empty() {
@@ -100,7 +98,7 @@ pub(super) async fn judged(
     };
     let unreachable = node.is_unreachable();
     let judge = |pod: PodOnNode| {
-        let rule = rules.of(&pod, &namespaces)?;
+        let rule = rules.behavior(&pod, &namespaces)?;
         let behavior = Behavior::of(&pod.judged, rule, unreachable);
         Ok((pod, behavior))
     };

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use cluster_api::names::secrets;
+
 /// The namespace and name of a Cluster of the management cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClusterKey {
@@ -19,18 +21,16 @@ impl ClusterKey {
 
     /// The Secret that has its kubeconfig, in the same namespace.
     pub fn kubeconfig_secret(&self) -> String {
-        format!("{}{KUBECONFIG_SUFFIX}", self.name)
+        secrets::name(&self.name, secrets::KUBECONFIG)
     }
 
     /// The Cluster whose kubeconfig is in the Secret of this name, if its name is one of such a Secret.
     pub(super) fn of_kubeconfig_secret(namespace: &str, secret: &str) -> Option<Self> {
-        let name = secret.strip_suffix(KUBECONFIG_SUFFIX).filter(|name| !name.is_empty())?;
+        let name =
+            secret.strip_suffix(secrets::KUBECONFIG)?.strip_suffix('-').filter(|name| !name.is_empty())?;
         Some(Self::new(namespace, name))
     }
 }
-
-/// What follows the Cluster's name in the name of the Secret, as upstream's `secret.Name` has it.
-const KUBECONFIG_SUFFIX: &str = "-kubeconfig";
 
 impl fmt::Display for ClusterKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

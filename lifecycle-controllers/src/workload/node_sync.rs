@@ -6,38 +6,24 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use cluster_api::{
+    MachineTaint, MachineTaintPropagation, TaintEffect,
+    names::{
+        annotations::{
+            ANNOTATIONS_FROM_MACHINE, LABELS_FROM_MACHINE, NODE_CLUSTER_NAME, NODE_CLUSTER_NAMESPACE,
+            NODE_MACHINE, NODE_OWNER_KIND, NODE_OWNER_NAME, TAINTS_FROM_MACHINE,
+        },
+        labels::{INTERRUPTIBLE, MANAGED_NODE_DOMAIN, NODE_RESTRICTION_DOMAIN, NODE_ROLE_PREFIX},
+        taints,
+    },
+};
 use serde_json::{Map, Value, json};
 
 use super::{Node, Taint};
 
-/// Labels with this prefix are synchronised.
-const ROLE_PREFIX: &str = "node-role.kubernetes.io";
-/// Labels of this domain and those below it are synchronised. A kubelet cannot write them.
-const RESTRICTED_DOMAIN: &str = "node-restriction.kubernetes.io";
-/// Labels and annotations of this domain and those below it are synchronised.
-const MANAGED_DOMAIN: &str = "node.cluster.x-k8s.io";
-/// The label of a Node that its cloud may take back at any time.
-const INTERRUPTIBLE: &str = "cluster.x-k8s.io/interruptible";
-
-const CLUSTER_NAME: &str = "cluster.x-k8s.io/cluster-name";
-const CLUSTER_NAMESPACE: &str = "cluster.x-k8s.io/cluster-namespace";
-const MACHINE: &str = "cluster.x-k8s.io/machine";
-const OWNER_KIND: &str = "cluster.x-k8s.io/owner-kind";
-const OWNER_NAME: &str = "cluster.x-k8s.io/owner-name";
 /// Annotations that every Node of a Machine has. They are not listed in [`ANNOTATIONS_FROM_MACHINE`].
-const COMMON: [&str; 5] = [CLUSTER_NAME, CLUSTER_NAMESPACE, MACHINE, OWNER_KIND, OWNER_NAME];
-
-/// The keys of labels that came from the Machine, separated by commas.
-const LABELS_FROM_MACHINE: &str = "cluster.x-k8s.io/labels-from-machine";
-/// The keys of annotations that came from the Machine.
-const ANNOTATIONS_FROM_MACHINE: &str = "cluster.x-k8s.io/annotations-from-machine";
-/// The taints that came from the Machine and stay as long as it has them, each as `key:effect`.
-const TAINTS_FROM_MACHINE: &str = "cluster.x-k8s.io/taints-from-machine";
-
-/// The key of the taint with which a worker registers, until its labels are synchronised.
-const UNINITIALIZED: &str = "node.cluster.x-k8s.io/uninitialized";
-/// The key of the taint of Nodes whose MachineSet is not the newest one.
-const OUTDATED_REVISION: &str = "node.cluster.x-k8s.io/outdated-revision";
+const COMMON: [&str; 5] =
+    [NODE_CLUSTER_NAME, NODE_CLUSTER_NAMESPACE, NODE_MACHINE, NODE_OWNER_KIND, NODE_OWNER_NAME];
 
 /// What is read of a Machine.
 #[derive(Clone, Copy, Debug)]
@@ -60,28 +46,6 @@ pub struct MachineFacts<'a> {
     pub is_interruptible: bool,
     /// [`is_outdated`] of its MachineSet and MachineDeployment; false without one of them.
     pub is_outdated: bool,
-}
-
-/// One entry of `spec.taints` of a Machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MachineTaint {
-    /// `key`
-    pub key: String,
-    /// `value`
-    pub value: String,
-    /// `effect`
-    pub effect: String,
-    /// `propagation`
-    pub propagation: Propagation,
-}
-
-/// When a taint of a Machine is put on its Node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Propagation {
-    /// `Always`: whenever it is missing. It goes when the Machine has it no more.
-    Always,
-    /// `OnInitialization`: once.
-    OnInitialization,
 }
 
 /// More keys that are synchronised: upstream's `--additional-sync-machine-labels` and `--additional-sync-machine-annotations`.
@@ -169,12 +133,12 @@ pub fn sync(node: &Node, machine: &MachineFacts<'_>, additional: &AdditionalKeys
     wanted_annotations.extend(from_machine);
 
     let mut taints = node.taints.clone();
-    taints.retain(|taint| !taint.matches(&plain(UNINITIALIZED, "NoSchedule")));
+    taints.retain(|taint| !taint.matches(&plain(taints::NODE_UNINITIALIZED, "NoSchedule")));
     if let Some(of_machine) = machine.taints {
         let owned = propagate(&mut taints, of_machine, wanted_annotations.get(TAINTS_FROM_MACHINE));
         wanted_annotations.insert(TAINTS_FROM_MACHINE.to_owned(), owned);
     }
-    let outdated = plain(OUTDATED_REVISION, "PreferNoSchedule");
+    let outdated = plain(taints::NODE_OUTDATED_REVISION, "PreferNoSchedule");
     match taints.iter().position(|taint| taint.matches(&outdated)) {
         None if machine.is_outdated => taints.push(outdated),
         Some(at) if !machine.is_outdated => drop(taints.remove(at)),
@@ -191,7 +155,9 @@ pub fn sync(node: &Node, machine: &MachineFacts<'_>, additional: &AdditionalKeys
 fn labels(machine: &MachineFacts<'_>, additional: &AdditionalKeys<'_>) -> BTreeMap<String, String> {
     let is_managed = |key: &str| {
         let domain = domain(key);
-        domain == ROLE_PREFIX || is_in(domain, RESTRICTED_DOMAIN) || is_in(domain, MANAGED_DOMAIN)
+        domain == NODE_ROLE_PREFIX
+            || is_in(domain, NODE_RESTRICTION_DOMAIN)
+            || is_in(domain, MANAGED_NODE_DOMAIN)
     };
     let mut labels = managed(machine.labels, |key| is_managed(key) || (additional.labels)(key));
     if machine.is_interruptible {
@@ -201,15 +167,18 @@ fn labels(machine: &MachineFacts<'_>, additional: &AdditionalKeys<'_>) -> BTreeM
 }
 
 fn annotations(machine: &MachineFacts<'_>, additional: &AdditionalKeys<'_>) -> BTreeMap<String, String> {
-    let is_managed = |key: &str| is_in(domain(key), MANAGED_DOMAIN) || (additional.annotations)(key);
-    let mut annotations: BTreeMap<String, String> =
-        [(CLUSTER_NAME, machine.cluster), (CLUSTER_NAMESPACE, machine.namespace), (MACHINE, machine.name)]
-            .into_iter()
-            .chain(
-                machine.owner.into_iter().flat_map(|(kind, name)| [(OWNER_KIND, kind), (OWNER_NAME, name)]),
-            )
-            .map(|(key, value)| (key.to_owned(), value.to_owned()))
-            .collect();
+    let is_managed = |key: &str| is_in(domain(key), MANAGED_NODE_DOMAIN) || (additional.annotations)(key);
+    let mut annotations: BTreeMap<String, String> = [
+        (NODE_CLUSTER_NAME, machine.cluster),
+        (NODE_CLUSTER_NAMESPACE, machine.namespace),
+        (NODE_MACHINE, machine.name),
+    ]
+    .into_iter()
+    .chain(
+        machine.owner.into_iter().flat_map(|(kind, name)| [(NODE_OWNER_KIND, kind), (NODE_OWNER_NAME, name)]),
+    )
+    .map(|(key, value)| (key.to_owned(), value.to_owned()))
+    .collect();
     annotations.extend(managed(machine.annotations, is_managed));
     annotations
 }
@@ -239,24 +208,33 @@ fn plain(key: &str, effect: &str) -> Taint {
     Taint { key: key.to_owned(), effect: effect.to_owned(), ..Taint::default() }
 }
 
+fn effect_of(taint: &MachineTaint) -> &'static str {
+    match taint.effect {
+        TaintEffect::NoSchedule => "NoSchedule",
+        TaintEffect::PreferNoSchedule => "PreferNoSchedule",
+        TaintEffect::NoExecute => "NoExecute",
+    }
+}
+
 /// Puts the Machine's taints among those of the Node. `listed` is the list of before; without one the Node is new. Gives the list
 /// of now. Entries of the list that are no taints are passed over; upstream gives up there.
 fn propagate(taints: &mut Vec<Taint>, of_machine: &[MachineTaint], listed: Option<&String>) -> String {
-    let shown = |taint: &MachineTaint| format!("{}:{}", taint.key, taint.effect);
-    let with = |propagation: Propagation| {
+    let shown = |taint: &MachineTaint| format!("{}:{}", taint.key, effect_of(taint));
+    let with = |propagation: MachineTaintPropagation| {
         of_machine
             .iter()
             .filter(move |taint| taint.propagation == propagation)
             .map(shown)
             .collect::<BTreeSet<_>>()
     };
-    let (always, once) = (with(Propagation::Always), with(Propagation::OnInitialization));
+    let (always, once) =
+        (with(MachineTaintPropagation::Always), with(MachineTaintPropagation::OnInitialization));
     for taint in of_machine {
-        if taint.propagation == Propagation::OnInitialization && listed.is_some() {
+        if taint.propagation == MachineTaintPropagation::OnInitialization && listed.is_some() {
             continue;
         }
-        let MachineTaint { key, value, effect, .. } = taint.clone();
-        let taint = Taint { key, value, effect, time_added: None };
+        let MachineTaint { key, value, .. } = taint.clone();
+        let taint = Taint { value: value.unwrap_or_default(), ..plain(&key, effect_of(taint)) };
         match taints.iter_mut().find(|one| one.matches(&taint)) {
             Some(one) if one.value != taint.value => *one = taint,
             Some(_) => {}

@@ -3,6 +3,7 @@
 use std::{pin::Pin, time::Duration};
 
 use cloudprovider::Backoff;
+use cluster_api::names::secrets;
 use component::{
     api_client::describe,
     watching::{self, watch},
@@ -104,8 +105,8 @@ async fn kubeconfig(shared: &Shared, entry: &Entry) -> Result<Vec<u8>, NoKubecon
         Ok(Err(error)) => return Err(unread(describe(&error))),
         Err(_) => return Err(unread(format!("no answer within {SECRET:?}"))),
     };
-    let value = secret.data.and_then(|mut data| data.remove("value"));
-    let missing = || NoKubeconfig::Missing(format!("Secret {name} has no key value"));
+    let value = secret.data.and_then(|mut data| data.remove(secrets::VALUE_KEY));
+    let missing = || NoKubeconfig::Missing(format!("Secret {name} has no key {}", secrets::VALUE_KEY));
     value.map(|ByteString(value)| value).ok_or_else(missing)
 }
 

@@ -18,7 +18,7 @@ use tokio::time::timeout;
 
 use super::{
     Node, WorkloadCluster,
-    drain::{DrainError, DrainRule, judged, pages},
+    drain::{DrainError, DrainRules, judged, pages},
 };
 
 /// When to look again: upstream's `waitForVolumeDetachRetryInterval`.
@@ -86,7 +86,7 @@ impl Attached {
 pub async fn attached(
     cluster: &WorkloadCluster,
     node: &Node,
-    rules: &[DrainRule],
+    rules: &DrainRules,
 ) -> Result<Attached, DrainError> {
     if node.is_unreachable() {
         return Ok(Attached::default());
@@ -96,7 +96,7 @@ pub async fn attached(
         .map_err(|_| DrainError(format!("the volumes of the Node could not be looked up within {LOOK:?}")))?
 }
 
-async fn look(cluster: &WorkloadCluster, node: &Node, rules: &[DrainRule]) -> Result<Attached, DrainError> {
+async fn look(cluster: &WorkloadCluster, node: &Node, rules: &DrainRules) -> Result<Attached, DrainError> {
     let of_node: BTreeSet<String> = node.volumes_attached.iter().cloned().collect();
     let mut of_attachments = BTreeSet::new();
     let mut unnamed = None;

@@ -6,6 +6,7 @@ use std::{
 };
 
 use cloudprovider::dns;
+use cluster_api::names::labels::POD_DRAIN;
 use component::api_client::describe;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use jiff::Timestamp;
@@ -32,8 +33,6 @@ const MOST: usize = 20_000;
 const LOOKUPS: usize = 4;
 /// The annotation of a Pod whose source is a file on the Node.
 const MIRROR: &str = "kubernetes.io/config.mirror";
-/// The label by which a Pod says what happens to it.
-const DRAIN_LABEL: &str = "cluster.x-k8s.io/drain";
 
 /// A Pod as the drain works with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -131,7 +130,7 @@ impl WirePod {
             finished,
             daemon_set: None,
             mirror: metadata.annotations.is_some_and(|annotations| annotations.contains_key(MIRROR)),
-            label: labels.get(DRAIN_LABEL).cloned(),
+            label: labels.get(POD_DRAIN).cloned(),
         };
         Some(PodOnNode {
             judged,

@@ -2,86 +2,97 @@
 
 use std::collections::BTreeMap;
 
+use cluster_api::{MachineDrainRule, MachineDrainRuleDrainBehavior};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::{Selector, SelectorExt as _};
 use lifecycle::drain::Behavior;
 
 use super::{DrainError, pods::PodOnNode};
 
-/// A `MachineDrainRule` that applies to the Machine.
-#[derive(Clone, Debug, PartialEq)]
-pub struct DrainRule {
-    /// `metadata.name`. The first rule by name that selects a Pod decides.
-    pub name: String,
-    /// `spec.pods`. Without any the rule applies to all Pods.
-    pub pods: Vec<PodSelector>,
-    /// `spec.drain`
-    pub behavior: Behavior,
+type Labels = BTreeMap<String, String>;
+
+/// The `MachineDrainRule`s that apply to one Machine, by name.
+#[derive(Clone, Debug, Default)]
+pub struct DrainRules(Vec<Rule>);
+
+#[derive(Clone, Debug)]
+struct Rule {
+    name: String,
+    behavior: Behavior,
+    /// For Pods and for their Namespaces. Without any the rule applies to all Pods.
+    pods: Vec<(Selector, Selector)>,
 }
 
-/// One entry of `spec.pods`: both selectors have to match, and an empty one does.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct PodSelector {
-    /// `selector`, of Pods.
-    pub selector: LabelSelector,
-    /// `namespaceSelector`, of their Namespaces.
-    pub namespace_selector: LabelSelector,
-}
-
-/// Rules whose selectors were read, by name.
-pub(super) struct Rules<'a>(Vec<(&'a DrainRule, Vec<(Selector, Selector)>)>);
-
-impl<'a> Rules<'a> {
-    pub(super) fn new(rules: &'a [DrainRule]) -> Result<Self, DrainError> {
-        let mut read = Vec::with_capacity(rules.len());
+impl DrainRules {
+    /// Those of all rules of the Machine's namespace that apply to a Machine with the labels `machine` in a Cluster with the
+    /// labels `cluster`.
+    ///
+    /// # Errors
+    /// A selector of any rule that is none, as upstream: the rule may have been meant for this Machine.
+    pub fn of<'a>(
+        rules: impl IntoIterator<Item = &'a MachineDrainRule>,
+        machine: &Labels,
+        cluster: &Labels,
+    ) -> Result<Self, DrainError> {
+        let mut applying = Vec::new();
         for rule in rules {
-            let mut selectors = Vec::with_capacity(rule.pods.len());
-            for (at, pods) in rule.pods.iter().enumerate() {
-                let selector = |selector: &LabelSelector, field: &str| {
-                    Selector::try_from(selector.clone()).map_err(|error| {
-                        DrainError(format!(
-                            "MachineDrainRule {}: spec.pods[{at}].{field}: {error}",
-                            rule.name
-                        ))
-                    })
-                };
-                selectors.push((
-                    selector(&pods.selector, "selector")?,
-                    selector(&pods.namespace_selector, "namespaceSelector")?,
-                ));
+            let name = rule.metadata.name.clone().unwrap_or_default();
+            let read = |selector: &Option<LabelSelector>, field: String| {
+                let selector = Selector::try_from(selector.clone().unwrap_or_default());
+                selector.map_err(|error| DrainError(format!("MachineDrainRule {name}: {field}: {error}")))
+            };
+            let mut applies = rule.spec.machines.is_empty();
+            for (at, machines) in rule.spec.machines.iter().enumerate() {
+                let of_machine = read(&machines.selector, format!("spec.machines[{at}].selector"))?;
+                let of_cluster =
+                    read(&machines.cluster_selector, format!("spec.machines[{at}].clusterSelector"))?;
+                applies |= of_machine.matches(machine) && of_cluster.matches(cluster);
             }
-            read.push((rule, selectors));
+            let mut pods = Vec::with_capacity(rule.spec.pods.len());
+            for (at, selectors) in rule.spec.pods.iter().enumerate() {
+                let of_pod = read(&selectors.selector, format!("spec.pods[{at}].selector"))?;
+                let of_namespace =
+                    read(&selectors.namespace_selector, format!("spec.pods[{at}].namespaceSelector"))?;
+                pods.push((of_pod, of_namespace));
+            }
+            let behavior = match rule.spec.drain.behavior {
+                MachineDrainRuleDrainBehavior::Drain => {
+                    Behavior::Drain { order: rule.spec.drain.order.unwrap_or_default() }
+                }
+                MachineDrainRuleDrainBehavior::Skip => Behavior::Skip,
+                MachineDrainRuleDrainBehavior::WaitCompleted => Behavior::WaitCompleted,
+            };
+            if applies {
+                applying.push(Rule { name, behavior, pods });
+            }
         }
-        read.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));
-        Ok(Self(read))
+        applying.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(Self(applying))
     }
 
     /// Whether labels of Namespaces decide.
     pub(super) fn need_namespaces(&self) -> bool {
-        self.0
-            .iter()
-            .flat_map(|(_, selectors)| selectors)
-            .any(|(_, of_namespace)| !of_namespace.selects_all())
+        self.0.iter().flat_map(|rule| &rule.pods).any(|(_, of_namespace)| !of_namespace.selects_all())
     }
 
     /// What the first rule says that selects a Pod. `namespaces` are the labels of all Namespaces, if any is needed.
-    pub(super) fn of(
+    pub(super) fn behavior(
         &self,
         pod: &PodOnNode,
-        namespaces: &BTreeMap<String, BTreeMap<String, String>>,
+        namespaces: &BTreeMap<String, Labels>,
     ) -> Result<Option<Behavior>, DrainError> {
-        let none = BTreeMap::new();
-        let namespace = namespaces.get(&pod.namespace);
-        if namespace.is_none() && self.need_namespaces() {
-            return Err(DrainError(format!("the Namespace of Pod {} does not exist", pod.judged.name)));
-        }
-        let namespace = namespace.unwrap_or(&none);
-        let applies = |selectors: &[(Selector, Selector)]| {
-            selectors.is_empty()
-                || selectors.iter().any(|(of_pod, of_namespace)| {
-                    of_pod.matches(&pod.labels) && of_namespace.matches(namespace)
-                })
+        let none = Labels::new();
+        let namespace = match namespaces.get(&pod.namespace) {
+            Some(labels) => labels,
+            None if self.need_namespaces() => {
+                return Err(DrainError(format!("the Namespace of Pod {} does not exist", pod.judged.name)));
+            }
+            None => &none,
         };
-        Ok(self.0.iter().find(|(_, selectors)| applies(selectors)).map(|(rule, _)| rule.behavior))
+        let selects = |(of_pod, of_namespace): &(Selector, Selector)| {
+            of_pod.matches(&pod.labels) && of_namespace.matches(namespace)
+        };
+        let first = self.0.iter().find(|rule| rule.pods.is_empty() || rule.pods.iter().any(selects));
+        Ok(first.map(|rule| rule.behavior))
     }
 }

@@ -1,1 +1,142 @@
+use futures::stream;
+use http_body_util::StreamBody;
+use parking_lot::Mutex;
+use std::{
+    convert::Infallible,
+    sync::atomic::{AtomicUsize, Ordering},
+};
+use tokio::sync::Notify;
 
+use super::*;
+use crate::workload::testing::answering;
+
+/// An API server whose answers have these chunks, each after a pause.
+fn sends(chunk: &'static [u8], count: usize, pause: Duration) -> Client {
+    let answer = move |_: Request<Body>| async move {
+        let chunks = stream::unfold(0, move |sent| async move {
+            if sent >= count {
+                return None;
+            }
+            tokio::time::sleep(pause).await;
+            Some((Ok::<_, Infallible>(Frame::data(Bytes::from_static(chunk))), sent + 1))
+        });
+        Response::new(StreamBody::new(Box::pin(chunks)))
+    };
+    Limited::client(answering(answer), TermFence::default())
+}
+
+async fn read(client: &Client, path: &str) -> Result<usize, String> {
+    let request = Request::get(path).body(Body::empty()).expect("a request");
+    let mut body =
+        client.send(request).await.map_err(|error| cloudprovider::error_chain(&error))?.into_body();
+    let mut size = 0;
+    loop {
+        match std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+            None => return Ok(size),
+            Some(Ok(frame)) => size += frame.data_ref().map_or(0, Bytes::len),
+            Some(Err(error)) => return Err(cloudprovider::error_chain(&error)),
+        }
+    }
+}
+
+use http_body::Body as _;
+
+const MIB: &[u8] = &[b'x'; 1 << 20];
+const SECOND: Duration = Duration::from_secs(1);
+
+#[tokio::test(start_paused = true)]
+async fn answers_end_at_their_limits() {
+    assert_eq!(read(&sends(b"ok", 1, Duration::ZERO), "/readyz").await, Ok(2));
+    assert_eq!(read(&sends(MIB, 16, Duration::ZERO), "/x").await, Ok(16 << 20));
+    let error = read(&sends(MIB, usize::MAX, Duration::ZERO), "/x").await.expect_err("endless");
+    assert!(error.contains("the answer has more than 16777216 bytes"), "{error}");
+    let began = Instant::now();
+    let error = read(&sends(b"x", usize::MAX, SECOND), "/x").await.expect_err("slow bytes");
+    assert!(error.contains("longer than 60s") && began.elapsed() == WHOLE, "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn watches_end_when_they_are_silent_and_not_when_they_are_long() {
+    let began = Instant::now();
+    assert_eq!(read(&sends(b"{}\n", 100, 60 * SECOND), "/x?watch=true").await, Ok(300));
+    assert_eq!(began.elapsed(), 6000 * SECOND);
+    let began = Instant::now();
+    assert_eq!(
+        read(&sends(b"{}\n", 2, 600 * SECOND), "/x?watch=true").await,
+        Ok(0),
+        "it ends as any watch does"
+    );
+    assert_eq!(began.elapsed(), SILENCE);
+    let error = read(&sends(MIB, 3, Duration::ZERO), "/x?watch=true").await.expect_err("no end of line");
+    assert!(error.contains("an event of the watch has more than"), "{error}");
+    const LINE: &[u8] = &{
+        let mut line = [b'x'; 1 << 20];
+        line[9] = b'\n';
+        line
+    };
+    assert_eq!(read(&sends(LINE, 20, Duration::ZERO), "/x?watch=1").await, Ok(20 << 20), "lines end");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flood_is_slowed_down() {
+    const LINE: &[u8] = &{
+        let mut line = [b'x'; 1 << 20];
+        line[0] = b'\n';
+        line
+    };
+    let began = Instant::now();
+    assert_eq!(read(&sends(LINE, 104, Duration::ZERO), "/x?watch=true").await, Ok(104 << 20));
+    let took = began.elapsed();
+    assert!(took >= 9 * SECOND && took <= 11 * SECOND, "40 MiB beyond the first 64 at 4 MiB/s: {took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_hang_cost_their_own_slots() {
+    let inside = Arc::new(AtomicUsize::new(0));
+    let count = inside.clone();
+    let hangs = answering(move |_| {
+        count.fetch_add(1, Ordering::Relaxed);
+        std::future::pending::<Response<Body>>()
+    });
+    let client = Limited::client(hangs, TermFence::default());
+    let began = Instant::now();
+    let all = (0..20).map(|_| read(&client, "/x"));
+    let outcomes = futures::future::join_all(all).await;
+    assert!(
+        outcomes
+            .iter()
+            .all(|outcome| outcome.as_ref().is_err_and(|why| why.contains("no answer within 10s")))
+    );
+    assert_eq!((inside.load(Ordering::Relaxed), began.elapsed()), (REQUESTS, HEAD));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slot_is_free_when_the_answer_is_read_or_dropped() {
+    let gate = Arc::new(Notify::new());
+    let (opens, log) = (gate.clone(), Arc::new(Mutex::new(0)));
+    let counted = log.clone();
+    let answer = move |_: Request<Body>| {
+        *counted.lock() += 1;
+        let opens = opens.clone();
+        async move {
+            let one = stream::once(async move {
+                opens.notified().await;
+                Ok::<_, Infallible>(Frame::data(Bytes::from_static(b"ok")))
+            });
+            Response::new(StreamBody::new(Box::pin(one)))
+        }
+    };
+    let client = Limited::client(answering(answer), TermFence::default());
+    let mut answers = Vec::new();
+    for _ in 0..REQUESTS {
+        answers.push(
+            client.send(Request::get("/x").body(Body::empty()).expect("a request")).await.expect("a head"),
+        );
+    }
+    let more = || Request::get("/x").body(Body::empty()).expect("a request");
+    assert!(client.send(more()).await.is_err(), "all slots are taken");
+    answers.pop();
+    let answer = client.send(more()).await.expect("a slot is free");
+    assert_eq!(*log.lock(), REQUESTS + 1);
+    drop((answer, answers, gate));
+}
