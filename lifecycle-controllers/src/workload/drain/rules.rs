@@ -70,6 +70,11 @@ impl DrainRules {
         Ok(Self(applying))
     }
 
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Whether labels of Namespaces decide.
     pub(super) fn need_namespaces(&self) -> bool {
         self.0.iter().flat_map(|rule| &rule.pods).any(|(_, of_namespace)| !of_namespace.selects_all())
