@@ -25,7 +25,6 @@ use std::sync::Arc;
 
 pub(crate) use create::missing_templates;
 pub(crate) use pass::deployment_of;
-pub(crate) use sync::label_value;
 
 use crate::{
     core::Core,

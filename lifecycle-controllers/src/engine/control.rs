@@ -10,12 +10,12 @@ use component::{
     loop_tasks::LoopTasks,
     work_queue::{Lengths, WorkQueue},
 };
-use parking_lot::Mutex;
 use controller_kit::{cache::Changes, writes::WriteError};
 use futures::{
     StreamExt as _,
     stream::{self, BoxStream},
 };
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -96,7 +96,8 @@ impl LoopState {
     /// The lengths of the queue, and how many objects fail. Null before the loop runs.
     pub fn to_json(&self) -> Value {
         let known = *self.0.lock();
-        known.map_or(Value::Null, |(lengths, failing)| json!({"queue": lengths.to_json(), "failing": failing}))
+        known
+            .map_or(Value::Null, |(lengths, failing)| json!({"queue": lengths.to_json(), "failing": failing}))
     }
 }
 
@@ -186,8 +187,6 @@ impl<C: Controller> Control<C> {
                 }
             }
             Err(failure) => {
-                #[cfg(test)]
-                eprintln!("{} {key}: {failure}", C::KIND);
                 let failures = self.failures.entry(key.to_owned()).or_default();
                 *failures = failures.saturating_add(1);
                 let pause = pause_after(*failures);

@@ -2,17 +2,13 @@
 
 use std::time::Duration;
 
-use cluster_api::{
-    Machine, MachineDeletionStatus, MachineDrainRule, MachineDrainRuleDrainBehavior,
-    MachineDrainRuleMachineSelector, names::annotations,
-};
+use cluster_api::{Machine, MachineDeletionStatus, names::annotations};
 use component::events::EventType;
 use controller_kit::writes::WriteError;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, Time};
-use kube::{ResourceExt as _, core::Selector};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt as _;
 use lifecycle::{
     conditions::{Statement, Status},
-    drain::Behavior,
     machine::deletion::{
         Began, DeletingMachine, Next, OwningCluster, Presence, Timeouts, next, node_to_delete,
     },
@@ -27,10 +23,9 @@ use crate::{
         object::{Meta as _, Stored},
         writer::Guard,
     },
-    replicas::selects,
     workload::{
         Node, WorkloadCluster,
-        drain::{self, DrainRule, PodSelector, Progress},
+        drain::{self, DrainRules, Progress},
         volumes,
     },
 };
@@ -225,7 +220,7 @@ impl<'a> Deletion<'a> {
         };
         let connected = self.connected()?;
         connected.cordon(&node).await?;
-        let rules = self.rules();
+        let rules = self.rules()?;
         let started = self.times.node_drain_start_time.as_ref().map(|time| time.0.to_string());
         let pass = drain::pass(connected, &node, &rules, &started.unwrap_or_default()).await;
         match pass.map_err(|error| Failure::Failed(error.to_string()))? {
@@ -250,7 +245,7 @@ impl<'a> Deletion<'a> {
             self.is_detached = true;
             return Ok(Stepped::Done);
         };
-        let attached = volumes::attached(self.connected()?, &node, &self.rules()).await;
+        let attached = volumes::attached(self.connected()?, &node, &self.rules()?).await;
         let attached = attached.map_err(|error| Failure::Failed(error.to_string()))?;
         if attached.is_empty() {
             self.is_detached = true;
@@ -304,45 +299,14 @@ impl<'a> Deletion<'a> {
     }
 
     /// The rules for the Machine's Pods.
-    fn rules(&self) -> Vec<DrainRule> {
+    fn rules(&self) -> Result<DrainRules, Failure> {
         let namespace = self.machine.namespace_or_empty();
         let all = self.pass.core.stores.machine_drain_rules.all();
-        let of_namespace = all.iter().filter(|rule| rule.namespace_or_empty() == namespace);
-        let mut rules: Vec<_> =
-            of_namespace.filter(|rule| self.applies(rule)).map(|rule| drain_rule(rule)).collect();
-        rules.sort_by(|one, other| one.name.cmp(&other.name));
-        rules
-    }
-
-    fn applies(&self, rule: &MachineDrainRule) -> bool {
+        let of_namespace =
+            all.iter().filter(|rule| rule.namespace_or_empty() == namespace).map(|rule| &***rule);
         let cluster = self.pass.cluster.map(|cluster| cluster.labels().clone()).unwrap_or_default();
-        let matches = |selector: &MachineDrainRuleMachineSelector| {
-            // One that is not there selects all. The definition refuses one that cannot be read.
-            let matches = |of: &Option<LabelSelector>, labels| match of {
-                None => true,
-                Some(of) => Selector::try_from(of.clone()).is_ok_and(|selector| selects(&selector, labels)),
-            };
-            matches(&selector.selector, self.machine.labels())
-                && matches(&selector.cluster_selector, &cluster)
-        };
-        rule.spec.machines.is_empty() || rule.spec.machines.iter().any(matches)
-    }
-}
-
-fn drain_rule(rule: &MachineDrainRule) -> DrainRule {
-    let order = rule.spec.drain.order.unwrap_or_default();
-    let pods = rule.spec.pods.iter().map(|pods| PodSelector {
-        selector: pods.selector.clone().unwrap_or_default(),
-        namespace_selector: pods.namespace_selector.clone().unwrap_or_default(),
-    });
-    DrainRule {
-        name: rule.name_or_empty().to_owned(),
-        pods: pods.collect(),
-        behavior: match rule.spec.drain.behavior {
-            MachineDrainRuleDrainBehavior::Drain => Behavior::Drain { order },
-            MachineDrainRuleDrainBehavior::Skip => Behavior::Skip,
-            MachineDrainRuleDrainBehavior::WaitCompleted => Behavior::WaitCompleted,
-        },
+        DrainRules::of(of_namespace, self.machine.labels(), &cluster)
+            .map_err(|error| Failure::Failed(error.to_string()))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cluster_api::{
-    Cluster, Machine, MachineDeployment, MachineSet, MachineTaintPropagation,
+    Cluster, Machine, MachineDeployment, MachineSet,
     names::{annotations, conditions as types},
 };
 use component::events::EventType;
@@ -23,7 +23,7 @@ use crate::{
     },
     workload::{
         Node, WorkloadCluster,
-        node_sync::{MachineFacts, MachineTaint, Propagation, is_outdated, sync},
+        node_sync::{MachineFacts, is_outdated, sync},
     },
 };
 
@@ -75,20 +75,6 @@ pub(super) async fn write(
         let (own, newest) = (revision(set.annotations()), revision(deployment.annotations()));
         is_outdated(own.as_deref(), newest.as_deref())
     });
-    let taints: Vec<_> = machine
-        .spec
-        .taints
-        .iter()
-        .map(|taint| MachineTaint {
-            key: taint.key.clone(),
-            value: taint.value.clone().unwrap_or_default(),
-            effect: format!("{:?}", taint.effect),
-            propagation: match taint.propagation {
-                MachineTaintPropagation::Always => Propagation::Always,
-                MachineTaintPropagation::OnInitialization => Propagation::OnInitialization,
-            },
-        })
-        .collect();
     let owner = machine.controller().map(|owner| (owner.kind.as_str(), owner.name.as_str()));
     let facts = MachineFacts {
         cluster: &machine.spec.cluster_name,
@@ -97,7 +83,7 @@ pub(super) async fn write(
         owner,
         labels: machine.labels(),
         annotations: machine.annotations(),
-        taints: Some(&taints),
+        taints: Some(&machine.spec.taints),
         is_interruptible: infrastructure.is_some_and(|infrastructure| infrastructure.interruptible),
         is_outdated,
     };

@@ -140,7 +140,7 @@ fn changed_deployments(
     });
     let machines = changed.flat_map(|key| {
         let (namespace, name) = split_key(key);
-        let label = crate::machine_set::label_value(name);
+        let label = cluster_api::names::labels::value_of(name);
         keys_of(core, namespace, |machine| {
             machine.label(cluster_api::names::labels::DEPLOYMENT_NAME) == Some(label.as_str())
         })

@@ -51,28 +51,11 @@ pub(super) async fn sync(core: &Core, set: &MachineSet, machine: &Stored<Machine
 pub(super) fn labels_of(set: &MachineSet) -> BTreeMap<String, String> {
     let mut wanted = set.spec.template.metadata.labels.clone();
     wanted.insert(labels::CLUSTER_NAME.to_owned(), set.spec.cluster_name.clone());
-    wanted.insert(labels::SET_NAME.to_owned(), label_value(set.name_or_empty()));
+    wanted.insert(labels::SET_NAME.to_owned(), labels::value_of(set.name_or_empty()));
     if let Some(deployment) = set.labels().get(labels::DEPLOYMENT_NAME) {
         wanted.insert(labels::DEPLOYMENT_NAME.to_owned(), deployment.clone());
     }
     wanted
-}
-
-/// A name as a label's value. Names that are too long for one are hashed, as Cluster API's `format.MustFormatValue` does.
-pub(crate) fn label_value(name: &str) -> String {
-    if name.len() <= 63 { name.to_owned() } else { hashed(name) }
-}
-
-/// `hash_<base64 of FNV-1a 32>_z`, as Cluster API writes it.
-fn hashed(name: &str) -> String {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    let hash =
-        name.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
-    // Six digits have 36 bits. The last four are 0.
-    let bits = u64::from(hash) << 4;
-    let digits = (0..6).rev().map(|place| usize::try_from((bits >> (6 * place)) & 63).unwrap_or(0));
-    let text: String = digits.map(|digit| char::from(ALPHABET[digit])).collect();
-    format!("hash_{text}_z")
 }
 
 /// The patch of a Machine. `None`: it is as its `MachineSet` wants it.
@@ -197,15 +180,5 @@ mod tests {
         let metadata = json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["x"]});
         let expected = json!({"spec": {"minReadySeconds": 5, "deletion": {"nodeDrainTimeoutSeconds": 9}}});
         assert_eq!(patch(&machine(metadata, json!({}))), Some(expected));
-    }
-
-    #[test]
-    fn a_long_name_is_hashed_in_labels() {
-        assert_eq!(label_value("short"), "short");
-        let long = "machine-set-with-a-name-that-is-longer-than-a-label-may-be-by-far-12345";
-        let value = label_value(long);
-        assert!(value.starts_with("hash_") && value.ends_with("_z") && value.len() == 13, "{value}");
-        // A case of upstream's own.
-        assert_eq!(label_value(&"machineSetName".repeat(12)), "hash_FR_ghQ_z");
     }
 }

@@ -15,7 +15,7 @@ use kube::{
     api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
     core::{ApiResource, GroupVersionKind},
 };
-use sandbox::Sandbox;
+use sandbox::{ResourceKind, Sandbox};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -32,10 +32,15 @@ use crate::{
 };
 
 /// After this time a test counts as hanging. Nothing is judged by it.
-const GUARD: Duration = Duration::from_secs(8);
+const GUARD: Duration = Duration::from_secs(120);
+
+/// PEM of a certificate that nobody reads.
+const CERTIFICATE: &str =
+    "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCkFRSUQKQkFVRwotLS0tLUVORCBDRVJUSUZJQ0FURS0tLS0tCg==";
 
 const NAMESPACE: &str = "team";
 const INFRASTRUCTURE: &str = "infrastructure.cluster.x-k8s.io";
+const CONTROL_PLANE: &str = "controlplane.cluster.x-k8s.io";
 const BOOTSTRAP: &str = "bootstrap.cluster.x-k8s.io";
 
 /// Every workload cluster is the second API server.
@@ -59,6 +64,13 @@ impl World {
     /// A Cluster `c` that is ready, and its workload cluster. Nothing runs yet.
     pub(super) async fn new() -> Self {
         let (management, workload) = (Sandbox::new(), Sandbox::new());
+        for (group, kind, plural) in [
+            ("storage.k8s.io", "VolumeAttachment", "volumeattachments"),
+            ("", "PersistentVolume", "persistentvolumes"),
+        ] {
+            workload.register(ResourceKind::new(group, "v1", kind, plural));
+        }
+        workload.register(ResourceKind::new("apps", "v1", "DaemonSet", "daemonsets").namespaced());
         let client = management.client();
         let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
         let of_core = Provider::ALL.iter().flat_map(|one| one.definitions().expect("definitions"));
@@ -67,6 +79,7 @@ impl World {
             (INFRASTRUCTURE, "FakeMachineTemplate"),
             (BOOTSTRAP, "FakeConfig"),
             (BOOTSTRAP, "FakeConfigTemplate"),
+            (CONTROL_PLANE, "FakeControlPlane"),
         ];
         for definition in of_core.chain(fakes.map(|(group, kind)| fake_definition(group, kind))) {
             definitions.create(&PostParams::default(), &definition).await.expect("a definition");
@@ -81,7 +94,12 @@ impl World {
             stores: Stores::default(),
             externals: Externals::new(client.clone(), None, stop.clone()),
             writer: Writer::new(client.clone()),
-            workload: WorkloadClusters::new(client.clone(), TermFence::default(), connector, Options::default()),
+            workload: WorkloadClusters::new(
+                client.clone(),
+                TermFence::default(),
+                connector,
+                Options::default(),
+            ),
             events: events(client.clone()),
             options: CoreOptions::default(),
         };
@@ -94,8 +112,19 @@ impl World {
         let now = "2026-01-01T00:00:00Z";
         let cluster = json!({
             "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": "c"},
-            "spec": {"controlPlaneEndpoint": {"host": "10.0.0.1", "port": 6443}},
+            "spec": {
+                "controlPlaneEndpoint": {"host": "10.0.0.1", "port": 6443},
+                "controlPlaneRef": {"apiGroup": CONTROL_PLANE, "kind": "FakeControlPlane", "name": "cp"},
+            },
         });
+        // Somebody else's, without Machines here.
+        let control_plane = json!({
+            "apiVersion": format!("{CONTROL_PLANE}/v1beta2"), "kind": "FakeControlPlane", "metadata": {"name": "cp"},
+            "spec": {"version": "v1.37.1"},
+        });
+        self.create(CONTROL_PLANE, "FakeControlPlane", control_plane).await;
+        let status = json!({"status": {"externalManagedControlPlane": true, "version": "v1.37.1"}});
+        self.patch_status(CONTROL_PLANE, "FakeControlPlane", "cp", status).await;
         self.create("cluster.x-k8s.io", "Cluster", cluster).await;
         let condition = json!({
             "type": "ControlPlaneInitialized", "status": "True", "reason": "Initialized", "message": "",
@@ -108,7 +137,7 @@ impl World {
         self.patch_status("cluster.x-k8s.io", "Cluster", "c", status).await;
         let kubeconfig = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "c",
-            "clusters": [{"name": "c", "cluster": {"server": "https://10.0.0.1:6443", "certificate-authority-data": "Y2E="}}],
+            "clusters": [{"name": "c", "cluster": {"server": "https://10.0.0.1:6443", "certificate-authority-data": CERTIFICATE}}],
             "users": [{"name": "c", "user": {"token": "secret"}}],
             "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}],
         });
@@ -125,7 +154,8 @@ impl World {
         let core = Arc::clone(&self.core);
         let client = self.management.client();
         let watches = core.stores.watch(&client, None, &self.stop);
-        core.workload.follow(&ClusterKey::new(NAMESPACE, "c"), &self.uid("cluster.x-k8s.io", "Cluster", "c").await);
+        core.workload
+            .follow(&ClusterKey::new(NAMESPACE, "c"), &self.uid("cluster.x-k8s.io", "Cluster", "c").await);
         let (health, debug) = Default::default();
         let inspection = component::inspection::Inspection::register("core", &health, &debug);
         self.tasks.spawn(run(Arc::clone(&core), watches, Queues::default(), self.stop.clone(), inspection));
@@ -204,7 +234,10 @@ impl World {
     }
 
     /// Waits until the deployment `d` is as expected.
-    pub(super) async fn until_deployment(&self, expected: impl Fn(&MachineDeployment) -> bool) -> Arc<Stored<MachineDeployment>> {
+    pub(super) async fn until_deployment(
+        &self,
+        expected: impl Fn(&MachineDeployment) -> bool,
+    ) -> Arc<Stored<MachineDeployment>> {
         until(&self.core.stores.machine_deployments, "team/d", |found| found.is_some_and(|one| expected(one)))
             .await
             .expect("the deployment")
@@ -233,7 +266,8 @@ impl World {
     /// The Nodes of the workload cluster.
     pub(super) async fn nodes(&self) -> BTreeMap<String, Value> {
         let found = nodes(&self.workload.client()).list(&ListParams::default()).await.expect("Nodes");
-        let named = |node: DynamicObject| Some((node.metadata.name.clone()?, serde_json::to_value(node).ok()?));
+        let named =
+            |node: DynamicObject| Some((node.metadata.name.clone()?, serde_json::to_value(node).ok()?));
         found.items.into_iter().filter_map(named).collect()
     }
 }

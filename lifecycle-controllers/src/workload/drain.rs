@@ -51,7 +51,7 @@ pub struct DrainError(pub(super) String);
 /// Makes one pass over a Node that is [cordoned](WorkloadCluster::cordon). `started` is `status.deletion.nodeDrainStartTime` as the API writes it.
 ///
 /// # Errors
-/// The API server does not say what Pods or DaemonSets there are.
+/// The API server does not say what Pods or `DaemonSet`s there are.
 pub async fn pass(
     cluster: &WorkloadCluster,
     node: &Node,

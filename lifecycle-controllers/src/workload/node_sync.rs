@@ -44,7 +44,7 @@ pub struct MachineFacts<'a> {
     pub taints: Option<&'a [MachineTaint]>,
     /// `status.interruptible` of the infrastructure machine.
     pub is_interruptible: bool,
-    /// [`is_outdated`] of its MachineSet and MachineDeployment; false without one of them.
+    /// [`is_outdated`] of its `MachineSet` and `MachineDeployment`; false without one of them.
     pub is_outdated: bool,
 }
 
@@ -99,7 +99,7 @@ impl NodePatch {
     }
 }
 
-/// Whether a Machine belongs to a MachineSet of an older revision than its MachineDeployment has. Both are given by their
+/// Whether a Machine belongs to a `MachineSet` of an older revision than its `MachineDeployment` has. Both are given by their
 /// annotation `machinedeployment.clusters.x-k8s.io/revision`, which counts as 0 where it is missing. One that is no number is of
 /// no revision, so nothing is outdated.
 #[must_use]

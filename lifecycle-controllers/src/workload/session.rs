@@ -317,10 +317,10 @@ async fn until(end: Option<Instant>) {
 
 /// The error of the API server, without the watcher's words around it.
 fn shown(error: &watcher::Error) -> String {
-    use watcher::Error::{InitialListFailed, WatchError, WatchFailed, WatchStartFailed};
+    use watcher::Error::{InitialListFailed, NoResourceVersion, WatchError, WatchFailed, WatchStartFailed};
     match error {
         InitialListFailed(error) | WatchStartFailed(error) | WatchFailed(error) => describe(error),
         WatchError(status) => format!("{} ({})", status.message, status.code),
-        error => error.to_string(),
+        NoResourceVersion => error.to_string(),
     }
 }

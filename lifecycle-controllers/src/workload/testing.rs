@@ -64,11 +64,11 @@ impl Drop for Stage {
 const PATIENCE: Duration = Duration::from_secs(600);
 
 impl Stage {
-    pub(super) async fn new() -> Self {
-        Self::behind(TermFence::default()).await
+    pub(super) fn new() -> Self {
+        Self::behind(TermFence::default())
     }
 
-    pub(super) async fn behind(fence: TermFence) -> Self {
+    pub(super) fn behind(fence: TermFence) -> Self {
         let management = Sandbox::new();
         let hosts = Arc::new(Hosts::default());
         let clusters = WorkloadClusters::new(management.client(), fence, hosts.clone(), Options::default());

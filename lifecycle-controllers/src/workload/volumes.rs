@@ -31,13 +31,13 @@ const NAMED: usize = 5;
 /// What is still attached to a Node and has to be detached. Names are sorted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attached {
-    /// PersistentVolumeClaims, as `namespace/name`, without those of Pods that the drain skipped.
+    /// `PersistentVolumeClaim`s, as `namespace/name`, without those of Pods that the drain skipped.
     pub claims: BTreeSet<String>,
-    /// PersistentVolumes that no PersistentVolumeClaim has.
+    /// `PersistentVolume`s that no `PersistentVolumeClaim` has.
     pub without_claim: BTreeSet<String>,
-    /// Entries of the Node's `status.volumesAttached` for which there is no PersistentVolume.
+    /// Entries of the Node's `status.volumesAttached` for which there is no `PersistentVolume`.
     pub unknown_to_cluster: BTreeSet<String>,
-    /// PersistentVolumes of VolumeAttachments that do not exist.
+    /// `PersistentVolume`s of `VolumeAttachment`s that do not exist.
     pub without_volume: BTreeSet<String>,
 }
 
@@ -82,7 +82,7 @@ impl Attached {
 /// nobody there would detach it.
 ///
 /// # Errors
-/// As of a pass of the drain; a VolumeAttachment that names no PersistentVolume.
+/// As of a pass of the drain; a `VolumeAttachment` that names no `PersistentVolume`.
 pub async fn attached(
     cluster: &WorkloadCluster,
     node: &Node,
@@ -134,7 +134,7 @@ async fn look(cluster: &WorkloadCluster, node: &Node, rules: &DrainRules) -> Res
     Ok(divided(of_node, of_attachments, &volumes, &ignored))
 }
 
-/// Handle and claim of PersistentVolumes that are attached, by their names.
+/// Handle and claim of `PersistentVolume`s that are attached, by their names.
 type Volumes = BTreeMap<String, (Option<String>, Option<String>)>;
 
 fn divided(

@@ -29,7 +29,7 @@ fn key(name: &str) -> ClusterKey {
 
 /// A stage with one cluster that is connected.
 async fn one(nodes: &[&str]) -> (Stage, Server, ClusterKey) {
-    let stage = Stage::new().await;
+    let stage = Stage::new();
     let server = Server::new(workload(nodes).await);
     stage.hosts.set("one.example", server.client());
     stage.kubeconfig(&key("one"), "one.example").await;
@@ -86,7 +86,7 @@ async fn nodes_are_known_and_their_changes_reported() {
 
 #[tokio::test(start_paused = true)]
 async fn why_there_is_no_connection_is_said_and_a_secret_that_comes_is_used_at_once() {
-    let stage = Stage::new().await;
+    let stage = Stage::new();
     let cluster = key("one");
     assert_eq!(stage.not_connected(&cluster, "").await, "the Cluster is not followed");
     stage.clusters.follow(&cluster, "uid");
@@ -217,7 +217,7 @@ fn lists(page: impl Fn(usize) -> Value + Clone + Send + 'static, asked: &Arc<Ato
 
 #[tokio::test(start_paused = true)]
 async fn hostile_api_servers_cost_their_own_cluster_alone() {
-    let stage = Stage::new().await;
+    let stage = Stage::new();
     let asked = Arc::new(AtomicUsize::new(0));
     let node = |name: String, text: usize| json!({"metadata": {"name": name, "annotations": {"a": "x".repeat(text)}}});
     let hostile: [(&str, Client, &str); 7] = [
@@ -303,7 +303,7 @@ async fn a_node_is_written_only_if_it_is_the_one_and_only_within_the_term() {
     assert!(nodes.get_opt("a").await.expect("read").is_none());
     connected.delete_node(&now).await.expect("gone already");
 
-    let stage = Stage::behind(Fence::default().into()).await;
+    let stage = Stage::behind(Fence::default().into());
     stage.hosts.set("one.example", server.client());
     stage.kubeconfig(&cluster, "one.example").await;
     stage.clusters.follow(&cluster, "uid");
@@ -326,7 +326,7 @@ async fn a_node_is_written_only_if_it_is_the_one_and_only_within_the_term() {
 
 #[tokio::test(start_paused = true)]
 async fn a_session_that_panics_is_that_of_one_cluster() {
-    let stage = Stage::new().await;
+    let stage = Stage::new();
     stage.hosts.set("one.example", Server::new(workload(&["a"]).await).client());
     stage.hosts.panics.store(true, Ordering::Relaxed);
     stage.kubeconfig(&key("one"), "one.example").await;

@@ -29,7 +29,7 @@ use crate::workload::{WorkloadCluster, entry::words};
 const PAGE: u32 = 100;
 /// The most objects of a list. A Node has some hundred Pods, and a cluster some thousand Namespaces and volumes.
 const MOST: usize = 20_000;
-/// DaemonSets that are looked up at once.
+/// `DaemonSet`s that are looked up at once.
 const LOOKUPS: usize = 4;
 /// The annotation of a Pod whose source is a file on the Node.
 const MIRROR: &str = "kubernetes.io/config.mirror";
@@ -43,9 +43,9 @@ pub(in crate::workload) struct PodOnNode {
     pub(super) name: String,
     pub(super) uid: String,
     pub(super) labels: BTreeMap<String, String>,
-    /// The DaemonSet that controls it, if it is not finished.
+    /// The `DaemonSet` that controls it, if it is not finished.
     daemon_set: Option<String>,
-    /// The PersistentVolumeClaims that it uses.
+    /// The `PersistentVolumeClaim`s that it uses.
     pub(in crate::workload) claims: Vec<String>,
 }
 
@@ -192,7 +192,7 @@ fn unread(kind: &str, error: &kube::Error) -> DrainError {
     DrainError(format!("{kind} cannot be read: {}", words(&describe(error))))
 }
 
-/// Finds out which DaemonSets exist.
+/// Finds out which `DaemonSet`s exist.
 pub(super) async fn look_up_daemon_sets(
     cluster: &WorkloadCluster,
     pods: &mut [PodOnNode],

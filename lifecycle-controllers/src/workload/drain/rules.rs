@@ -1,4 +1,4 @@
-//! MachineDrainRules.
+//! `MachineDrainRule`s.
 
 use std::collections::BTreeMap;
 

@@ -1,3 +1,5 @@
+use std::fmt::Write as _;
+
 use serde_json::{Value, json};
 
 use super::*;
@@ -125,7 +127,7 @@ fn a_kubeconfig_is_small_and_is_one() {
     let mut bomb = "a: &a [x,x,x,x,x,x,x,x,x,x]\n".to_owned();
     for level in b'b'..=b'j' {
         let (name, before) = (char::from(level), char::from(level - 1));
-        bomb.push_str(&format!("{name}: &{name} [{}]\n", vec![format!("*{before}"); 10].join(",")));
+        let _ = writeln!(bomb, "{name}: &{name} [{}]", vec![format!("*{before}"); 10].join(","));
     }
     assert!(error(bomb.as_bytes()).starts_with("it is no kubeconfig"));
 }

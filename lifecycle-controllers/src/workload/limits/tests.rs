@@ -1,4 +1,5 @@
 use futures::stream;
+use http_body::Body as _;
 use http_body_util::StreamBody;
 use parking_lot::Mutex;
 use std::{
@@ -39,9 +40,13 @@ async fn read(client: &Client, path: &str) -> Result<usize, String> {
     }
 }
 
-use http_body::Body as _;
-
 const MIB: &[u8] = &[b'x'; 1 << 20];
+/// A mebibyte that ends a line.
+const LINE: &[u8] = &{
+    let mut line = [b'x'; 1 << 20];
+    line[9] = b'\n';
+    line
+};
 const SECOND: Duration = Duration::from_secs(1);
 
 #[tokio::test(start_paused = true)]
@@ -69,21 +74,11 @@ async fn watches_end_when_they_are_silent_and_not_when_they_are_long() {
     assert_eq!(began.elapsed(), SILENCE);
     let error = read(&sends(MIB, 3, Duration::ZERO), "/x?watch=true").await.expect_err("no end of line");
     assert!(error.contains("an event of the watch has more than"), "{error}");
-    const LINE: &[u8] = &{
-        let mut line = [b'x'; 1 << 20];
-        line[9] = b'\n';
-        line
-    };
     assert_eq!(read(&sends(LINE, 20, Duration::ZERO), "/x?watch=1").await, Ok(20 << 20), "lines end");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_flood_is_slowed_down() {
-    const LINE: &[u8] = &{
-        let mut line = [b'x'; 1 << 20];
-        line[0] = b'\n';
-        line
-    };
     let began = Instant::now();
     assert_eq!(read(&sends(LINE, 104, Duration::ZERO), "/x?watch=true").await, Ok(104 << 20));
     let took = began.elapsed();

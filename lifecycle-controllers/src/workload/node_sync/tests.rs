@@ -212,6 +212,9 @@ fn of_machine(
     MachineTaint { key: key.to_owned(), value: Some(value.to_owned()), effect, propagation }
 }
 
+/// The list and the taints of a Node, the taints of its Machine, and those and the list of the Node then.
+type Row<'a> = (Option<&'a str>, Vec<Taint>, Vec<&'a MachineTaint>, Vec<Taint>, &'a str);
+
 #[test]
 fn taints_of_the_machine_are_kept_or_set_once() {
     use MachineTaintPropagation::{Always, OnInitialization};
@@ -226,8 +229,6 @@ fn taints_of_the_machine_are_kept_or_set_once() {
     let on_node =
         |one: &MachineTaint| taint(&one.key, one.value.as_deref().unwrap_or_default(), effect_of(one));
     let foreign = taint("foreign", "v", "NoExecute");
-    // The list and the taints of the Node, the Machine's taints, and both of the Node then.
-    type Row<'a> = (Option<&'a str>, Vec<Taint>, Vec<&'a MachineTaint>, Vec<Taint>, &'a str);
     let table: Vec<Row<'_>> = vec![
         (None, vec![], vec![], vec![], ""),
         (Some(""), vec![], vec![], vec![], ""),
