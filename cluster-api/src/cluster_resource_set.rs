@@ -20,19 +20,7 @@ use crate::{rules, schema};
     derive = "Default",
     derive = "PartialEq",
     status = "ClusterResourceSetStatus",
-    category = "cluster-api",
-    printcolumn(
-        name = "Applied",
-        type_ = "string",
-        json_path = r#".status.conditions[?(@.type=="ResourcesApplied")].status"#
-    ),
-    printcolumn(
-        name = "Paused",
-        type_ = "string",
-        json_path = r#".status.conditions[?(@.type=="Paused")].status"#,
-        priority = 10
-    ),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+    category = "cluster-api"
 )]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = rules::RESOURCE_SET))]
@@ -86,9 +74,7 @@ pub struct ClusterResourceSetStatus {
     doc = "What was applied to one cluster, by which sets.",
     derive = "Default",
     derive = "PartialEq",
-    category = "cluster-api",
-    printcolumn(name = "Cluster", type_ = "string", json_path = ".spec.clusterName"),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+    category = "cluster-api"
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterResourceSetBindingSpec {

@@ -3,6 +3,7 @@
 //! They are made from the types, so that whatever a definition lets through can be read. The labels are those of a release of
 //! Cluster API: clusterctl and the infrastructure providers find the kinds by them. Only v1beta2 is served and stored.
 
+mod columns;
 mod structural;
 
 use std::collections::BTreeMap;
@@ -85,6 +86,7 @@ impl Provider {
         let schema: JSONSchemaProps =
             serde_json::from_value(root.schema(&definition.spec.names.kind, schema_of::<K::Spec>()))?;
         for version in &mut definition.spec.versions {
+            version.additional_printer_columns = Some(columns::of(&definition.spec.names.kind));
             version.schema = Some(CustomResourceValidation { open_api_v3_schema: Some(schema.clone()) });
         }
         definition.metadata.labels = Some(self.labels());

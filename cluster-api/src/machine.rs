@@ -25,48 +25,7 @@ use crate::{patterns, rules, schema};
     derive = "PartialEq",
     status = "MachineStatus",
     shortname = "ma",
-    category = "cluster-api",
-    printcolumn(name = "Cluster", type_ = "string", json_path = ".spec.clusterName"),
-    printcolumn(name = "Node Name", type_ = "string", json_path = ".status.nodeRef.name"),
-    printcolumn(name = "Provider ID", type_ = "string", json_path = ".spec.providerID", priority = 10),
-    printcolumn(name = "Failure domain", type_ = "string", json_path = ".status.failureDomain"),
-    printcolumn(
-        name = "Ready",
-        type_ = "string",
-        json_path = r#".status.conditions[?(@.type=="Ready")].status"#
-    ),
-    printcolumn(
-        name = "Available",
-        type_ = "string",
-        json_path = r#".status.conditions[?(@.type=="Available")].status"#
-    ),
-    printcolumn(
-        name = "Up-to-date",
-        type_ = "string",
-        json_path = r#".status.conditions[?(@.type=="UpToDate")].status"#
-    ),
-    printcolumn(
-        name = "Internal-IP",
-        type_ = "string",
-        json_path = r#".status.addresses[?(@.type=="InternalIP")].address"#,
-        priority = 10
-    ),
-    printcolumn(
-        name = "External-IP",
-        type_ = "string",
-        json_path = r#".status.addresses[?(@.type=="ExternalIP")].address"#,
-        priority = 10
-    ),
-    printcolumn(name = "OS-Image", type_ = "string", json_path = ".status.nodeInfo.osImage", priority = 10),
-    printcolumn(
-        name = "Paused",
-        type_ = "string",
-        json_path = r#".status.conditions[?(@.type=="Paused")].status"#,
-        priority = 10
-    ),
-    printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
-    printcolumn(name = "Version", type_ = "string", json_path = ".spec.version")
+    category = "cluster-api"
 )]
 #[serde(rename_all = "camelCase")]
 pub struct MachineSpec {

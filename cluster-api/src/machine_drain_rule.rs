@@ -18,10 +18,7 @@ use crate::{rules, schema};
     doc = "Says how Pods leave a Node before its Machine goes.",
     derive = "Default",
     derive = "PartialEq",
-    category = "cluster-api",
-    printcolumn(name = "Behavior", type_ = "string", json_path = ".spec.drain.behavior"),
-    printcolumn(name = "Order", type_ = "string", json_path = ".spec.drain.order"),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+    category = "cluster-api"
 )]
 #[serde(rename_all = "camelCase")]
 pub struct MachineDrainRuleSpec {

@@ -24,17 +24,7 @@ use crate::{patterns, rules, schema};
     status = "MachineHealthCheckStatus",
     shortname = "mhc",
     shortname = "mhcs",
-    category = "cluster-api",
-    printcolumn(name = "Cluster", type_ = "string", json_path = ".spec.clusterName"),
-    printcolumn(name = "Replicas", type_ = "integer", json_path = ".status.expectedMachines"),
-    printcolumn(name = "Healthy", type_ = "integer", json_path = ".status.currentHealthy"),
-    printcolumn(
-        name = "Paused",
-        type_ = "string",
-        json_path = r#".status.conditions[?(@.type=="Paused")].status"#,
-        priority = 10
-    ),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+    category = "cluster-api"
 )]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = rules::HEALTH_CHECK))]

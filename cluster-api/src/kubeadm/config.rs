@@ -26,11 +26,7 @@ use crate::serde_with::is_default;
     // Go's clients leave an empty spec out. kube takes attributes of serde in disguise only.
     attr = "cfg_attr(not(any()), serde(default))",
     status = "KubeadmConfigStatus",
-    category = "cluster-api",
-    printcolumn(name = "Cluster", type_ = "string", json_path = r".metadata.labels['cluster\.x-k8s\.io/cluster-name']"),
-    printcolumn(name = "Paused", type_ = "string", json_path = r#".status.conditions[?(@.type=="Paused")].status"#, priority = 10),
-    printcolumn(name = "Data secret created", type_ = "string", json_path = ".status.initialization.dataSecretCreated"),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+    category = "cluster-api"
 )]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("minProperties" = 1, "x-kubernetes-validations" = rules::IGNITION))]
@@ -130,10 +126,7 @@ pub struct KubeadmConfigInitializationStatus {
     derive = "PartialEq",
     // Go's clients leave an empty spec out. kube takes attributes of serde in disguise only.
     attr = "cfg_attr(not(any()), serde(default))",
-    category = "cluster-api",
-    printcolumn(name = "ClusterClass", type_ = "string", json_path = r#".metadata.ownerReferences[?(@.kind=="ClusterClass")].name"#),
-    printcolumn(name = "Cluster", type_ = "string", json_path = r#".metadata.ownerReferences[?(@.kind=="Cluster")].name"#),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+    category = "cluster-api"
 )]
 #[serde(rename_all = "camelCase")]
 pub struct KubeadmConfigTemplateSpec {

@@ -60,7 +60,7 @@ fn object(definition: &Value, is_there: &dyn Fn(bool) -> bool) -> Value {
     object
 }
 
-/// A value that `schema` lets through. None for an object whose fields are all left out.
+/// A value that `schema` lets through. None where the schema has no type.
 fn value(name: &str, schema: &Value, is_there: &dyn Fn(bool) -> bool) -> Option<Value> {
     if schema["x-kubernetes-int-or-string"] == true {
         return Some(json!("25%"));
@@ -76,12 +76,12 @@ fn value(name: &str, schema: &Value, is_there: &dyn Fn(bool) -> bool) -> Option<
         "object" if schema.get("additionalProperties").is_some() => {
             json!({"key": value(name, &schema["additionalProperties"], is_there)?})
         }
-        "object" => fields(schema, is_there)?,
+        "object" => fields(schema, is_there),
         other => panic!("{name} is a {other}"),
     })
 }
 
-fn fields(schema: &Value, is_there: &dyn Fn(bool) -> bool) -> Option<Value> {
+fn fields(schema: &Value, is_there: &dyn Fn(bool) -> bool) -> Value {
     let required: Vec<&str> =
         schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let mut fields = Map::new();
@@ -94,8 +94,7 @@ fn fields(schema: &Value, is_there: &dyn Fn(bool) -> bool) -> Option<Value> {
             fields.insert(name.clone(), value);
         }
     }
-    // `bootstrap: {}` must be there even if nothing in it must be
-    Some(Value::Object(fields))
+    Value::Object(fields)
 }
 
 /// A text. Formats and patterns that the types look at are met; the others are the API server's.
