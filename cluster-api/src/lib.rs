@@ -1,8 +1,11 @@
 //! Cluster API's kinds: their types, and the definitions that an API server serves them by.
 //!
-//! The types have upstream's names and its contract v1beta2. An optional object is a plain field with its default when it is
-//! absent, an optional scalar is an `Option`. Fields that a type does not know are ignored at reading, so writers patch the
-//! fields that they own.
+//! The types have upstream's names and are those of its version v1beta2. An optional object is a plain field, which is the
+//! default when it is absent; an optional scalar is an `Option`. Fields that a type does not know are ignored at reading, so
+//! writers patch the fields that they own.
+//!
+//! Everything that our definitions let through can be read. A newer release's definitions may let through more, such as a new
+//! word where a field has a choice: read each object by itself, so that one that cannot be read hides no other.
 
 pub mod cluster;
 pub mod cluster_resource_set;

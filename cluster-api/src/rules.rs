@@ -134,8 +134,8 @@ pub(crate) const ROLLING_UPDATE: &[Rule] = &[Rule {
 
 /// A number or a percentage. Upstream lets negative ones through.
 pub(crate) const NUMBER_OR_PERCENTAGE: &[Rule] = &[Rule {
-    rule: "type(self) == string ? self.matches('^[0-9]+%$') : self >= 0",
-    message: "must be a number or a percentage such as 20%, and not negative",
+    rule: "type(self) == string ? self.matches('^[0-9]+%$') : self >= 0 && self <= 2147483647",
+    message: "must be a number or a percentage such as 20%, not negative, and of 32 bits",
 }];
 
 /// A health check looks at Machines of one Cluster, and not at all of the namespace by mistake.
@@ -266,3 +266,8 @@ pub(crate) const EXPRESSION: &[Rule] = &[Rule {
                !has(self.values) || size(self.values) == 0",
     message: "In and NotIn need values, Exists and DoesNotExist have none",
 }];
+
+/// Offsets can move the last hours of the year 9999 out of what programs can hold. An object that cannot be
+/// read would hide all others of its kind.
+pub(crate) const TIME: &[Rule] =
+    &[Rule { rule: "self.getFullYear() < 9999", message: "must be before the year 9999" }];

@@ -11,7 +11,7 @@ pub(crate) fn anything(_: &mut SchemaGenerator) -> Schema {
 
 /// A time as RFC 3339 says it.
 pub(crate) fn time(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string", "format": "date-time"})
+    json_schema!({"type": "string", "format": "date-time", "x-kubernetes-validations": rules::TIME})
 }
 
 /// A number or a percentage.
@@ -97,7 +97,11 @@ pub(crate) fn taints(_: &mut SchemaGenerator) -> Schema {
             "properties": {
                 "effect": {"type": "string"},
                 "key": {"type": "string"},
-                "timeAdded": {"type": "string", "format": "date-time"},
+                "timeAdded": {
+                    "type": "string",
+                    "format": "date-time",
+                    "x-kubernetes-validations": rules::TIME
+                },
                 "value": {"type": "string"}
             }
         }

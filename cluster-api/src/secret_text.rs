@@ -58,3 +58,21 @@ impl JsonSchema for SecretText {
         String::json_schema(generator)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::kubeadm::{BootstrapToken, File, User};
+
+    #[test]
+    fn what_is_secret_is_not_shown() {
+        let file = File { content: Some("hidden-content".into()), ..File::default() };
+        let user = User { passwd: Some("hidden-hash".into()), ..User::default() };
+        let token = BootstrapToken { token: "hidden-token".into(), ..BootstrapToken::default() };
+        let shown = format!("{file:?} {user:?} {token:?}");
+        assert!(!shown.contains("hidden-"), "{shown}");
+        let written = serde_json::json!([file, user, token]).to_string();
+        for secret in ["hidden-content", "hidden-hash", "hidden-token"] {
+            assert!(written.contains(secret), "{written}");
+        }
+    }
+}

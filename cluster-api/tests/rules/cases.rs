@@ -316,3 +316,68 @@ pub(crate) const CHANGES: &[Case] = &[
     refused(RESOURCE_SET, &[("spec/clusterSelector/matchLabels/a", r#""c""#)], "cannot change"),
     refused(BINDING, &[("spec/clusterName", r#""two""#)], "cannot change"),
 ];
+
+/// Objects that are odd. Whether they are refused is the API server's; those that are not must be readable.
+pub(crate) const HOSTILE: &[Case] = &[
+    accepted(MACHINE, &[("spec/minReadySeconds", "3000000000")]),
+    accepted(MACHINE, &[("spec/minReadySeconds", "5.0")]),
+    accepted(MACHINE, &[("spec/version", "null")]),
+    accepted(MACHINE, &[("spec/deletion", "null")]),
+    accepted(MACHINE, &[("spec/taints", "null")]),
+    accepted(MACHINE_DEPLOYMENT, &[("spec/replicas", "-9000000000000000000")]),
+    accepted(MACHINE_DEPLOYMENT, &[("spec/rollout/strategy/rollingUpdate/maxSurge", "3000000000")]),
+    accepted(MACHINE_DEPLOYMENT, &[("spec/remediation/maxInFlight", "99999999999")]),
+    accepted(MACHINE_DEPLOYMENT, &[("spec/rollout/strategy/rollingUpdate/maxSurge", "1.0")]),
+    accepted(MACHINE_DEPLOYMENT, &[("spec/rollout/strategy/rollingUpdate/maxSurge", "1.5")]),
+    accepted(MACHINE_DEPLOYMENT, &[("spec/rollout/after", r#""2026-01-02T03:04:05""#)]),
+    accepted(MACHINE_DEPLOYMENT, &[("spec/rollout/after", r#""2026-01-02""#)]),
+    accepted(MACHINE_DEPLOYMENT, &[("spec/rollout/after", r#""2026-01-02T03:04:05.123456789+0200""#)]),
+    accepted(MACHINE_DEPLOYMENT, &[("spec/rollout/after", r#""2026-01-02 03:04:05Z""#)]),
+    accepted(MACHINE_DEPLOYMENT, &[("spec/rollout/after", r#""0000-01-01T00:00:00Z""#)]),
+    accepted(MACHINE_DEPLOYMENT, &[("spec/rollout/after", r#""9999-12-31T23:59:60Z""#)]),
+    accepted(MACHINE_DEPLOYMENT, &[("spec/rollout/after", r#""9999-12-31T23:59:59-23:59""#)]),
+    accepted(MACHINE_DEPLOYMENT, &[("spec/rollout/after", r#""""#)]),
+    accepted(
+        CONFIG,
+        &[(
+            "spec/clusterConfiguration",
+            r#"{"apiServer": {"extraEnvs": [{"name": "a", "valueFrom": {"resourceFieldRef": {"resource": "b", "divisor": 1}}}]}}"#,
+        )],
+    ),
+    accepted(
+        CONFIG,
+        &[(
+            "spec/joinConfiguration/discovery/file/kubeConfig/cluster",
+            r#"{"server": "https://a", "certificateAuthorityData": "not base64!"}"#,
+        )],
+    ),
+    accepted(
+        CONFIG,
+        &[(
+            "spec/joinConfiguration/discovery/file/kubeConfig/cluster",
+            r#"{"server": "https://a", "certificateAuthorityData": "YWJ"}"#,
+        )],
+    ),
+    accepted(
+        CONFIG,
+        &[(
+            "spec/joinConfiguration/nodeRegistration",
+            r#"{"taints": [{"key": "a", "effect": "b", "timeAdded": "2026-01-02T03:04:05"}]}"#,
+        )],
+    ),
+    accepted(
+        CONFIG,
+        &[(
+            "spec/initConfiguration",
+            r#"{"bootstrapTokens": [{"token": "abc", "expires": "2026-01-02T03:04:05"}]}"#,
+        )],
+    ),
+    accepted(CONFIG, &[("spec", "null")]),
+    accepted(
+        MACHINE,
+        &[(
+            "metadata/managedFields",
+            r#"[{"manager": "a", "operation": "Update", "apiVersion": "cluster.x-k8s.io/v1beta2", "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {}}, "time": "9999-12-31T23:59:59-23:59"}]"#,
+        )],
+    ),
+];

@@ -15,11 +15,11 @@ mod cases;
 use std::io::Write as _;
 use std::process::{Output, Stdio};
 
-use cluster_api::definitions::Provider;
+use cluster_api::{KubeadmConfig, Machine, MachineDeployment, definitions::Provider};
 use serde_json::{Value, json};
 use test_env::{ControlPlane, ControlPlaneOptions, StartError};
 
-use self::cases::{ACCEPTED, CHANGES, Case, REFUSED};
+use self::cases::{ACCEPTED, CHANGES, Case, HOSTILE, REFUSED};
 
 #[test]
 fn the_api_server_refuses_what_webhooks_refuse() {
@@ -41,6 +41,13 @@ fn the_api_server_refuses_what_webhooks_refuse() {
     let output = kubectl(&control_plane, &["create", "--dry-run=server", "-f", "-"], refused);
     check("bad", REFUSED, &output);
 
+    // what is let through is as the API server would store it
+    let hostile = objects("hostile", HOSTILE);
+    let output = kubectl(&control_plane, &["create", "--dry-run=server", "-o", "json", "-f", "-"], hostile);
+    for object in serde_json::Deserializer::from_slice(&output.stdout).into_iter::<Value>() {
+        read(&object.unwrap());
+    }
+
     let before: Vec<Value> =
         CHANGES.iter().enumerate().map(|(index, case)| base("changed", index, case)).collect();
     let output = kubectl(&control_plane, &["create", "-f", "-"], before);
@@ -48,6 +55,19 @@ fn the_api_server_refuses_what_webhooks_refuse() {
     let after = objects("changed", CHANGES);
     let output = kubectl(&control_plane, &["replace", "--dry-run=server", "-f", "-"], after);
     check("changed", CHANGES, &output);
+}
+
+/// Reads an object, or each object of a list, into its type. An object that cannot be read would hide all others of its kind
+/// from a program that lists them.
+fn read(object: &Value) {
+    let result = match object["kind"].as_str().unwrap() {
+        "List" => return object["items"].as_array().unwrap().iter().for_each(read),
+        "Machine" => serde_json::from_value::<Machine>(object.clone()).map(drop),
+        "MachineDeployment" => serde_json::from_value::<MachineDeployment>(object.clone()).map(drop),
+        "KubeadmConfig" => serde_json::from_value::<KubeadmConfig>(object.clone()).map(drop),
+        other => panic!("no type for {other}"),
+    };
+    result.unwrap_or_else(|error| panic!("{error}: {object:#}"));
 }
 
 fn install(control_plane: &ControlPlane) {
