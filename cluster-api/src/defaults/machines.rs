@@ -25,6 +25,7 @@ pub(super) fn machine(changes: &mut Changes) -> Result<(), Refused> {
 
 pub(super) fn machine_set(changes: &mut Changes, old: Option<&Value>) -> Result<(), Refused> {
     known_preflight_checks(changes)?;
+    metadata_of_machines(changes)?;
     cluster_label(changes);
     count(changes, old)?;
     if has_no_selector(changes) {
@@ -37,6 +38,7 @@ pub(super) fn machine_set(changes: &mut Changes, old: Option<&Value>) -> Result<
 
 pub(super) fn machine_deployment(changes: &mut Changes, old: Option<&Value>) -> Result<(), Refused> {
     known_preflight_checks(changes)?;
+    metadata_of_machines(changes)?;
     cluster_label(changes);
     count(changes, old)?;
     let strategy = "/spec/rollout/strategy";
@@ -91,6 +93,31 @@ fn select(changes: &mut Changes, label: &str, value: &str) {
 fn version(changes: &mut Changes, path: &str) {
     if let Some(version) = changes.text(path).filter(|version| !version.starts_with('v')) {
         changes.set(path, json!(format!("v{version}")));
+    }
+}
+
+/// No Machine could be made with what is no label or annotation. Rules of a schema cannot look at keys at a bounded cost.
+fn metadata_of_machines(changes: &Changes) -> Result<(), Refused> {
+    // the keys of annotations may have capitals in their domain
+    let is_annotation = |key: &str, _: &Value| labels::is_key(&key.to_ascii_lowercase());
+    let is_label =
+        |key: &str, value: &Value| labels::is_key(key) && value.as_str().is_none_or(labels::is_value);
+    refuse_others(changes, "annotations", is_annotation)?;
+    refuse_others(changes, "labels", is_label)
+}
+
+fn refuse_others(
+    changes: &Changes,
+    map: &str,
+    is_good: impl Fn(&str, &Value) -> bool,
+) -> Result<(), Refused> {
+    let entries = changes.get(&format!("/spec/template/metadata/{map}")).and_then(Value::as_object);
+    match entries.into_iter().flatten().find(|(key, value)| !is_good(key, value)) {
+        None => Ok(()),
+        Some((key, _)) => Err(Refused {
+            field: format!("spec.template.metadata.{map}[{key}]"),
+            reason: "is none that an object can have".to_owned(),
+        }),
     }
 }
 

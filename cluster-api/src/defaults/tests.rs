@@ -184,6 +184,28 @@ fn misspelt_preflight_checks_are_refused() {
 }
 
 #[test]
+fn metadata_that_no_machine_can_have_is_refused() {
+    let with = |metadata: Value| {
+        let set = json!({"metadata": {"name": "ms"}, "spec": {"template": {"metadata": metadata}}});
+        [Defaulted::MachineSet, Defaulted::MachineDeployment].map(|kind| kind.defaults(&set, None))
+    };
+    let good =
+        json!({"labels": {"example.org/a": "b", "c": ""}, "annotations": {"Example.org/a": "any text"}});
+    for result in with(good) {
+        result.expect("good metadata");
+    }
+    for (bad, field) in [
+        (json!({"labels": {"a b": "c"}}), "spec.template.metadata.labels[a b]"),
+        (json!({"labels": {"a": "-b"}}), "spec.template.metadata.labels[a]"),
+        (json!({"annotations": {"/a": "b"}}), "spec.template.metadata.annotations[/a]"),
+    ] {
+        for result in with(bad) {
+            assert_eq!(result.expect_err(field).field, field);
+        }
+    }
+}
+
+#[test]
 fn workers_cannot_have_the_taint_of_control_planes() {
     let taints = json!([{"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}]);
     let worker = json!({"metadata": {"labels": {}}, "spec": {"taints": taints}});

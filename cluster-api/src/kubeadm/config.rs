@@ -4,10 +4,9 @@ use kube_derive::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::ClusterConfiguration;
-use super::InitConfiguration;
-use super::JoinConfiguration;
-use super::{DiskSetup, File, IgnitionSpec, NTP, User};
+use super::{
+    ClusterConfiguration, DiskSetup, File, IgnitionSpec, InitConfiguration, JoinConfiguration, NTP, User,
+};
 use crate::meta::{Condition, ObjectMeta};
 use crate::rules;
 use crate::serde_with::is_default;

@@ -65,6 +65,22 @@ pub fn is_value(text: &str) -> bool {
         && is_outer(bytes.last())
 }
 
+/// Whether a text can be the key of a label: a name of at most 63 characters, with or without a DNS domain in front.
+pub fn is_key(text: &str) -> bool {
+    match text.split_once('/') {
+        None => !text.is_empty() && is_value(text),
+        Some((domain, name)) => is_domain(domain) && !name.is_empty() && is_value(name),
+    }
+}
+
+fn is_domain(text: &str) -> bool {
+    let is_inner = |letter: u8| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == b'-';
+    let is_part = |part: &str| {
+        !part.is_empty() && part.bytes().all(is_inner) && !part.starts_with('-') && !part.ends_with('-')
+    };
+    text.len() <= 253 && text.split('.').all(is_part)
+}
+
 /// The four bytes of a number in base64 for URLs, without padding: six letters.
 fn base64_url(number: u32) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
@@ -88,6 +104,17 @@ mod tests {
             (long, "hash_njrKcw_z"),
         ] {
             assert_eq!(value_of(name), value, "{name}");
+        }
+    }
+
+    #[test]
+    fn keys_have_a_name_and_may_have_a_domain() {
+        for good in ["a", "app", "a_b.c-D", "example.org/a", "x-y.z0/A"] {
+            assert!(is_key(good), "{good}");
+        }
+        let long = "a".repeat(64);
+        for bad in ["", "/a", "a/", "a/b/c", "-a", "a-", "Example.org/a", "a..b/c", "-a/b", "ä", &long] {
+            assert!(!is_key(bad), "{bad}");
         }
     }
 }
