@@ -113,6 +113,14 @@ impl TermFence {
         self.0.as_ref().map_or(Duration::MAX, Fence::alone_for)
     }
 
+    /// The same client, but its writes fail once the term is over. For clients that are not among [`TermClients`].
+    pub fn guard(&self, client: Client) -> Client {
+        match &self.0 {
+            Some(fence) => fence.guard(client),
+            None => client,
+        }
+    }
+
     /// Makes a call in the term, which what the call spawns may ask for. `None`: the term is over, and the call was not begun or was dropped.
     pub async fn pass<T>(&self, call: impl Future<Output = T>) -> Option<T> {
         match &self.0 {

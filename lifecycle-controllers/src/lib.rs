@@ -1,11 +1,14 @@
 //! The controllers of Cluster API's own kinds, in place of its managers.
 
 mod adoption;
+pub mod bootstrap;
 pub mod core;
 pub mod engine;
+pub mod gate;
 pub mod machine;
 pub mod machine_deployment;
 pub mod machine_set;
+pub mod options;
 pub mod replicas;
 mod rollout;
 mod sources;

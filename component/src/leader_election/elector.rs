@@ -364,6 +364,13 @@ impl Leadership {
         self.elector.record_event("stopped leading");
     }
 
+    /// Ends the leadership without releasing the Lease: nothing passes the fence any more, and other candidates wait until the
+    /// Lease expires. For a leader whose work is interrupted, as a request of it may still be in flight. A candidate with the
+    /// same identity takes the Lease at once.
+    pub fn abandon(self) {
+        self.stopped();
+    }
+
     /// Releases the Lease, so that another candidate can lead at once. Call this only after the leader's work
     /// has ended: a request in flight would interfere with the next leader. Takes five seconds at most.
     pub async fn release(mut self) {

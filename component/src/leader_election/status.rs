@@ -50,6 +50,16 @@ impl ElectionStatus {
         self.seen.rcu(|seen| Seen { leads, ..Seen::clone(seen) });
     }
 
+    /// The Lease: namespace and name.
+    pub fn lease(&self) -> &str {
+        &self.lease
+    }
+
+    /// Who holds the Lease, as it was last read. Empty if it has no holder, or was not read yet.
+    pub fn holder(&self) -> String {
+        self.seen.load().record.holder.clone()
+    }
+
     /// Upstream's health check: a leader that has not renewed for a long time should have ended but has not.
     /// A standby is healthy.
     ///

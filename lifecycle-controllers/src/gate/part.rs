@@ -1,0 +1,95 @@
+//! The parts, and the Go managers that do the same work.
+
+/// A kind whose status a Go manager writes, and no other program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JudgedKind {
+    /// API group.
+    pub group: &'static str,
+    /// The kind.
+    pub kind: &'static str,
+    /// Plural name of the resource.
+    pub plural: &'static str,
+}
+
+/// How the tools of Cluster API call the provider that a Go manager is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProviderKind {
+    /// `type` in clusterctl's inventory, and the kind of Cluster API's operator.
+    pub kind: &'static str,
+    /// Plural name of the operator's kind.
+    pub plural: &'static str,
+    /// `providerName` in clusterctl's inventory, and the name of the operator's object.
+    pub name: &'static str,
+    /// The value of the label `cluster.x-k8s.io/provider` on all objects of the provider.
+    pub label: &'static str,
+}
+
+/// A part of the controllers: what one Go manager does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// The name of the part, for `--controllers`, health checks and the debug state.
+    pub name: &'static str,
+    /// The name of the Go manager's Lease.
+    pub lease: &'static str,
+    /// The namespace in which the Go manager runs unless its installation says otherwise.
+    pub namespace: &'static str,
+    /// The Go manager as a provider.
+    pub provider: ProviderKind,
+    /// Field managers of the Go manager that no other program has.
+    pub field_managers: &'static [&'static str],
+    /// Kinds by whose status a Go manager is noticed.
+    pub judged: &'static [JudgedKind],
+}
+
+/// Clusters, Machines, MachineSets, MachineDeployments, health checks, and sets of resources.
+pub const CORE: Part = Part {
+    name: "lifecycle-core",
+    lease: "controller-leader-election-capi",
+    namespace: "capi-system",
+    provider: ProviderKind {
+        kind: "CoreProvider",
+        plural: "coreproviders",
+        name: "cluster-api",
+        label: "cluster-api",
+    },
+    field_managers: &[
+        "capi-machinedeployment",
+        "capi-machineset",
+        "capi-machineset-metadata",
+        "capi-topology",
+    ],
+    // Not Machines: the manager of control planes writes conditions of them, under the same name as the core.
+    judged: &[
+        JudgedKind { group: CORE_GROUP, kind: "Cluster", plural: "clusters" },
+        JudgedKind { group: CORE_GROUP, kind: "MachineDeployment", plural: "machinedeployments" },
+        JudgedKind { group: CORE_GROUP, kind: "MachineSet", plural: "machinesets" },
+        JudgedKind { group: CORE_GROUP, kind: "MachineHealthCheck", plural: "machinehealthchecks" },
+    ],
+};
+
+/// Bootstrap data by kubeadm.
+pub const BOOTSTRAP: Part = Part {
+    name: "lifecycle-bootstrap",
+    lease: "kubeadm-bootstrap-manager-leader-election-capi",
+    namespace: "capi-kubeadm-bootstrap-system",
+    provider: ProviderKind {
+        kind: "BootstrapProvider",
+        plural: "bootstrapproviders",
+        name: "kubeadm",
+        label: "bootstrap-kubeadm",
+    },
+    field_managers: &[],
+    judged: &[JudgedKind {
+        group: "bootstrap.cluster.x-k8s.io",
+        kind: "KubeadmConfig",
+        plural: "kubeadmconfigs",
+    }],
+};
+
+/// All parts.
+pub const PARTS: [&Part; 2] = [&CORE, &BOOTSTRAP];
+
+const CORE_GROUP: &str = "cluster.x-k8s.io";
+
+/// The version of Cluster API's kinds that is read and written.
+pub(super) const VERSION: &str = "v1beta2";

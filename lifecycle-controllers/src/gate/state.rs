@@ -1,0 +1,104 @@
+//! The state of a part, for `/readyz` and `/debug/state`.
+
+use std::sync::Arc;
+
+use component::leader_election::ElectionStatus;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use super::Part;
+
+/// What a part does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// It looks for the namespaces of the Leases. The text says why that failed, if it did.
+    Looks(Option<String>),
+    /// It is a candidate for its Leases.
+    Waits,
+    /// Its controllers run.
+    Works,
+    /// Another manager wrote without holding the Lease.
+    Stopped(String),
+    /// It has ended with the daemon.
+    Ended,
+}
+
+/// The state of a part. Clones share it.
+#[derive(Clone, Debug)]
+pub(super) struct State {
+    part: &'static Part,
+    /// The name of this process on the Leases.
+    identity: String,
+    shared: Arc<Mutex<Shared>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    phase: Phase,
+    elections: Vec<ElectionStatus>,
+    ignored: Vec<String>,
+}
+
+impl State {
+    pub(super) fn new(part: &'static Part, identity: &str) -> Self {
+        let shared = Shared { phase: Phase::Looks(None), elections: Vec::new(), ignored: Vec::new() };
+        Self { part, identity: identity.to_owned(), shared: Arc::new(Mutex::new(shared)) }
+    }
+
+    pub(super) fn set(&self, phase: Phase) {
+        self.shared.lock().phase = phase;
+    }
+
+    /// Forgets the elections of the Leases before.
+    pub(super) fn begin(&self, ignored: Vec<String>) {
+        let mut shared = self.shared.lock();
+        shared.elections.clear();
+        shared.ignored = ignored;
+        shared.phase = Phase::Waits;
+    }
+
+    /// The election for one more Lease, in place of an earlier one for the same.
+    pub(super) fn show(&self, election: ElectionStatus) {
+        let mut shared = self.shared.lock();
+        shared.elections.retain(|known| known.lease() != election.lease());
+        shared.elections.push(election);
+    }
+
+    /// The check of `/readyz`: the part works.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let works = self.shared.lock().phase == Phase::Works;
+        if works { Ok(()) } else { Err(self.describe()) }
+    }
+
+    /// What the part does, in words for people.
+    pub(super) fn describe(&self) -> String {
+        let shared = self.shared.lock();
+        match &shared.phase {
+            Phase::Looks(None) => format!("looks for the namespace of the lease {}", self.part.lease),
+            Phase::Looks(Some(why)) => {
+                format!("cannot find the namespace of the lease {}: {why}", self.part.lease)
+            }
+            Phase::Waits => {
+                let mut holders = shared.elections.iter().map(ElectionStatus::holder);
+                match holders.find(|holder| !holder.is_empty() && *holder != self.identity) {
+                    Some(holder) => format!("held by {holder}"),
+                    None => format!("waits for the lease {}", self.part.lease),
+                }
+            }
+            Phase::Works => "works".to_owned(),
+            Phase::Stopped(why) => format!("stopped: {why}"),
+            Phase::Ended => "ended".to_owned(),
+        }
+    }
+
+    /// The state for `/debug/state`.
+    pub(super) fn to_json(&self) -> Value {
+        let state = self.describe();
+        let shared = self.shared.lock();
+        json!({
+            "state": state,
+            "leases": shared.elections.iter().map(ElectionStatus::to_json).collect::<Vec<_>>(),
+            "ignoredNamespaces": shared.ignored,
+        })
+    }
+}
