@@ -1,6 +1,7 @@
 //! The controllers: each has a folder, and a row in the table.
 
 mod descriptor;
+mod lifecycle;
 mod machine;
 pub mod node;
 pub mod node_lifecycle;
@@ -10,7 +11,7 @@ mod running;
 pub mod service;
 
 pub(crate) use descriptor::{
-    Capability, ClusterRoutes, ControllerContext, ControllerDescriptor, NodeQuestion, Run, name_of,
+    Build, Capability, ClusterRoutes, ControllerContext, ControllerDescriptor, NodeQuestion, Run, name_of,
 };
 pub(crate) use permissions::{ControllerPermissions, node_patches, node_status_patch};
 pub use running::{ControllerMetrics, ControllerRuns};
@@ -22,6 +23,8 @@ pub(crate) const CONTROLLERS: &[ControllerDescriptor] = &[
     service::DESCRIPTOR,
     route::DESCRIPTOR,
     machine::DESCRIPTOR,
+    lifecycle::CORE,
+    lifecycle::BOOTSTRAP,
 ];
 
 #[cfg(test)]

@@ -40,8 +40,9 @@ pub use component::command_line::{
     FeatureMetrics, Gate, GlobalFlags, KnownGates, LeaderMigrationFlags, Stage, VModule, VersionRequest,
 };
 pub use controllers::{
-    CONTROLLERS, CloudNodeControllerFlags, CloudNodeLifecycleControllerFlags, ControllerFlags,
-    ControllerNames, DISABLED_BY_DEFAULT, MACHINE, MACHINE_CONTROLLER, MIGRATED_CONTROLLERS,
+    BOOTSTRAP_PART, CONTROLLERS, CORE_PART, CloudNodeControllerFlags, CloudNodeLifecycleControllerFlags,
+    ControllerFlags, ControllerNames, DISABLED_BY_DEFAULT, LIFECYCLE, LIFECYCLE_BOOTSTRAP, LIFECYCLE_CORE,
+    LIFECYCLE_PARTS, LifecycleFlags, MACHINE, MACHINE_CONTROLLER, MIGRATED_CONTROLLERS,
     MachineControllerFlags, NODE, NODE_CONTROLLER, NODE_LIFECYCLE, NODE_LIFECYCLE_CONTROLLER, ROUTE,
     ROUTE_CONTROLLER, SERVICE, SERVICE_CONTROLLER, ServiceLbControllerFlags, canonical_name,
 };

@@ -1,6 +1,8 @@
 //! The permissions of the daemon in the cluster. The shipped roles and `check` use this one table. The
 //! permissions of each controller are in the controller's row.
 
+mod lifecycle;
+
 use cloudprovider::{
     MachineTypes, SecretName, ServiceAccessNeeds,
     machines::{AuxiliaryKind, Kinds},
@@ -26,6 +28,7 @@ pub fn needed(flags: &Flags) -> Vec<Permission> {
         needed.extend(["list", "watch"].map(|verb| Permission::new("", "nodes", verb, "all controllers")));
     }
     needed.extend(needed_for_controllers(flags));
+    needed.extend(needed_for_lifecycle(flags));
     if !flags.misc.dry_run {
         needed.extend(events());
     }
@@ -35,7 +38,12 @@ pub fn needed(flags: &Flags) -> Vec<Permission> {
     if flags.secure_serving.port().is_some() {
         needed.extend(serving(flags));
     }
-    needed
+    once(needed)
+}
+
+/// What the enabled parts of Cluster API's own controllers need.
+pub(crate) fn needed_for_lifecycle(flags: &Flags) -> Vec<Permission> {
+    once(lifecycle::needed(flags))
 }
 
 /// Additional permissions for a cloud configuration that names these Secrets.

@@ -1,14 +1,30 @@
 //! What the flags say to the controllers.
 
+mod addresses;
+mod patterns;
+
 use std::time::Duration;
+
+pub use addresses::AllowedAddresses;
+pub use patterns::Patterns;
 
 /// The options of all parts.
 #[derive(Clone, Debug)]
 pub struct LifecycleOptions {
-    /// The namespace whose objects the controllers work on. `None`: all of them.
+    /// `--namespace`: whose objects the controllers work on. `None`: those of all namespaces.
     pub namespace: Option<String>,
-    /// Nothing is written.
-    pub dry_run: bool,
-    /// How often an object to which nothing happens is reconciled.
+    /// `--watch-filter`: the value of the label `cluster.x-k8s.io/watch-filter` that objects need. `None`: none.
+    pub watch_filter: Option<String>,
+    /// `--sync-period`: how often an object to which nothing happens is reconciled.
     pub sync_period: Duration,
+    /// `--dry-run`: nothing is written, here or in workload clusters. The clients swallow writes to this API server only.
+    pub dry_run: bool,
+    /// `--additional-sync-machine-labels`: labels of Machines that their Nodes get beside Cluster API's own.
+    pub additional_machine_labels: Patterns,
+    /// `--additional-sync-machine-annotations`: the same for annotations.
+    pub additional_machine_annotations: Patterns,
+    /// `--bootstrap-token-ttl`: how long a token for joining is valid unless it is renewed.
+    pub bootstrap_token_ttl: Duration,
+    /// `--workload-cluster-cidrs`: where API servers of workload clusters may be. Users write these addresses.
+    pub workload_addresses: AllowedAddresses,
 }

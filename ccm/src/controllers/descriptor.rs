@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use cloudprovider::{Error, InstanceLookup, Route};
 use component::{
-    api_client::ControllerClients, events::EventRecorder, health::HealthChecks, inspection::Inspection,
-    metrics::Metrics,
+    api_client::ControllerClients, debug_state::DebugState, events::EventRecorder, health::HealthChecks,
+    inspection::Inspection, metrics::Metrics,
 };
 use controller_kit::{
     clients::{TermClients, TermFence},
@@ -15,6 +15,7 @@ use controller_kit::{
 };
 use futures::future::BoxFuture;
 use jiff::Timestamp;
+use kube::Client;
 use tokio_util::sync::CancellationToken;
 
 use super::ControllerPermissions;
@@ -31,7 +32,7 @@ pub(crate) struct ControllerDescriptor {
     /// A capability that the cloud provider must have.
     pub(crate) needs: Option<Capability>,
     /// Creates the controller.
-    pub(crate) build: fn(ControllerContext<'_>) -> anyhow::Result<Run>,
+    pub(crate) build: Build,
     /// Registers its metrics. All replicas show them from the start, leader or not.
     pub(crate) metrics: fn(&Metrics) -> prometheus::Result<()>,
     /// Its permissions in the cluster.
@@ -46,6 +47,15 @@ impl ControllerDescriptor {
     pub(crate) fn can_run_on(&self, cloud: &Cloud) -> bool {
         self.needs.is_none_or(|needs| needs.is_of(cloud))
     }
+}
+
+/// How a controller is created.
+#[derive(Clone, Copy)]
+pub(crate) enum Build {
+    /// For a cloud. A controller of machines runs once for each provider with machines.
+    OnCloud(fn(ControllerContext<'_>, Cloud) -> anyhow::Result<Run>),
+    /// Once in the daemon, whatever its providers are.
+    Once(fn(ControllerContext<'_>) -> anyhow::Result<Run>),
 }
 
 /// Runs a controller until the token is cancelled. Writes that have begun are finished. An error: something that only a leader
@@ -114,8 +124,6 @@ pub(crate) struct ControllerContext<'a> {
     pub(crate) flags: &'a Flags,
     pub(crate) nodes: NodeStore,
     pub(crate) services: Services,
-    /// The cloud that it works on.
-    pub(crate) cloud: Cloud,
     /// Where the controller runs once for each of several providers: the name of this one.
     of: Option<&'a str>,
     pub(crate) fence: TermFence,
@@ -124,6 +132,10 @@ pub(crate) struct ControllerContext<'a> {
     pub(crate) events: EventRecorder,
     /// For checks beside that of the loop.
     pub(crate) health: &'a HealthChecks,
+    /// For states beside that of the loop.
+    pub(crate) debug_state: &'a DebugState,
+    /// The client for Leases that the controller itself holds. It does not end with the term.
+    pub(crate) election: Client,
 }
 
 impl<'a> ControllerContext<'a> {
@@ -132,24 +144,25 @@ impl<'a> ControllerContext<'a> {
     pub(crate) fn new(
         controller: &ControllerDescriptor,
         flags: &'a Flags,
-        (cloud, of): (&Cloud, Option<&'a str>),
+        of: Option<&'a str>,
         (nodes, services): (&NodeStore, &Services),
-        (metrics, health): (&'a Metrics, &'a HealthChecks),
+        (metrics, health, debug_state): (&'a Metrics, &'a HealthChecks, &'a DebugState),
         events: &EventRecorder,
-        clients: &TermClients,
+        (clients, election): (&TermClients, &Client),
     ) -> Self {
         let (fence, clients) = (clients.fence(), clients.named(controller.client));
         Self {
             flags,
             nodes: nodes.clone(),
             services: services.clone(),
-            cloud: cloud.clone(),
             of,
             fence,
             metrics,
             events: events.for_component(controller.events_from, clients.client.clone()),
             clients,
             health,
+            debug_state,
+            election: election.clone(),
         }
     }
 

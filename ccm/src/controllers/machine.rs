@@ -1,11 +1,11 @@
 //! The controller's row in the table of controllers.
 
 use component::work_queue::WorkQueueMetrics;
-use controller_kit::rbac::Permission;
+use controller_kit::{cloud::Cloud, rbac::Permission};
 use futures::FutureExt as _;
 
 use crate::{
-    controllers::{Capability, ControllerContext, ControllerDescriptor, ControllerPermissions, Run},
+    controllers::{Build, Capability, ControllerContext, ControllerDescriptor, ControllerPermissions, Run},
     flags::MACHINE,
 };
 use machine_controller::{
@@ -18,7 +18,7 @@ pub(crate) const DESCRIPTOR: ControllerDescriptor = ControllerDescriptor {
     client: COMPONENT,
     events_from: COMPONENT,
     needs: Some(Capability::Machines),
-    build,
+    build: Build::OnCloud(build),
     metrics: |metrics| metrics.get::<MachineMetrics>().map(drop),
     permissions,
     explain: None,
@@ -43,9 +43,9 @@ fn permissions() -> ControllerPermissions {
     }
 }
 
-fn build(context: ControllerContext<'_>) -> anyhow::Result<Run> {
+fn build(context: ControllerContext<'_>, cloud: Cloud) -> anyhow::Result<Run> {
     let (kinds_check, queue) = (context.named(KINDS_CHECK), context.named(QUEUE));
-    let ControllerContext { flags, services, cloud, fence, metrics, clients, events, health, .. } = context;
+    let ControllerContext { flags, services, fence, metrics, clients, events, health, .. } = context;
     let kinds = cloud.machine_kinds().ok_or_else(|| anyhow::anyhow!("the cloud provider has no machines"))?;
     let own = &flags.controllers.machine;
     let options = MachineControllerOptions {

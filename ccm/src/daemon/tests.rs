@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Parts, elected::run_table};
 use crate::{
-    controllers::{ControllerContext, ControllerDescriptor, ControllerPermissions, Run},
+    controllers::{Build, ControllerContext, ControllerDescriptor, ControllerPermissions, Run},
     flags::{ControllerNames, parse},
 };
 
@@ -34,7 +34,7 @@ const fn controller(build: fn(ControllerContext<'_>) -> anyhow::Result<Run>) -> 
         client: "new-controller",
         events_from: "new-controller",
         needs: None,
-        build,
+        build: Build::Once(build),
         metrics: |_| Ok(()),
         permissions: ControllerPermissions::default,
         explain: None,

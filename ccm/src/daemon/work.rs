@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use component::inspection::Inspection;
-use controller_kit::clients::TermClients;
+use controller_kit::{clients::TermClients, cloud::Cloud};
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use super::{Base, Work};
 use crate::{
-    controllers::{Capability, ControllerContext, ControllerDescriptor, ControllerMetrics, name_of},
+    controllers::{Build, Capability, ControllerContext, ControllerDescriptor, ControllerMetrics, name_of},
     flags::{ControllerNames, Flags},
 };
 
@@ -64,22 +64,31 @@ impl Base {
         self.tell_what_does_not_run(flags, enabled());
         let running = self.metrics.get::<ControllerMetrics>()?;
         let mut pause = Duration::ZERO;
-        let on_clouds =
-            enabled().flat_map(|row| self.providers.of(row).iter().map(move |cloud| (row, cloud)));
-        for (controller, cloud) in on_clouds.filter(|(row, cloud)| row.can_run_on(cloud)) {
-            let provider = cloud.name();
-            let can_run = self.providers.of(controller).iter().filter(|cloud| controller.can_run_on(cloud));
-            let is_one_of_several = can_run.count() > 1;
-            let of = is_one_of_several.then_some(&*provider);
-            let run = (controller.build)(ControllerContext::new(
+        let clouds_of = |row: &ControllerDescriptor| {
+            self.providers.of(row).iter().filter(|cloud| row.can_run_on(cloud)).collect::<Vec<_>>()
+        };
+        let each = enabled().flat_map(|row| match row.build {
+            Build::Once(_) => vec![(row, None)],
+            Build::OnCloud(_) => clouds_of(row).into_iter().map(|cloud| (row, Some(cloud))).collect(),
+        });
+        for (controller, cloud) in each {
+            let provider = cloud.map(Cloud::name);
+            let is_one_of_several = cloud.is_some() && clouds_of(controller).len() > 1;
+            let of = provider.as_deref().filter(|_| is_one_of_several);
+            let context = ControllerContext::new(
                 controller,
                 flags,
-                (cloud, of),
+                of,
                 (&self.nodes, &self.services),
-                (&self.metrics, &self.health),
+                (&self.metrics, &self.health, &self.debug_state),
                 &self.events,
-                clients,
-            ))?;
+                (clients, &self.clients.election),
+            );
+            let run = match (controller.build, cloud) {
+                (Build::OnCloud(build), Some(cloud)) => build(context, cloud.clone())?,
+                (Build::Once(build), _) => build(context)?,
+                (Build::OnCloud(_), None) => continue,
+            };
             let ControllerNames { name, alias, .. } = controller.names;
             let (name, alias, running) = (name_of(name, of), name_of(alias, of), running.clone());
             let (health, debug_state) = (self.health.clone(), self.debug_state.clone());

@@ -2,15 +2,18 @@
 
 mod cloud_node;
 mod cloud_node_lifecycle;
+mod lifecycle;
 mod machine;
 mod service_lb;
 
 use clap::Args;
 use component::{command_line::notes::Note, leader_migration::KnownControllers};
+use lifecycle_controllers::gate::{BOOTSTRAP, CORE};
 use serde_json::Value;
 
 pub use cloud_node::CloudNodeControllerFlags;
 pub use cloud_node_lifecycle::CloudNodeLifecycleControllerFlags;
+pub use lifecycle::LifecycleFlags;
 pub use machine::MachineControllerFlags;
 pub use service_lb::ServiceLbControllerFlags;
 
@@ -25,9 +28,22 @@ pub const ROUTE_CONTROLLER: &str = "node-route-controller";
 /// Makes machines for Cluster API.
 pub const MACHINE_CONTROLLER: &str = "machine-controller";
 
-/// The controllers that run only if `--controllers` names them: `*` is not enough, as upstream. The machine controller needs
-/// Cluster API's kinds, which a workload cluster does not have.
-pub const DISABLED_BY_DEFAULT: [&str; 1] = [MACHINE_CONTROLLER];
+/// The core part of Cluster API's own controllers.
+pub const LIFECYCLE_CORE: &str = CORE.name;
+/// The bootstrap part of Cluster API's own controllers.
+pub const LIFECYCLE_BOOTSTRAP: &str = BOOTSTRAP.name;
+
+/// The controllers that run only if `--controllers` names them: `*` is not enough, as upstream. They need Cluster API's kinds,
+/// which a workload cluster does not have.
+pub const DISABLED_BY_DEFAULT: [&str; 3] = [MACHINE_CONTROLLER, LIFECYCLE_CORE, LIFECYCLE_BOOTSTRAP];
+
+/// Names for several controllers at once in `--controllers`.
+const GROUPS: [(&str, &[&str]); 1] = [(LIFECYCLE, &LIFECYCLE_PARTS)];
+
+/// The name for all parts of Cluster API's own controllers.
+pub const LIFECYCLE: &str = "lifecycle";
+/// These parts.
+pub const LIFECYCLE_PARTS: [&str; 2] = [LIFECYCLE_CORE, LIFECYCLE_BOOTSTRAP];
 
 /// What a controller is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +57,8 @@ pub struct ControllerNames {
 }
 
 /// The names of all controllers, in the order in which they start.
-pub const CONTROLLERS: &[ControllerNames] = &[NODE, NODE_LIFECYCLE, SERVICE, ROUTE, MACHINE];
+pub const CONTROLLERS: &[ControllerNames] =
+    &[NODE, NODE_LIFECYCLE, SERVICE, ROUTE, MACHINE, CORE_PART, BOOTSTRAP_PART];
 
 /// Those of [`NODE_CONTROLLER`].
 pub const NODE: ControllerNames = ControllerNames { name: NODE_CONTROLLER, alias: "cloud-node", older: &[] };
@@ -59,6 +76,13 @@ pub const ROUTE: ControllerNames =
 pub const MACHINE: ControllerNames =
     ControllerNames { name: MACHINE_CONTROLLER, alias: "machine", older: &[] };
 
+/// Those of [`LIFECYCLE_CORE`].
+pub const CORE_PART: ControllerNames =
+    ControllerNames { name: LIFECYCLE_CORE, alias: LIFECYCLE_CORE, older: &[] };
+/// Those of [`LIFECYCLE_BOOTSTRAP`].
+pub const BOOTSTRAP_PART: ControllerNames =
+    ControllerNames { name: LIFECYCLE_BOOTSTRAP, alias: LIFECYCLE_BOOTSTRAP, older: &[] };
+
 /// The flags of the controllers, in the order in which the help shows them.
 #[derive(Clone, Debug, Args)]
 pub struct ControllerFlags {
@@ -74,23 +98,33 @@ pub struct ControllerFlags {
     /// The controller for machines.
     #[command(flatten)]
     pub machine: MachineControllerFlags,
+    /// Cluster API's own controllers.
+    #[command(flatten)]
+    pub lifecycle: LifecycleFlags,
 }
 
-pub(super) const NOTES: [&[Note]; 4] =
-    [cloud_node::NOTES, cloud_node_lifecycle::NOTES, service_lb::NOTES, machine::NOTES];
+pub(super) const NOTES: [&[Note]; 5] =
+    [cloud_node::NOTES, cloud_node_lifecycle::NOTES, service_lb::NOTES, machine::NOTES, lifecycle::NOTES];
 
 impl ControllerFlags {
     pub(super) fn faults(&self) -> Vec<String> {
-        [self.cloud_node.faults(), self.cloud_node_lifecycle.faults(), self.machine.faults()].concat()
+        [
+            self.cloud_node.faults(),
+            self.cloud_node_lifecycle.faults(),
+            self.machine.faults(),
+            self.lifecycle.faults(),
+        ]
+        .concat()
     }
 
     /// What stands about each controller in `/configz`, and where.
-    pub(crate) fn configz(&self) -> [(&'static str, Value); 4] {
+    pub(crate) fn configz(&self) -> [(&'static str, Value); 5] {
         [
             self.cloud_node.configz(),
             self.cloud_node_lifecycle.configz(),
             self.service_lb.configz(),
             self.machine.configz(),
+            self.lifecycle.configz(),
         ]
     }
 }
@@ -151,11 +185,15 @@ pub fn canonical_name(name: &str) -> &str {
 pub(super) fn faults(list: &[String]) -> Vec<String> {
     // An empty list is allowed: no controller runs then.
     let bare = list.iter().map(|name| name.strip_prefix('-').unwrap_or(name)).filter(|name| !name.is_empty());
-    let is_known = |name: &str| CONTROLLERS.iter().any(|known| canonical_name(name) == known.name);
+    let is_known = |name: &str| !members(name).is_empty();
     let unknown = bare.filter(|name| *name != "*" && !is_known(name));
     let known = || {
-        let shown = CONTROLLERS.iter().map(|known| format!("{} ({})", known.name, known.alias));
-        shown.collect::<Vec<_>>().join(", ")
+        let shown = CONTROLLERS.iter().map(|known| match known.alias {
+            same if same == known.name => same.to_owned(),
+            alias => format!("{} ({alias})", known.name),
+        });
+        let groups = GROUPS.iter().map(|(group, _)| (*group).to_owned());
+        shown.chain(groups).collect::<Vec<_>>().join(", ")
     };
     unknown
         .map(|name| {
@@ -175,14 +213,21 @@ pub(super) fn warning(list: &[String]) -> Option<String> {
 }
 
 /// The canonical names of the controllers that the list names, `*` left out.
-pub(super) fn names(list: &[String]) -> impl Iterator<Item = &str> {
-    list.iter()
-        .map(|name| canonical_name(name))
-        .filter(|name| CONTROLLERS.iter().any(|known| known.name == *name))
+pub(super) fn names(list: &[String]) -> impl Iterator<Item = &'static str> {
+    list.iter().flat_map(|name| members(name))
 }
 
-/// Whether the list enables the controller of this canonical name: the first exact `name` or `-name` decides, else a
-/// `*` anywhere, unless the controller is disabled by default.
+/// The canonical names of the controllers that a name means: one, those of a group, or none.
+fn members(name: &str) -> Vec<&'static str> {
+    if let Some((_, members)) = GROUPS.iter().find(|(group, _)| *group == name) {
+        return members.to_vec();
+    }
+    let canonical = canonical_name(name);
+    CONTROLLERS.iter().map(|known| known.name).filter(|known| *known == canonical).collect()
+}
+
+/// Whether the list enables the controller of this canonical name: the first exact `name` or `-name` decides, else the first
+/// group that the controller is in, else a `*` anywhere, unless the controller is disabled by default.
 pub(super) fn enables(list: &[String], controller: &str) -> bool {
     let names = || {
         list.iter().map(|name| match name.strip_prefix('-') {
@@ -190,7 +235,9 @@ pub(super) fn enables(list: &[String], controller: &str) -> bool {
             None => (true, canonical_name(name)),
         })
     };
-    match names().find(|(_, name)| *name == controller) {
+    let exact = names().find(|(_, name)| *name == controller);
+    let group = || names().find(|(_, name)| members(name).contains(&controller));
+    match exact.or_else(group) {
         Some((on, _)) => on,
         None => !DISABLED_BY_DEFAULT.contains(&controller) && names().any(|name| name == (true, "*")),
     }

@@ -28,7 +28,7 @@ const ADDITIONAL_LABELS: &str = "CloudNodeAdditionalLabelsReconciliation";
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Generic flags")]
 pub struct GenericFlags {
-    /// The provider for cloud services; needed, unless --machine-provider is given.
+    /// The provider for cloud services; needed, unless --machine-provider is given or only lifecycle controllers run.
     #[arg(long, default_value = "", hide_default_value = true, value_name = "NAME")]
     pub cloud_provider: String,
 
@@ -43,7 +43,8 @@ pub struct GenericFlags {
     /// The controllers to run: '*' for all, 'foo' to run the one of that name, '-foo' not to. There are
     /// cloud-node-controller, cloud-node-lifecycle-controller, service-lb-controller and node-route-controller; their
     /// old names cloud-node, cloud-node-lifecycle, service and route do as well. machine-controller is not among those
-    /// that '*' means: it runs with '*,machine-controller', or alone with 'machine-controller'.
+    /// that '*' means: it runs with '*,machine-controller', or alone with 'machine-controller'. The same holds for
+    /// lifecycle-core and lifecycle-bootstrap, which are both named by 'lifecycle'.
     #[arg(long, default_value = "*", value_name = "LIST", value_parser = list)]
     pub controllers: std::vec::Vec<String>,
 

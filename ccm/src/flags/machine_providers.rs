@@ -2,7 +2,10 @@
 
 use std::path::PathBuf;
 
-use super::{Flags, MACHINE_CONTROLLER, controllers::names};
+use super::{
+    Flags, LIFECYCLE_PARTS, MACHINE_CONTROLLER,
+    controllers::{self, names},
+};
 
 /// A provider whose machines are served.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,6 +119,9 @@ impl Flags {
         let values = &self.controllers.machine.machine_provider;
         if values.is_empty() {
             let is_missing = self.cloud_provider().is_none();
+            if is_missing && self.runs_lifecycle() {
+                return self.faults_of_lifecycle_alone();
+            }
             return is_missing.then(|| "--cloud-provider cannot be empty".to_owned()).into_iter().collect();
         }
         let providers = match machine_providers(FLAG, values) {
@@ -130,9 +136,9 @@ impl Flags {
                     "--cloud-config {file}: it is for --cloud-provider, which is not given; expected {FLAG}=NAME={file}"
                 ));
             }
-            let by_name = names(&self.generic.controllers).filter(|name| *name != MACHINE_CONTROLLER);
+            let by_name = self.named_controllers_of_clouds().filter(|name| *name != MACHINE_CONTROLLER);
             faults.extend(by_name.map(|name| format!("--controllers: {name} needs --cloud-provider")));
-            if !self.enables(MACHINE_CONTROLLER) {
+            if !self.enables(MACHINE_CONTROLLER) && !self.runs_lifecycle() {
                 faults.push(format!(
                     "{FLAG}: --controllers does not name {MACHINE_CONTROLLER}, so nothing would run"
                 ));
@@ -161,11 +167,43 @@ impl Flags {
         })
     }
 
-    /// Whether a controller other than that of machines has no cloud to work for.
+    /// Whether a part of Cluster API's own controllers runs, which needs no provider.
+    pub fn runs_lifecycle(&self) -> bool {
+        LIFECYCLE_PARTS.into_iter().any(|part| controllers::enables(&self.generic.controllers, part))
+    }
+
+    /// What is wrong where no provider is named, and only Cluster API's own controllers run.
+    fn faults_of_lifecycle_alone(&self) -> Vec<String> {
+        let mut faults = Vec::new();
+        if let Some(file) = &self.generic.cloud_config {
+            faults.push(format!(
+                "--cloud-config {}: it is for --cloud-provider, which is not given",
+                file.display()
+            ));
+        }
+        faults.extend(self.named_controllers_of_clouds().map(|name| match name {
+            MACHINE_CONTROLLER => {
+                format!("--controllers: {name} needs --cloud-provider or --machine-provider")
+            }
+            _ => format!("--controllers: {name} needs --cloud-provider"),
+        }));
+        faults
+    }
+
+    /// The controllers in `--controllers` that need a provider.
+    fn named_controllers_of_clouds(&self) -> impl Iterator<Item = &'static str> {
+        names(&self.generic.controllers).filter(|name| !LIFECYCLE_PARTS.contains(name))
+    }
+
+    /// Whether a controller that needs a provider has none.
     pub(super) fn has_no_cloud_for(&self, controller: &str) -> bool {
-        // Without both flags there is a fault, and the permissions follow the other flags.
-        let has_none = self.cloud_provider().is_none() && !self.machine_providers().is_empty();
-        has_none && controller != MACHINE_CONTROLLER
+        if self.cloud_provider().is_some() || LIFECYCLE_PARTS.contains(&controller) {
+            return false;
+        }
+        let has_machines = !self.machine_providers().is_empty();
+        // Without all of these there is a fault, and the permissions follow the other flags.
+        let has_none = has_machines || self.runs_lifecycle();
+        has_none && !(has_machines && controller == MACHINE_CONTROLLER)
     }
 }
 

@@ -387,3 +387,74 @@ fn labels_of_the_command_line_must_be_labels() {
         ["invalid argument \"a\" for \"--node-labels\" flag: a must be formatted as key=value"]
     );
 }
+
+#[test]
+fn parts_of_the_lifecycle_by_name_and_together() {
+    for (list, core, bootstrap) in [
+        ("*", false, false),
+        ("lifecycle", true, true),
+        ("*,lifecycle", true, true),
+        ("lifecycle-core", true, false),
+        ("lifecycle,-lifecycle-bootstrap", true, false),
+        ("-lifecycle-bootstrap,lifecycle", true, false),
+        ("-lifecycle,lifecycle-bootstrap", false, true),
+        ("*,-lifecycle", false, false),
+    ] {
+        let flags = flags(&["--cloud-provider=x", &format!("--controllers={list}")]);
+        assert_eq!(flags.faults(), [""; 0], "{list}");
+        let found = (flags.enables(LIFECYCLE_CORE), flags.enables(LIFECYCLE_BOOTSTRAP));
+        assert_eq!(found, (core, bootstrap), "{list}");
+    }
+}
+
+#[test]
+fn the_lifecycle_alone_needs_no_provider() {
+    let alone = flags(&["--controllers=lifecycle"]);
+    assert_eq!(alone.faults(), [""; 0]);
+    assert!(alone.warnings().is_empty(), "{:?}", alone.warnings());
+    let with_all = flags(&["--controllers=*,lifecycle-core"]);
+    assert_eq!(with_all.faults(), [""; 0]);
+    assert_eq!(with_all.switched_off_by(NODE_CONTROLLER), Some("--cloud-provider, which is not given"));
+    for (args, fault) in [
+        (
+            &["--controllers=lifecycle,cloud-node"][..],
+            "--controllers: cloud-node-controller needs --cloud-provider",
+        ),
+        (
+            &["--controllers=lifecycle,machine-controller"],
+            "--controllers: machine-controller needs --cloud-provider or --machine-provider",
+        ),
+        (
+            &["--controllers=lifecycle", "--cloud-config=/a"],
+            "--cloud-config /a: it is for --cloud-provider, which is not given",
+        ),
+    ] {
+        assert_eq!(flags(args).faults(), [fault], "{args:?}");
+    }
+    let with_machines = flags(&["--controllers=lifecycle", "--machine-provider=libvirt"]);
+    assert_eq!(with_machines.faults(), [""; 0]);
+    assert!(!with_machines.enables(MACHINE_CONTROLLER));
+}
+
+#[test]
+fn faults_of_the_lifecycle_flags_name_the_flag() {
+    let faults = flags(&[
+        "--controllers=lifecycle",
+        "--additional-sync-machine-labels=(,a",
+        "--additional-sync-machine-annotations=[",
+        "--bootstrap-token-ttl=1s",
+        "--workload-cluster-cidrs=10.0.0.1,10.0.0.0/8",
+    ])
+    .faults();
+    let names: Vec<_> =
+        faults.iter().map(|fault| fault.split([':', ' ']).next().unwrap_or_default()).collect();
+    assert_eq!(
+        names,
+        [
+            "--additional-sync-machine-labels",
+            "--additional-sync-machine-annotations",
+            "--workload-cluster-cidrs",
+            "--bootstrap-token-ttl",
+        ]
+    );
+}

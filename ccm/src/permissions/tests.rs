@@ -264,3 +264,79 @@ fn of_secrets_those_that_are_named() {
     let texts: Vec<_> = needed_for_secrets(&[name]).iter().map(ToString::to_string).collect();
     assert_eq!(texts, ["list secrets \"vc\" in vault", "watch secrets \"vc\" in vault"]);
 }
+
+fn lifecycle(args: &[&str]) -> Vec<Permission> {
+    let flags = crate::flags::parse(["ccm", "--cloud-provider=any"].iter().chain(args)).expect("good flags");
+    needed_for_lifecycle(&flags)
+}
+
+#[test]
+fn what_lifecycle_controllers_need() {
+    let texts = |args: &[&str]| lifecycle(args).iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert!(texts(&["--controllers=*,machine-controller"]).is_empty(), "they run only if they are named");
+    let core = texts(&["--controllers=lifecycle-core"]);
+    for text in [
+        "create machines.cluster.x-k8s.io",
+        "patch machines/status.cluster.x-k8s.io",
+        "update clusters/finalizers.cluster.x-k8s.io",
+        "patch *.infrastructure.cluster.x-k8s.io",
+        "list *.controlplane.cluster.x-k8s.io",
+        "create secrets",
+        "watch customresourcedefinitions.apiextensions.k8s.io",
+        "list coreproviders.operator.cluster.x-k8s.io",
+        "update leases.coordination.k8s.io \"controller-leader-election-capi\"",
+    ] {
+        assert!(core.iter().any(|known| known == text), "{text} in {core:#?}");
+    }
+    assert!(!core.iter().any(|text| text == "delete secrets" || text.contains("bootstrapproviders")));
+    let bootstrap = texts(&["--controllers=lifecycle-bootstrap"]);
+    for text in [
+        "delete secrets",
+        "patch kubeadmconfigs/status.bootstrap.cluster.x-k8s.io",
+        "list bootstrapproviders.operator.cluster.x-k8s.io",
+        "update leases.coordination.k8s.io \"kubeadm-bootstrap-manager-leader-election-capi\"",
+    ] {
+        assert!(bootstrap.iter().any(|known| known == text), "{text} in {bootstrap:#?}");
+    }
+    assert!(!bootstrap.iter().any(|text| text.contains("infrastructure")), "{bootstrap:#?}");
+    let both: BTreeSet<_> = texts(&["--controllers=lifecycle"]).into_iter().collect();
+    assert_eq!(both, core.iter().chain(&bootstrap).cloned().collect());
+    assert_eq!(texts(&["--controllers=lifecycle,-lifecycle-bootstrap"]), core);
+}
+
+#[test]
+fn a_dry_run_of_lifecycle_controllers_only_reads() {
+    let dry = lifecycle(&["--controllers=lifecycle", "--dry-run"]);
+    assert!(
+        !dry.is_empty() && dry.iter().all(|one| ["get", "list", "watch"].contains(&&*one.verb)),
+        "{dry:#?}"
+    );
+}
+
+#[test]
+fn lifecycle_controllers_of_one_namespace_reach_no_other() {
+    let all = lifecycle(&["--controllers=lifecycle", "--namespace=team"]);
+    let everywhere: BTreeSet<_> =
+        all.iter().filter(|one| one.namespace.is_none()).map(|one| one.resource.to_string()).collect();
+    let expected = [
+        "bootstrapproviders",
+        "coreproviders",
+        "customresourcedefinitions",
+        "deployments",
+        "leases",
+        "namespaces",
+        "providers",
+    ];
+    assert_eq!(everywhere, expected.map(str::to_owned).into());
+    assert!(all.iter().any(|one| one.to_string() == "patch secrets in team"));
+}
+
+#[test]
+fn the_accounts_of_lifecycle_controllers_get_all_that_they_use() {
+    let all = lifecycle(&["--controllers=lifecycle", "--use-service-account-credentials"]);
+    let (leases, others): (Vec<_>, Vec<_>) = all.iter().partition(|one| one.resource == "leases");
+    assert!(leases.iter().all(|one| one.account.is_none()), "by the daemon, as its own");
+    let accounts: BTreeSet<_> = others.iter().filter_map(|one| one.account.as_deref()).collect();
+    assert_eq!(accounts, ["lifecycle-bootstrap", "lifecycle-core"].into());
+    assert!(others.iter().all(|one| one.account.is_some()));
+}

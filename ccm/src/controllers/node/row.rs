@@ -1,13 +1,13 @@
 //! The controller's row in the table of controllers.
 
 use component::work_queue::WorkQueueMetrics;
-use controller_kit::{clients::NODE_CONTROLLER_CLIENT, nodes::NodeWriter};
+use controller_kit::{clients::NODE_CONTROLLER_CLIENT, cloud::Cloud, nodes::NodeWriter};
 use futures::FutureExt as _;
 
 use super::{COMPONENT, ForeignValue, NodeController, NodeControllerOptions, NodeMetrics, plan};
 use crate::{
     controllers::{
-        Capability, ControllerContext, ControllerDescriptor, ControllerPermissions, Run, node_patches,
+        Build, Capability, ControllerContext, ControllerDescriptor, ControllerPermissions, Run, node_patches,
     },
     flags::NODE,
 };
@@ -17,7 +17,7 @@ pub(crate) const DESCRIPTOR: ControllerDescriptor = ControllerDescriptor {
     client: NODE_CONTROLLER_CLIENT,
     events_from: COMPONENT,
     needs: Some(Capability::Instances),
-    build,
+    build: Build::OnCloud(build),
     metrics: |metrics| metrics.get::<NodeMetrics>().map(drop),
     permissions,
     explain: Some(|asked| {
@@ -29,8 +29,8 @@ fn permissions() -> ControllerPermissions {
     ControllerPermissions { writes: node_patches().into(), ..ControllerPermissions::default() }
 }
 
-fn build(context: ControllerContext<'_>) -> anyhow::Result<Run> {
-    let ControllerContext { flags, nodes, cloud, metrics, clients, events, .. } = context;
+fn build(context: ControllerContext<'_>, cloud: Cloud) -> anyhow::Result<Run> {
+    let ControllerContext { flags, nodes, metrics, clients, events, .. } = context;
     let options = NodeControllerOptions {
         concurrent_syncs: flags.controllers.cloud_node.syncs(),
         status_update_frequency: flags.misc.node_status_update_frequency,

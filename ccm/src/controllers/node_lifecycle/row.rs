@@ -1,6 +1,6 @@
 //! The controller's row in the table of controllers.
 
-use controller_kit::{clients::NODE_CONTROLLER_CLIENT, rbac::Permission};
+use controller_kit::{clients::NODE_CONTROLLER_CLIENT, cloud::Cloud, rbac::Permission};
 use futures::FutureExt as _;
 
 use super::{
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     controllers::{
-        Capability, ControllerContext, ControllerDescriptor, ControllerPermissions, NodeQuestion, Run,
+        Build, Capability, ControllerContext, ControllerDescriptor, ControllerPermissions, NodeQuestion, Run,
         node_patches,
     },
     flags::NODE_LIFECYCLE,
@@ -22,7 +22,7 @@ pub(crate) const DESCRIPTOR: ControllerDescriptor = ControllerDescriptor {
     client: NODE_CONTROLLER_CLIENT,
     events_from: COMPONENT,
     needs: Some(Capability::Instances),
-    build,
+    build: Build::OnCloud(build),
     metrics: |metrics| metrics.get::<NodeLifecycleMetrics>().map(drop),
     permissions,
     explain: Some(explain),
@@ -47,8 +47,8 @@ fn explain(asked: &NodeQuestion<'_>) -> Vec<String> {
     plan(asked.node, asked.answer, grace, unseen, lifecycle.node_deletion_minimum_age)
 }
 
-fn build(context: ControllerContext<'_>) -> anyhow::Result<Run> {
-    let ControllerContext { flags, nodes, cloud, metrics, clients, events, .. } = context;
+fn build(context: ControllerContext<'_>, cloud: Cloud) -> anyhow::Result<Run> {
+    let ControllerContext { flags, nodes, metrics, clients, events, .. } = context;
     let lifecycle = &flags.controllers.cloud_node_lifecycle;
     let options = NodeLifecycleOptions {
         monitor_period: lifecycle.node_monitor_period,

@@ -1,6 +1,6 @@
 //! The controller's row in the table of controllers.
 
-use controller_kit::nodes::NodeWriter;
+use controller_kit::{cloud::Cloud, nodes::NodeWriter};
 use futures::FutureExt as _;
 
 use super::{
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     controllers::{
-        Capability, ControllerContext, ControllerDescriptor, ControllerPermissions, NodeQuestion, Run,
+        Build, Capability, ControllerContext, ControllerDescriptor, ControllerPermissions, NodeQuestion, Run,
         node_status_patch,
     },
     flags::{Flags, ROUTE},
@@ -20,7 +20,7 @@ pub(crate) const DESCRIPTOR: ControllerDescriptor = ControllerDescriptor {
     client: "route-controller",
     events_from: COMPONENT,
     needs: Some(Capability::Routes),
-    build,
+    build: Build::OnCloud(build),
     metrics: |metrics| metrics.get::<RouteMetrics>().map(drop),
     permissions: || ControllerPermissions {
         writes: vec![node_status_patch()],
@@ -42,8 +42,8 @@ fn cluster_cidrs(flags: &Flags) -> Result<ClusterCidrs, InvalidClusterCidr> {
     Ok(ClusterCidrs::parse(&flags.generic.cluster_cidr)?.with_mask_sizes(least))
 }
 
-fn build(context: ControllerContext<'_>) -> anyhow::Result<Run> {
-    let ControllerContext { flags, nodes, cloud, fence, metrics, clients, events, .. } = context;
+fn build(context: ControllerContext<'_>, cloud: Cloud) -> anyhow::Result<Run> {
+    let ControllerContext { flags, nodes, fence, metrics, clients, events, .. } = context;
     let options = RouteControllerOptions {
         cluster_name: flags.generic.cluster_name.clone(),
         cluster_cidrs: cluster_cidrs(flags)?,

@@ -1,11 +1,13 @@
 //! The controller's row in the table of controllers.
 
 use component::work_queue::WorkQueueMetrics;
-use controller_kit::{clients::SERVICE_CONTROLLER_CLIENT, rbac::Permission, services::ServiceWriter};
+use controller_kit::{
+    clients::SERVICE_CONTROLLER_CLIENT, cloud::Cloud, rbac::Permission, services::ServiceWriter,
+};
 
 use super::{COMPONENT, ServiceController, ServiceControllerOptions, ServiceMetrics};
 use crate::{
-    controllers::{Capability, ControllerContext, ControllerDescriptor, ControllerPermissions, Run},
+    controllers::{Build, Capability, ControllerContext, ControllerDescriptor, ControllerPermissions, Run},
     flags::SERVICE,
 };
 
@@ -14,7 +16,7 @@ pub(crate) const DESCRIPTOR: ControllerDescriptor = ControllerDescriptor {
     client: SERVICE_CONTROLLER_CLIENT,
     events_from: COMPONENT,
     needs: Some(Capability::LoadBalancer),
-    build,
+    build: Build::OnCloud(build),
     metrics: |metrics| metrics.get::<ServiceMetrics>().map(drop),
     permissions,
     explain: None,
@@ -29,8 +31,8 @@ fn permissions() -> ControllerPermissions {
     }
 }
 
-fn build(context: ControllerContext<'_>) -> anyhow::Result<Run> {
-    let ControllerContext { flags, nodes, services, cloud, fence, metrics, clients, events, .. } = context;
+fn build(context: ControllerContext<'_>, cloud: Cloud) -> anyhow::Result<Run> {
+    let ControllerContext { flags, nodes, services, fence, metrics, clients, events, .. } = context;
     let own = &flags.controllers.service_lb;
     let options = ServiceControllerOptions {
         cluster_name: flags.generic.cluster_name.clone(),

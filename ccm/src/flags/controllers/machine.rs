@@ -22,16 +22,17 @@ pub struct MachineControllerFlags {
     #[arg(long, default_value = "", hide_default_value = true, value_name = "NAME=FILE", value_parser = list)]
     pub machine_provider: std::vec::Vec<String>,
 
-    /// The namespace whose machines and clusters the machine controller works on. Without it, all of them.
+    /// The namespace whose machines and clusters the machine controller and the lifecycle controllers work on. Without it,
+    /// all of them.
     #[arg(long, default_value = "", hide_default_value = true, value_name = "NAME")]
     pub namespace: String,
 
-    /// The machine controller works only on objects whose label cluster.x-k8s.io/watch-filter has this value. Without
-    /// it, on all of them.
+    /// The machine controller and the lifecycle controllers work only on objects whose label
+    /// cluster.x-k8s.io/watch-filter has this value. Without it, on all of them.
     #[arg(long, default_value = "", hide_default_value = true, value_name = "VALUE")]
     pub watch_filter: String,
 
-    /// How often the machine controller looks at a machine or a cluster to which nothing happens.
+    /// How often the machine controller and the lifecycle controllers look at an object to which nothing happens.
     #[arg(long, default_value = "10m", value_parser = duration, value_name = "DURATION")]
     pub sync_period: Duration,
 }

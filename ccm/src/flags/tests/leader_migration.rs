@@ -5,7 +5,7 @@ use std::io::Write;
 use component::leader_migration::{LeaderMigration, Lock};
 
 use crate::flags::{
-    Flags, MACHINE_CONTROLLER, MIGRATED_CONTROLLERS, NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER,
+    DISABLED_BY_DEFAULT, Flags, MIGRATED_CONTROLLERS, NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER,
     ROUTE_CONTROLLER, SERVICE_CONTROLLER, parse,
 };
 
@@ -42,7 +42,7 @@ fn two_locks_are_two_leases() {
 fn upstreams_default_means_what_it_says() {
     let migration = LeaderMigration::without_file(&MIGRATED_CONTROLLERS);
     assert_eq!(migration.lease_name, "cloud-provider-extraction-migration");
-    let of_upstream = MIGRATED_CONTROLLERS.names.iter().filter(|name| **name != MACHINE_CONTROLLER);
+    let of_upstream = MIGRATED_CONTROLLERS.names.iter().filter(|name| !DISABLED_BY_DEFAULT.contains(name));
     let locks = of_upstream.map(|name| migration.lock_of(name)).collect::<Vec<_>>();
     assert_eq!(locks, [Lock::Main, Lock::Migration, Lock::Migration, Lock::Migration]);
     assert!(migration.not_ours().is_empty());

@@ -1,0 +1,106 @@
+//! The rows of Cluster API's own controllers in the table of controllers. Each part runs once in the daemon, beside machines of
+//! any provider, and behind its gate: it works while it holds the Lease of Cluster API's manager.
+
+use component::{
+    inspection::Inspection,
+    leader_election::{ElectionMetrics, identity},
+    program::Program,
+};
+use futures::future::BoxFuture;
+use lifecycle_controllers::{
+    bootstrap, core,
+    gate::{self, Gate, GateOptions, Part, PartTerm},
+    options::LifecycleOptions,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    controllers::{Build, ControllerContext, ControllerDescriptor, ControllerPermissions, Run},
+    flags::{BOOTSTRAP_PART, CORE_PART, ControllerNames, Flags},
+};
+
+/// The core part.
+pub(crate) const CORE: ControllerDescriptor = row(CORE_PART, |context| {
+    behind_gate(&gate::CORE, context, |term, options, stop, inspection| {
+        Box::pin(core::run(term, options, stop, inspection))
+    })
+});
+
+/// The bootstrap part.
+pub(crate) const BOOTSTRAP: ControllerDescriptor = row(BOOTSTRAP_PART, |context| {
+    behind_gate(&gate::BOOTSTRAP, context, |term, options, stop, inspection| {
+        Box::pin(bootstrap::run(term, options, stop, inspection))
+    })
+});
+
+/// The controllers of a part for one term.
+type Controllers = fn(
+    PartTerm,
+    LifecycleOptions,
+    CancellationToken,
+    Inspection,
+) -> BoxFuture<'static, cloudprovider::Result<()>>;
+
+/// The permissions of the parts follow further flags: they are in [`crate::permissions::needed_for_lifecycle`].
+const fn row(
+    names: ControllerNames,
+    build: fn(ControllerContext<'_>) -> anyhow::Result<Run>,
+) -> ControllerDescriptor {
+    ControllerDescriptor {
+        names,
+        client: names.name,
+        events_from: names.name,
+        needs: None,
+        build: Build::Once(build),
+        metrics: |_| Ok(()),
+        permissions: ControllerPermissions::default,
+        explain: None,
+    }
+}
+
+fn behind_gate(
+    part: &'static Part,
+    context: ControllerContext<'_>,
+    controllers: Controllers,
+) -> anyhow::Result<Run> {
+    let ControllerContext { flags, fence, metrics, clients, events, health, debug_state, election, .. } =
+        context;
+    let options = options(flags)?;
+    let gate = Gate {
+        part,
+        options: GateOptions {
+            election: flags.leader_election.options(identity()?),
+            namespace: options.namespace.clone(),
+            dry_run: options.dry_run,
+            field_manager: Program::current().name().to_owned(),
+        },
+        fence,
+        election,
+        clients,
+        events,
+        events_from: part.name,
+        metrics: metrics.get::<ElectionMetrics>()?,
+        health: health.clone(),
+        debug_state: debug_state.clone(),
+    };
+    let controllers = move |term: PartTerm, stop: CancellationToken, inspection: Inspection| {
+        controllers(term, options.clone(), stop, inspection)
+    };
+    Ok(Box::new(|stop, inspection| Box::pin(gate::run(gate, stop, inspection, controllers))))
+}
+
+fn options(flags: &Flags) -> anyhow::Result<LifecycleOptions> {
+    let (own, shared) = (&flags.controllers.lifecycle, &flags.controllers.machine);
+    let (additional_machine_labels, additional_machine_annotations) = own.patterns();
+    let workload_addresses = own.workload_addresses().map_err(|faults| anyhow::anyhow!(faults.join("; ")))?;
+    Ok(LifecycleOptions {
+        namespace: shared.namespace(),
+        watch_filter: shared.watch_filter(),
+        sync_period: shared.sync_period,
+        dry_run: flags.misc.dry_run,
+        additional_machine_labels,
+        additional_machine_annotations,
+        bootstrap_token_ttl: own.bootstrap_token_ttl,
+        workload_addresses,
+    })
+}
