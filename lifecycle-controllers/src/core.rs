@@ -4,7 +4,9 @@ mod run;
 
 use std::sync::Arc;
 
-pub use run::{Queues, run};
+pub use run::run;
+#[cfg(test)]
+pub(crate) use run::{Queues, work};
 
 use cluster_api::{
     Cluster, ContractVersionedObjectReference, Machine,

@@ -1,12 +1,12 @@
 //! What the flags say to the controllers.
 
-mod addresses;
 mod patterns;
 
 use std::time::Duration;
 
-pub use addresses::AllowedAddresses;
 pub use patterns::Patterns;
+
+use crate::workload::AllowedAddresses;
 
 /// The options of all parts.
 #[derive(Clone, Debug)]

@@ -1,34 +1,102 @@
 //! The controllers of the core part, for one term.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
-use component::{inspection::Inspection, work_queue::WorkQueue};
+use component::{inspection::Inspection, watching, work_queue::WorkQueue};
 use serde_json::json;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::Core;
+use super::{Core, CoreOptions, KeyFilter};
 use crate::{
-    engine::control::{self, Controller, LoopState, Source},
+    engine::{
+        control::{self, Controller, LoopState, Source},
+        external::Externals,
+        object::Kind,
+        stores::{Store, Stores},
+        writer::Writer,
+    },
+    gate::{PartTerm, Writers},
     machine::MachineController,
     machine_deployment::MachineDeploymentController,
     machine_set::MachineSetController,
+    options::LifecycleOptions,
+    workload::{Dial, WorkloadClusters},
 };
 
 /// The queues of the controllers.
 #[derive(Debug, Default)]
-pub struct Queues {
+pub(crate) struct Queues {
     /// Of Machines.
-    pub machines: WorkQueue,
+    pub(crate) machines: WorkQueue,
     /// Of `MachineSet`s.
-    pub machine_sets: WorkQueue,
+    pub(crate) machine_sets: WorkQueue,
     /// Of `MachineDeployment`s.
-    pub machine_deployments: WorkQueue,
+    pub(crate) machine_deployments: WorkQueue,
+}
+
+/// Runs the controllers of the part for one term, until `stop` is cancelled. Passes that have begun are finished first.
+///
+/// # Errors
+/// Never: nothing of the controllers goes on.
+pub async fn run(
+    term: PartTerm,
+    options: LifecycleOptions,
+    stop: CancellationToken,
+    inspection: Inspection,
+) -> cloudprovider::Result<()> {
+    let PartTerm { fence, clients, events, writers, .. } = term;
+    let namespace = options.namespace.clone();
+    let reader = watching::client(clients.unthrottled.clone());
+    let connector = Arc::new(Dial::new(options.workload_addresses.clone()));
+    // Its writes are behind the fence of the part, and in a dry run it makes none.
+    let workload = WorkloadClusters::new(clients.client.clone(), fence, connector, Default::default());
+    let (labels, annotations) =
+        (options.additional_machine_labels.clone(), options.additional_machine_annotations.clone());
+    let core = Arc::new(Core {
+        stores: Stores::default(),
+        externals: Externals::new(reader.clone(), namespace.clone(), stop.clone()),
+        writer: Writer::new(clients.client),
+        workload,
+        events,
+        options: CoreOptions {
+            namespace: namespace.clone(),
+            watch_filter: options.watch_filter,
+            additional_labels: KeyFilter::new(move |key| labels.match_name(key)),
+            additional_annotations: KeyFilter::new(move |key| annotations.match_name(key)),
+        },
+    });
+    let mut watches = core.stores.watch(&reader, namespace.as_deref(), &stop);
+    watches.spawn(notice_others(core.stores.clone(), writers));
+    work(core, watches, Queues::default(), stop, inspection).await;
+    Ok(())
+}
+
+/// Tells the gate who writes the objects. It ends the part when another manager does.
+async fn notice_others(stores: Stores, writers: Writers) {
+    let mut clusters = stores.clusters.subscribe();
+    let mut deployments = stores.machine_deployments.subscribe();
+    let mut sets = stores.machine_sets.subscribe();
+    let mut checks = stores.machine_health_checks.subscribe();
+    loop {
+        tokio::select! {
+            keys = clusters.next() => saw(&stores.clusters, &keys, &writers),
+            keys = deployments.next() => saw(&stores.machine_deployments, &keys, &writers),
+            keys = sets.next() => saw(&stores.machine_sets, &keys, &writers),
+            keys = checks.next() => saw(&stores.machine_health_checks, &keys, &writers),
+        }
+    }
+}
+
+fn saw<K: Kind>(store: &Store<K>, keys: &HashSet<String>, writers: &Writers) {
+    for object in keys.iter().filter_map(|key| store.get(key)) {
+        writers.saw(&K::kind(&()), object.meta());
+    }
 }
 
 /// Runs until `stop` is cancelled. Passes that have begun are finished first. `watches` keep the caches of `core` up to date. It ends by
 /// itself only after a panic, which the daemon notices.
-pub async fn run(
+pub(crate) async fn work(
     core: Arc<Core>,
     mut watches: JoinSet<()>,
     queues: Queues,

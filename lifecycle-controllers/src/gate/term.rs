@@ -20,10 +20,17 @@ use kube::Client;
 use super::{Part, Writers};
 
 /// Until when a part may write: while the daemon leads, and the part holds its Leases. Clones share it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct PartFence {
     daemon: TermFence,
     leases: Vec<Fence>,
+}
+
+impl From<Fence> for PartFence {
+    /// Without Leases of other managers.
+    fn from(fence: Fence) -> Self {
+        Self { daemon: fence.into(), leases: Vec::new() }
+    }
 }
 
 impl PartFence {

@@ -7,7 +7,7 @@ use component::{
     events::{EventObject, EventRecorder, event_recorder},
     metrics::Metrics,
 };
-use controller_kit::{cache::Cache, clients::TermFence};
+use controller_kit::cache::Cache;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
@@ -21,13 +21,14 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    core::{Core, CoreOptions, Queues, run},
+    core::{Core, CoreOptions, Queues, work},
     engine::{
         external::{Externals, GroupKind},
         object::{Kind, Stored},
         stores::Stores,
         writer::Writer,
     },
+    gate::PartFence,
     workload::{Access, ClusterKey, Connector, Options, WorkloadClusters},
 };
 
@@ -96,7 +97,7 @@ impl World {
             writer: Writer::new(client.clone()),
             workload: WorkloadClusters::new(
                 client.clone(),
-                TermFence::default(),
+                PartFence::default(),
                 connector,
                 Options::default(),
             ),
@@ -158,7 +159,7 @@ impl World {
             .follow(&ClusterKey::new(NAMESPACE, "c"), &self.uid("cluster.x-k8s.io", "Cluster", "c").await);
         let (health, debug) = Default::default();
         let inspection = component::inspection::Inspection::register("core", &health, &debug);
-        self.tasks.spawn(run(Arc::clone(&core), watches, Queues::default(), self.stop.clone(), inspection));
+        self.tasks.spawn(work(Arc::clone(&core), watches, Queues::default(), self.stop.clone(), inspection));
         let provider = Provided { client, workload: self.workload.client(), core };
         self.tasks.spawn(provider.run());
     }

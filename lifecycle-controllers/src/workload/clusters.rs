@@ -8,7 +8,6 @@ use component::{
     loop_tasks::LoopTasks,
     watching::{self, watch},
 };
-use controller_kit::clients::TermFence;
 use futures::{FutureExt as _, StreamExt as _, pin_mut};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
@@ -20,6 +19,8 @@ use lifecycle::machine::Probe;
 use parking_lot::Mutex;
 use tokio::{sync::Notify, time::sleep};
 use tokio_util::sync::CancellationToken;
+
+use crate::gate::PartFence;
 
 use super::{
     ClusterKey, Connection, NotConnected, WorkloadCluster,
@@ -55,7 +56,7 @@ pub struct WorkloadClusters(Arc<Shared>);
 pub(super) struct Shared {
     /// The client of the management cluster.
     pub(super) management: Client,
-    pub(super) fence: TermFence,
+    pub(super) fence: PartFence,
     pub(super) connector: Arc<dyn Connector>,
     pub(super) subscribers: Subscribers,
     options: Options,
@@ -77,7 +78,7 @@ impl WorkloadClusters {
     /// No cluster yet. `management` reads Secrets, `fence` ends all writes to workload clusters with the term.
     pub fn new(
         management: Client,
-        fence: TermFence,
+        fence: PartFence,
         connector: Arc<dyn Connector>,
         options: Options,
     ) -> Self {

@@ -8,7 +8,6 @@ use std::{
 };
 
 use bytes::Bytes;
-use controller_kit::clients::TermFence;
 use http::{Method, Request, Response};
 use http_body::{Frame, SizeHint};
 use kube::{Client, client::Body};
@@ -17,6 +16,8 @@ use tokio::{
     time::{Instant, Sleep, sleep, timeout},
 };
 use tower::{BoxError, Service};
+
+use crate::gate::PartFence;
 
 use super::pace::{LEAST, Pace};
 
@@ -39,7 +40,7 @@ const SILENCE: Duration = Duration::from_secs(90);
 #[derive(Clone)]
 pub(super) struct Limited {
     client: Client,
-    fence: TermFence,
+    fence: PartFence,
     pace: Arc<Pace>,
     requests: Arc<Semaphore>,
     watches: Arc<Semaphore>,
@@ -47,7 +48,7 @@ pub(super) struct Limited {
 
 impl Limited {
     /// A client within limits of its own. Its writes end with the term of `fence`.
-    pub(super) fn client(client: Client, fence: TermFence) -> Client {
+    pub(super) fn client(client: Client, fence: PartFence) -> Client {
         let namespace = client.default_namespace().to_owned();
         let limited = Self {
             client,
@@ -102,7 +103,7 @@ impl Service<Request<Body>> for Limited {
             }
             let fence = limited.fence.clone();
             let sent = fence.pass(limited.send(request)).await;
-            sent.unwrap_or_else(|| Err("not sent: this process does not lead any more".into()))
+            sent.unwrap_or_else(|_| Err("not sent: this process does not lead any more".into()))
         })
     }
 }

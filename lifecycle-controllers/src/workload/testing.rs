@@ -9,13 +9,14 @@ use std::{
     time::Duration,
 };
 
-use controller_kit::clients::TermFence;
 use http::{Request, Response};
 use kube::{Client, client::Body};
 use parking_lot::Mutex;
 use sandbox::{Sandbox, kubelet};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
+
+use crate::gate::PartFence;
 
 use super::{
     Access, ClusterKey, Connector, Options, WorkloadCluster, WorkloadClusters, entry::Connection,
@@ -65,10 +66,10 @@ const PATIENCE: Duration = Duration::from_secs(600);
 
 impl Stage {
     pub(super) fn new() -> Self {
-        Self::behind(TermFence::default())
+        Self::behind(PartFence::default())
     }
 
-    pub(super) fn behind(fence: TermFence) -> Self {
+    pub(super) fn behind(fence: PartFence) -> Self {
         let management = Sandbox::new();
         let hosts = Arc::new(Hosts::default());
         let clusters = WorkloadClusters::new(management.client(), fence, hosts.clone(), Options::default());
@@ -220,6 +221,6 @@ impl Server {
 
 /// A workload cluster as controllers have it, over this client.
 pub(super) fn over(client: Client) -> WorkloadCluster {
-    let limited = Limited::client(client, TermFence::default());
+    let limited = Limited::client(client, PartFence::default());
     WorkloadCluster::new(ClusterKey::new("ns", "c"), limited, super::Nodes::default())
 }

@@ -8,7 +8,7 @@ use component::command_line::{
     notes::{Note, ours},
     values::{duration, list},
 };
-use lifecycle_controllers::options::{AllowedAddresses, Patterns};
+use lifecycle_controllers::{options::Patterns, workload::AllowedAddresses};
 use serde_json::{Value, json};
 
 /// What the controllers of Cluster API's own kinds do, and where workload clusters may be. The names are those of Cluster API's
