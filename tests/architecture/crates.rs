@@ -18,7 +18,7 @@ const RULES: [Rule; 22] = [
     ("lifecycle", &[], &["test-env"]),
     ("cluster-api", &[], &["test-env"]),
     // Pure: what a machine reads at its first boot.
-    ("kubeadm-bootstrap", &["cluster-api"], &["test-env"]),
+    ("kubeadm-bootstrap", &["basics", "cluster-api"], &["test-env"]),
     (
         "lifecycle-controllers",
         &["cloudprovider", "cluster-api", "component", "controller-kit", "kubeadm-bootstrap", "lifecycle"],

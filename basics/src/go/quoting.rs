@@ -29,9 +29,12 @@ pub fn quoted(text: &str) -> String {
     quoted
 }
 
-/// Rust's `escape_debug` escapes unprintable characters, combining marks and quotes.
+/// Rust's `escape_debug` escapes unprintable characters, quotes, and combining marks at the begin of a text.
 fn is_printable(c: char) -> bool {
-    c == '\'' || c.escape_debug().len() == 1
+    let mut buffer = [b'a'; 5];
+    let end = 1 + c.encode_utf8(&mut buffer[1..]).len();
+    let after_a_letter = std::str::from_utf8(&buffer[..end]).unwrap_or_default();
+    c == '\'' || after_a_letter.escape_debug().count() == 2
 }
 
 #[cfg(test)]
@@ -47,6 +50,7 @@ mod tests {
             ("\u{7}\u{8}\u{b}\u{c}", r#""\a\b\v\f""#),
             ("\u{1b}[31mred\u{7f}", r#""\x1b[31mred\x7f""#),
             ("K\u{f6}ln \u{1f600}", "\"K\u{f6}ln \u{1f600}\""),
+            ("e\u{301} \u{20dd}", "\"e\u{301} \u{20dd}\""),
             ("\u{85}\u{2028}\u{e0001}", r#""\u0085\u2028\U000e0001""#),
         ] {
             assert_eq!(quoted(text), expected);

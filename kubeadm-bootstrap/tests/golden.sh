@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Writes golden/ anew: what Cluster API's own controller makes of the cases. Needs Go, and the modules that oracle/go.mod names.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
+(cd oracle && CGO_ENABLED=0 go build -trimpath -o "$out/oracle" .)
+mkdir "$out/golden"
+cases=()
+for file in cases/*.yaml; do
+    [[ $file == cases/certificates.yaml ]] || cases+=("$file")
+done
+"$out/oracle" -out "$out/golden" -certificates cases/certificates.yaml "${cases[@]}"
+rm -rf golden
+mv "$out/golden" golden
