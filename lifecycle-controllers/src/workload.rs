@@ -21,7 +21,8 @@
 //! | probe | `/readyz` after 10 s of silence, 5 s for the answer |
 //!
 //! A cluster is away after three failed probes in a row over at least 10 s, or at once when it refuses the credentials. It is
-//! tried again after 10 s, and later after up to 60 s; a change of its Secret ends the wait.
+//! tried again after 10 s, and later after up to 30 s; a change of its Secret ends the wait. How many Clusters a namespace
+//! may have is for a `ResourceQuota` to say.
 
 mod addresses;
 mod changes;

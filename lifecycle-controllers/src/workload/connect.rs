@@ -58,3 +58,6 @@ impl Connector for Dial {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,13 +1,14 @@
 //! What is known of one Cluster that is followed.
 
+use std::{sync::Arc, time::Duration};
+
 use jiff::Timestamp;
 use lifecycle::machine::Probe;
 use parking_lot::Mutex;
-use std::time::Duration;
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use super::{ClusterKey, WorkloadCluster, health::Health, nodes::Nodes};
+use super::{ClusterKey, WorkloadCluster, health::Health, nodes::Nodes, pace::Pace};
 
 /// Whether there is a connection to a workload cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +38,8 @@ pub(super) struct Entry {
     /// The Cluster's UID.
     pub(super) uid: String,
     pub(super) nodes: Nodes,
+    /// How fast its API server may send, whatever the connection: a new kubeconfig gives no new burst.
+    pub(super) pace: Arc<Pace>,
     /// The Secret with the kubeconfig may have changed.
     pub(super) secret_changed: Notify,
     /// The Cluster is followed no more.
@@ -60,6 +63,7 @@ impl Entry {
             cluster,
             uid,
             nodes: Nodes::default(),
+            pace: Arc::default(),
             secret_changed: Notify::new(),
             stop,
             state: Mutex::new(state),

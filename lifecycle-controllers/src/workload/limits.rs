@@ -47,13 +47,13 @@ pub(super) struct Limited {
 }
 
 impl Limited {
-    /// A client within limits of its own. Its writes end with the term of `fence`.
-    pub(super) fn client(client: Client, fence: PartFence) -> Client {
+    /// A client within limits of its own, but for `pace`. Its writes end with the term of `fence`.
+    pub(super) fn client(client: Client, fence: PartFence, pace: Arc<Pace>) -> Client {
         let namespace = client.default_namespace().to_owned();
         let limited = Self {
             client,
             fence,
-            pace: Arc::default(),
+            pace,
             requests: Arc::new(Semaphore::new(REQUESTS)),
             watches: Arc::new(Semaphore::new(WATCHES)),
         };

@@ -36,8 +36,9 @@ const PROBE: Duration = Duration::from_secs(5);
 const SECRET: Duration = Duration::from_secs(10);
 /// Between two looks at a Secret.
 const DEBOUNCE: Duration = Duration::from_secs(1);
-/// Between two attempts to connect.
-const RECONNECT: Backoff = Backoff { first: Duration::from_secs(10), most: Duration::from_secs(60) };
+/// Between two attempts to connect. The longest wait is upstream's `ConnectionCreationRetryInterval`: a control plane that
+/// comes up is not kept waiting for longer.
+const RECONNECT: Backoff = Backoff { first: Duration::from_secs(10), most: Duration::from_secs(30) };
 
 /// Why a session ended.
 enum Ended {
@@ -118,7 +119,7 @@ async fn connected(shared: &Shared, entry: &Entry, kubeconfig: &[u8]) -> Ended {
         Err(error) => return Ended::Lost(format!("the kubeconfig in Secret {name} is not used: {error}")),
     };
     let client = match shared.connector.connect(&entry.cluster, &access) {
-        Ok(client) => Limited::client(client, shared.fence.clone()),
+        Ok(client) => Limited::client(client, shared.fence.clone(), entry.pace.clone()),
         Err(why) => return Ended::Lost(format!("the kubeconfig in Secret {name} is not used: {why}")),
     };
     // The first contact has the clearest errors.

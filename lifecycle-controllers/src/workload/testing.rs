@@ -221,6 +221,6 @@ impl Server {
 
 /// A workload cluster as controllers have it, over this client.
 pub(super) fn over(client: Client) -> WorkloadCluster {
-    let limited = Limited::client(client, PartFence::default());
+    let limited = Limited::client(client, PartFence::default(), Arc::default());
     WorkloadCluster::new(ClusterKey::new("ns", "c"), limited, super::Nodes::default())
 }

@@ -108,7 +108,7 @@ async fn why_there_is_no_connection_is_said_and_a_secret_that_comes_is_used_at_o
         stage.clusters.probe(&cluster).failures >= 4 && stage.clusters.probe(&cluster).last_success.is_none()
     );
     server.set(Mode::Serves);
-    // Many attempts later the wait between them is a minute, which a change of the Secret ends.
+    // The wait for the next attempt ends with a change of the Secret.
     let began = Instant::now();
     stage.secret(&cluster, &format!("{} ", kubeconfig("one.example"))).await;
     stage.connected(&cluster).await;

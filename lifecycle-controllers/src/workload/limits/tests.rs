@@ -25,7 +25,7 @@ fn sends(chunk: &'static [u8], count: usize, pause: Duration) -> Client {
         });
         Response::new(StreamBody::new(Box::pin(chunks)))
     };
-    Limited::client(answering(answer), PartFence::default())
+    Limited::client(answering(answer), PartFence::default(), Arc::default())
 }
 
 async fn read(client: &Client, path: &str) -> Result<usize, String> {
@@ -95,7 +95,7 @@ async fn requests_that_hang_cost_their_own_slots() {
         count.fetch_add(1, Ordering::Relaxed);
         std::future::pending::<Response<Body>>()
     });
-    let client = Limited::client(hangs, PartFence::default());
+    let client = Limited::client(hangs, PartFence::default(), Arc::default());
     let began = Instant::now();
     let all = (0..20).map(|_| read(&client, "/x"));
     let outcomes = futures::future::join_all(all).await;
@@ -123,7 +123,7 @@ async fn a_slot_is_free_when_the_answer_is_read_or_dropped() {
             Response::new(StreamBody::new(Box::pin(one)))
         }
     };
-    let client = Limited::client(answering(answer), PartFence::default());
+    let client = Limited::client(answering(answer), PartFence::default(), Arc::default());
     let mut answers = Vec::new();
     for _ in 0..REQUESTS {
         answers.push(
