@@ -40,6 +40,7 @@ pub mod node_sync;
 mod nodes;
 mod pace;
 mod session;
+mod shared;
 #[cfg(test)]
 mod testing;
 pub mod tokens;

@@ -79,7 +79,7 @@ impl Service<Uri> for Guarded {
     }
 }
 
-/// Looks names up, and refuses one of which any address is not permitted: the next look-up may give that one first.
+/// Looks names up, and refuses a name if any of its addresses is not permitted: the next look-up may give that one first.
 #[derive(Clone)]
 struct Checked(Reach);
 

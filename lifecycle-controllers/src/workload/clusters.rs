@@ -8,6 +8,7 @@ use component::{
     loop_tasks::LoopTasks,
     watching::{self, watch},
 };
+
 use futures::{FutureExt as _, StreamExt as _, pin_mut};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
@@ -28,6 +29,7 @@ use super::{
     connect::Connector,
     entry::Entry,
     session,
+    shared::Shared,
 };
 
 /// How many Secrets one page of a list has; a page has metadata alone.
@@ -50,15 +52,10 @@ impl Default for Options {
 
 /// One connection for each Cluster, for all controllers. Clones share them.
 #[derive(Clone)]
-pub struct WorkloadClusters(Arc<Shared>);
+pub struct WorkloadClusters(Arc<Inner>);
 
-/// What the sessions share.
-pub(super) struct Shared {
-    /// The client of the management cluster.
-    pub(super) management: Client,
-    pub(super) fence: PartFence,
-    pub(super) connector: Arc<dyn Connector>,
-    pub(super) subscribers: Subscribers,
+struct Inner {
+    shared: Arc<Shared>,
     options: Options,
     entries: Mutex<BTreeMap<ClusterKey, Arc<Entry>>>,
     /// Those whose session is to begin.
@@ -82,11 +79,9 @@ impl WorkloadClusters {
         connector: Arc<dyn Connector>,
         options: Options,
     ) -> Self {
-        Self(Arc::new(Shared {
-            management,
-            fence,
-            connector,
-            subscribers: Subscribers::default(),
+        let shared = Shared { management, fence, connector, subscribers: Subscribers::default() };
+        Self(Arc::new(Inner {
+            shared: Arc::new(shared),
             options,
             entries: Mutex::default(),
             starting: Mutex::default(),
@@ -110,14 +105,14 @@ impl WorkloadClusters {
         };
         self.0.starting.lock().push(entry);
         self.0.started.notify_one();
-        self.0.subscribers.everything(cluster);
+        self.0.shared.subscribers.everything(cluster);
     }
 
     /// Follows a Cluster no more. Its connection is closed.
     pub fn forget(&self, cluster: &ClusterKey) {
         if let Some(entry) = self.0.entries.lock().remove(cluster) {
             entry.stop.cancel();
-            self.0.subscribers.everything(cluster);
+            self.0.shared.subscribers.everything(cluster);
         }
     }
 
@@ -144,13 +139,14 @@ impl WorkloadClusters {
 
     /// Subscribes to what changes from now on.
     pub fn changes(&self) -> Changes {
-        self.0.subscribers.subscribe()
+        self.0.shared.subscribers.subscribe()
     }
 
     /// Watches the Secrets with kubeconfigs and keeps the connections, until `stop` is cancelled.
     pub async fn run(&self, stop: CancellationToken) {
         let mut sessions: LoopTasks<()> = LoopTasks::new("a session with a workload cluster");
-        let secrets: Api<PartialObjectMeta<Secret>> = Api::all(watching::client(self.0.management.clone()));
+        let secrets: Api<PartialObjectMeta<Secret>> =
+            Api::all(watching::client(self.0.shared.management.clone()));
         let config = watcher::Config::default().labels(CLUSTER_NAME).page_size(PAGE);
         let events = watch(secrets, config);
         pin_mut!(events);
@@ -158,7 +154,7 @@ impl WorkloadClusters {
         loop {
             let begin = std::mem::take(&mut *self.0.starting.lock());
             for entry in begin {
-                sessions.spawn(guarded(self.0.clone(), entry));
+                sessions.spawn(guarded(self.0.shared.clone(), entry));
             }
             tokio::select! {
                 () = stop.cancelled() => break,

@@ -4,6 +4,7 @@
 //! Node is looked at again after 20 s. Here a few are evicted at once, namespaces in turns, and a Node whose Pods are on their way
 //! is looked at again after 5 s. An eviction names the Pod's UID, so a Pod that came after it under the same name stays.
 
+mod error;
 mod evict;
 mod pods;
 mod rules;
@@ -17,6 +18,7 @@ use tokio::time::timeout;
 use super::{Node, WorkloadCluster};
 use pods::PodOnNode;
 
+pub use error::DrainError;
 pub(super) use pods::pages;
 pub use rules::DrainRules;
 
@@ -42,11 +44,6 @@ pub enum Progress {
         after: Duration,
     },
 }
-
-/// Why a pass was not made. It can be tried again.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct DrainError(pub(super) String);
 
 /// Makes one pass over a Node that is [cordoned](WorkloadCluster::cordon). `started` is `status.deletion.nodeDrainStartTime` as the API writes it.
 ///

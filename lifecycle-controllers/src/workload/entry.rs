@@ -83,7 +83,7 @@ impl Entry {
 
     pub(super) fn probe(&self, grace: Duration) -> Probe {
         let health = self.state.lock().health;
-        // The time of the success is that of a clock which no one sets.
+        // A change of the time of day does not move the success.
         let time = |success: Instant| {
             let ago = i64::try_from(success.elapsed().as_secs()).unwrap_or(i64::MAX);
             Timestamp::now().as_second().saturating_sub(ago)

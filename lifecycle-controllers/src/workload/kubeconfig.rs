@@ -1,7 +1,7 @@
 //! Kubeconfigs that users write into Secrets.
 //!
-//! A kubeconfig may name files, programs and proxies. All of that would be the daemon's own, so it is refused, and so is
-//! what nobody should need: a server whose certificate is not verified, and acting as another user.
+//! A kubeconfig may name files, programs and proxies. All of that would be the daemon's own, so it is refused. A server whose
+//! certificate is not verified, and acting as another user, are refused too.
 
 use std::fmt;
 

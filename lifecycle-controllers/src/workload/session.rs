@@ -19,11 +19,11 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::{
     Access, WorkloadCluster,
-    clusters::Shared,
     entry::{Entry, words},
     limits::Limited,
     node::WireNode,
     nodes::{Change, Listing},
+    shared::Shared,
 };
 
 /// How many Nodes one page of the list has. A page is in memory as it comes, with 15 kB or more for each Node.

@@ -22,7 +22,7 @@ use kube::{
 use lifecycle::drain::{DaemonSet, Pod};
 use serde::{Deserialize, de::DeserializeOwned};
 
-use super::DrainError;
+use super::error::DrainError;
 use crate::workload::{WorkloadCluster, entry::words};
 
 /// How many objects one page of a list has.

@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::{Selector, SelectorExt as _};
 use lifecycle::drain::Behavior;
 
-use super::{DrainError, pods::PodOnNode};
+use super::{error::DrainError, pods::PodOnNode};
 
 type Labels = BTreeMap<String, String>;
 
