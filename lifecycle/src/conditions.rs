@@ -18,7 +18,7 @@ use std::fmt;
 
 pub(crate) use merge::summary_lines;
 pub use merge::{Merge, Part, Polarity, Reasons, Source, aggregate, mirror, summary};
-pub(crate) use message::names;
+pub(crate) use message::{first_names, names};
 
 /// The reason of a condition that is derived from one that is not there.
 pub const NOT_YET_REPORTED: &str = "NotYetReported";

@@ -3,6 +3,7 @@
 //! Everything here is pure: plain values in, a decision out. Nothing knows an API server, a clock or a runtime. The rules are
 //! those of Cluster API 1.14, whose recorded rollouts the tests replay.
 
+pub mod cluster;
 pub mod conditions;
 pub mod drain;
 pub mod health_check;

@@ -28,4 +28,4 @@ pub use related::{Related, bootstrap_config_ready, infrastructure_ready};
 pub use up_to_date::{UpToDateInputs, up_to_date};
 
 /// The message where the log has the error.
-const SEE_LOG: &str = "Please check controller logs for errors";
+pub(crate) const SEE_LOG: &str = "Please check controller logs for errors";

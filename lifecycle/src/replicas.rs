@@ -21,6 +21,7 @@ mod tests;
 mod versions;
 
 pub use deployment::{Phase, available, phase, rolling_out};
+pub(crate) use machines::are;
 pub use machines::{Counters, Replica, count, deleting, machines_ready, machines_up_to_date, remediating};
 pub use scaling::{Scale, scaling_down, scaling_up};
 pub use versions::versions;

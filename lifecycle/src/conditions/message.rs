@@ -46,9 +46,14 @@ const NAMED: usize = 3;
 
 /// The first names of these, and how many more there are.
 pub(crate) fn names(all: &[&str]) -> String {
-    let mut text = all[..all.len().min(NAMED)].join(", ");
-    if all.len() > NAMED {
-        let _ = write!(text, ", ... ({} more)", all.len() - NAMED);
+    first_names(all, NAMED)
+}
+
+/// The first so many names of these, and how many more there are.
+pub(crate) fn first_names(all: &[&str], most: usize) -> String {
+    let mut text = all[..all.len().min(most)].join(", ");
+    if all.len() > most {
+        let _ = write!(text, ", ... ({} more)", all.len() - most);
     }
     text
 }

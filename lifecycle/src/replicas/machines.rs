@@ -164,7 +164,7 @@ pub(super) fn with_stale(mut message: String, machines: &[Replica<'_>], now: i64
 }
 
 /// `Machine a is ...` or `Machines a, b are ...`. Empty without Machines.
-fn are(of: &[&str], what: &str) -> String {
+pub(crate) fn are(of: &[&str], what: &str) -> String {
     match of {
         [] => String::new(),
         [one] => format!("Machine {one} is {what}"),
