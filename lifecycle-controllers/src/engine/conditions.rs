@@ -69,10 +69,36 @@ impl Conditions {
                 },
                 observed_generation: observed(&condition.kind),
                 last_transition_time: time(condition.since),
-                reason: condition.reason.clone(),
-                message: condition.message.clone(),
+                reason: reason(&condition.reason),
+                message: message(&condition.message),
             })
             .collect()
+    }
+}
+
+/// The longest reason and the longest message that a definition permits, in characters.
+const LONGEST_REASON: usize = 1024;
+const LONGEST_MESSAGE: usize = 32_768;
+
+/// A reason that a definition permits. That of a mirrored condition is another author's, whose definition may permit any text; the API
+/// server would refuse the whole status for it.
+fn reason(reason: &str) -> String {
+    let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b',' | b':');
+    let is_permitted = reason.len() <= LONGEST_REASON
+        && reason.bytes().all(is_inner)
+        && reason.starts_with(|first: char| first.is_ascii_alphabetic())
+        && !reason.ends_with([',', ':']);
+    match reason {
+        "" => "NoReasonReported".to_owned(),
+        _ if is_permitted => reason.to_owned(),
+        _ => "InvalidConditionReported".to_owned(),
+    }
+}
+
+fn message(message: &str) -> String {
+    match message.char_indices().nth(LONGEST_MESSAGE) {
+        Some((end, _)) => message[..end].to_owned(),
+        None => message.to_owned(),
     }
 }
 
@@ -113,5 +139,33 @@ pub fn paused(kind: &str, is_cluster_paused: bool, is_object_paused: bool) -> St
         Statement::new(Status::False, "NotPaused", "")
     } else {
         Statement::new(Status::True, "Paused", why.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_another_author_words_is_brought_within_the_limits() {
+        let mut conditions = Conditions::of(&[], Some(3));
+        let long = "ä".repeat(LONGEST_MESSAGE + 1);
+        let table = [
+            ("Good_1,b:c", "Good_1,b:c"),
+            ("", "NoReasonReported"),
+            ("a reason", "InvalidConditionReported"),
+            ("1st", "InvalidConditionReported"),
+            ("ends:", "InvalidConditionReported"),
+        ];
+        for (said, expected) in table {
+            conditions.set("Ready", Statement::new(Status::False, said, long.as_str()), 5);
+            let written = conditions.write();
+            assert_eq!(written[0].reason, expected, "{said:?}");
+            assert_eq!(written[0].message.chars().count(), LONGEST_MESSAGE);
+            assert_eq!(written[0].observed_generation, Some(3));
+        }
+        let reason = "x".repeat(LONGEST_REASON + 1);
+        conditions.set("Ready", Statement::new(Status::False, &reason, ""), 5);
+        assert_eq!(conditions.write()[0].reason, "InvalidConditionReported");
     }
 }
