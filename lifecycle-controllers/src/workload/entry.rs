@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use lifecycle::machine::Probe;
 use parking_lot::Mutex;
 use tokio::{sync::Notify, time::Instant};
@@ -83,10 +83,11 @@ impl Entry {
 
     pub(super) fn probe(&self, grace: Duration) -> Probe {
         let health = self.state.lock().health;
-        // A change of the time of day does not move the success.
+        // The time of the success is that of a clock which no one sets. Both parts have their fractions of seconds, so that the
+        // difference is the same second whenever it is asked for.
         let time = |success: Instant| {
-            let ago = i64::try_from(success.elapsed().as_secs()).unwrap_or(i64::MAX);
-            Timestamp::now().as_second().saturating_sub(ago)
+            let ago = SignedDuration::try_from(success.elapsed()).unwrap_or(SignedDuration::MAX);
+            Timestamp::now().saturating_sub(ago).map_or(0, Timestamp::as_second)
         };
         Probe { last_success: health.last_success().map(time), failures: health.failures(), grace }
     }
