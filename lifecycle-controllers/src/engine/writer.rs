@@ -10,7 +10,7 @@ use controller_kit::{
         within_deadline,
     },
 };
-use kube::{Client, Resource};
+use kube::{Api, Client, Resource, api::ListParams};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
 use tokio::time::timeout;
@@ -211,6 +211,23 @@ impl Writer {
             .body(Vec::new())
             .map_err(|error| WriteError::Failed(error.to_string()))?;
         within_deadline(self.client.request(request)).await
+    }
+
+    /// The names of the first objects of a kind with this value of a label, as the API server has them now.
+    ///
+    /// # Errors
+    /// If the API server does not answer.
+    pub async fn names_of<K: Kind>(
+        &self,
+        namespace: &str,
+        (label, value): (&str, &str),
+        most: u32,
+    ) -> Result<Vec<String>, WriteError> {
+        let _turn = self.turn(namespace).await;
+        let api: Api<K> = Api::namespaced(self.client.clone(), namespace);
+        let parameters = ListParams::default().labels(&format!("{label}={value}")).limit(most);
+        let listed = within_deadline(api.list_metadata(&parameters)).await?;
+        Ok(listed.items.into_iter().filter_map(|object| object.metadata.name).collect())
     }
 
     /// Patches metadata and spec of an object, and waits until its cache shows that.

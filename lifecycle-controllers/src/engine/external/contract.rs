@@ -50,6 +50,8 @@ pub struct External {
     pub external_managed_control_plane: bool,
     /// `status.versions` or `status.version`: what a control plane has reached.
     pub reached: Vec<String>,
+    /// `status.versions`: each with how many replicas have it, if it says so.
+    pub versions: Vec<(String, Option<i64>)>,
     /// `status.replicas`, `status.readyReplicas`, `status.availableReplicas`, `status.upToDateReplicas`
     pub counts: [Option<i64>; 4],
     /// `status.conditions`
@@ -211,6 +213,9 @@ impl From<WireExternal> for External {
             interruptible: flag(&status["interruptible"]),
             external_managed_control_plane: flag(&status["externalManagedControlPlane"]),
             reached,
+            versions: list(&status["versions"])
+                .filter_map(|one| Some((text(&one["version"])?, one["replicas"].as_i64())))
+                .collect(),
             counts: ["replicas", "readyReplicas", "availableReplicas", "upToDateReplicas"]
                 .map(|name| status[name].as_i64()),
             conditions: list(&status["conditions"]).filter_map(condition).collect(),
@@ -290,6 +295,12 @@ mod tests {
         }));
         assert_eq!(cluster.endpoint, Some(Endpoint { host: "h".to_owned(), port: 6443 }));
         assert_eq!(cluster.failure_domains[0].attributes, [("k".to_owned(), "v".to_owned())]);
+        let control_plane = read(json!({
+            "metadata": {}, "status": {"versions": [{"version": "v1.37.1", "replicas": 2}, {"version": "v1.36.0"}]},
+        }));
+        let expected = [("v1.37.1".to_owned(), Some(2)), ("v1.36.0".to_owned(), None)];
+        assert_eq!(control_plane.versions, expected);
+        assert_eq!(control_plane.reached, ["v1.37.1", "v1.36.0"]);
     }
 
     #[test]
