@@ -1,26 +1,141 @@
-//! The bootstrap part: KubeadmConfigs, and the data by which kubeadm makes their machines Nodes.
+//! The bootstrap part: `KubeadmConfig`s, and the data by which kubeadm makes their machines Nodes.
 
-use component::inspection::Inspection;
+use std::{sync::Arc, time::Duration};
+
+use cluster_api::{Cluster, KubeadmConfig, Machine};
+use component::{events::EventRecorder, inspection::Inspection, watching, work_queue::WorkQueue};
+use futures::FutureExt as _;
 use serde_json::json;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::{gate::PartTerm, options::LifecycleOptions};
+use crate::{
+    engine::{
+        control::{self, LoopState},
+        stores::{Store, Watches},
+        writer::Writer,
+    },
+    gate::{PartTerm, Writers},
+    kubeadm_config::KubeadmConfigController,
+    options::LifecycleOptions,
+    sources::saw,
+    workload::{Dial, WorkloadClusters},
+};
 
-/// Runs the controllers of the part for one term, until `stop` is cancelled. Writes that have begun are finished.
+/// What the controller of the part works with.
+#[derive(Clone, Debug)]
+pub struct Bootstrap {
+    /// Clusters.
+    pub clusters: Store<Cluster>,
+    /// Machines.
+    pub machines: Store<Machine>,
+    /// `KubeadmConfig`s.
+    pub configs: Store<KubeadmConfig>,
+    /// Writes in the management cluster.
+    pub writer: Writer,
+    /// The workload clusters, in which tokens are made. Only those are connected whose machines are yet to join.
+    pub workload: WorkloadClusters,
+    /// Events in the management cluster.
+    pub events: EventRecorder,
+    /// `--watch-filter`
+    pub watch_filter: Option<String>,
+    /// `--bootstrap-token-ttl`
+    pub token_ttl: Duration,
+}
+
+impl Bootstrap {
+    /// Watches the kinds in a namespace, or in all, until `stop` is cancelled. The tasks end before only after a panic.
+    pub(crate) fn watch(
+        &self,
+        client: &kube::Client,
+        namespace: Option<&str>,
+        stop: &CancellationToken,
+    ) -> JoinSet<()> {
+        let mut watches = Watches { client, namespace, stop, tasks: JoinSet::new() };
+        watches.start("clusters", &self.clusters);
+        watches.start("machines", &self.machines);
+        watches.start("kubeadmconfigs", &self.configs);
+        watches.tasks
+    }
+
+    async fn synced(&self) {
+        self.clusters.synced().await;
+        self.machines.synced().await;
+        self.configs.synced().await;
+    }
+}
+
+/// Runs the controllers of the part for one term, until `stop` is cancelled. Passes that have begun are finished first.
 ///
 /// # Errors
-/// Something of the controllers may go on.
+/// Never: nothing of the controllers goes on.
 pub async fn run(
     term: PartTerm,
     options: LifecycleOptions,
     stop: CancellationToken,
-    mut inspection: Inspection,
+    inspection: Inspection,
 ) -> cloudprovider::Result<()> {
-    tracing::debug!(part = term.part.name, ?options, "no controllers yet");
+    let PartTerm { fence, clients, events, writers, .. } = term;
+    let connector = Arc::new(Dial::new(options.workload_addresses.clone()));
+    let reader = watching::client(clients.unthrottled.clone());
+    let bootstrap = Arc::new(Bootstrap {
+        clusters: Store::default(),
+        machines: Store::default(),
+        configs: Store::default(),
+        workload: WorkloadClusters::new(clients.client.clone(), fence, connector, Default::default()),
+        writer: Writer::new(clients.client),
+        events,
+        watch_filter: options.watch_filter,
+        token_ttl: options.bootstrap_token_ttl,
+    });
+    let mut watches = bootstrap.watch(&reader, options.namespace.as_deref(), &stop);
+    watches.spawn(notice_others(bootstrap.configs.clone(), writers));
+    work(bootstrap, watches, stop, inspection).await;
+    Ok(())
+}
+
+/// Tells the gate who writes the objects. It ends the part when another manager does.
+async fn notice_others(configs: Store<KubeadmConfig>, writers: Writers) {
+    let mut changes = configs.subscribe();
+    loop {
+        let keys = changes.next().await;
+        saw(&configs, &keys, &writers);
+    }
+}
+
+/// Runs until `stop` is cancelled. `watches` keep the caches up to date.
+pub(crate) async fn work(
+    bootstrap: Arc<Bootstrap>,
+    mut watches: JoinSet<()>,
+    stop: CancellationToken,
+    mut inspection: Inspection,
+) {
+    let stop = stop.child_token();
+    let _ends_all = stop.clone().drop_guard();
+    tokio::select! {
+        () = stop.cancelled() => return,
+        _ = watches.join_next() => return,
+        () = inspection.beside(bootstrap.synced()) => {}
+    }
+    let mut loops = JoinSet::new();
+    {
+        let (workload, stop) = (bootstrap.workload.clone(), stop.clone());
+        loops.spawn(async move { workload.run(stop).map(drop).await });
+    }
+    let controller = KubeadmConfigController::new(Arc::clone(&bootstrap));
+    let (sources, state) = (controller.sources(), LoopState::default());
+    loops.spawn(control::run(Arc::new(controller), sources, WorkQueue::new(), stop.clone(), state.clone()));
     loop {
         tokio::select! {
-            () = stop.cancelled() => return Ok(()),
-            question = inspection.question() => question.answer(json!({})),
+            () = stop.cancelled() => break,
+            _ = watches.join_next() => break,
+            _ = loops.join_next() => break,
+            question = inspection.question() => question.answer(json!({
+                "objects": {"kubeadmConfigs": bootstrap.configs.len()},
+                "kubeadmConfigs": state.to_json(),
+            })),
         }
     }
+    stop.cancel();
+    while loops.join_next().await.is_some() {}
 }

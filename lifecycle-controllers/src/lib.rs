@@ -5,6 +5,7 @@ pub mod bootstrap;
 pub mod core;
 pub mod engine;
 pub mod gate;
+pub mod kubeadm_config;
 pub mod machine;
 pub mod machine_deployment;
 pub mod machine_set;

@@ -8,7 +8,10 @@ use crate::{
     engine::{
         control::Source,
         external::{Externals, GroupKind},
+        object::Kind,
+        stores::Store,
     },
+    gate::Writers,
     workload::{ClusterChange, ClusterKey, WorkloadClusters},
 };
 
@@ -35,6 +38,13 @@ pub(crate) fn workload_source(
         Some((change, changes))
     });
     changes.map(move |changes| keys_of(&changes)).filter(|keys| ready(!keys.is_empty())).boxed()
+}
+
+/// Tells the gate who wrote these objects.
+pub(crate) fn saw<K: Kind>(store: &Store<K>, keys: &HashSet<String>, writers: &Writers) {
+    for object in keys.iter().filter_map(|key| store.get(key)) {
+        writers.saw(&K::kind(&()), object.meta());
+    }
 }
 
 /// Whether what is read of an object differs from the last time. `new`: `None` once it is gone.

@@ -1,6 +1,6 @@
 //! The controllers of the core part, for one term.
 
-use std::{collections::HashSet, sync::Arc};
+use std::sync::Arc;
 
 use component::{inspection::Inspection, watching, work_queue::WorkQueue};
 use serde_json::json;
@@ -12,8 +12,7 @@ use crate::{
     engine::{
         control::{self, Controller, LoopState, Source},
         external::Externals,
-        object::Kind,
-        stores::{Store, Stores},
+            stores::Stores,
         writer::Writer,
     },
     gate::{PartTerm, Writers},
@@ -21,6 +20,7 @@ use crate::{
     machine_deployment::MachineDeploymentController,
     machine_set::MachineSetController,
     options::LifecycleOptions,
+    sources::saw,
     workload::{Dial, WorkloadClusters},
 };
 
@@ -85,12 +85,6 @@ async fn notice_others(stores: Stores, writers: Writers) {
             keys = sets.next() => saw(&stores.machine_sets, &keys, &writers),
             keys = checks.next() => saw(&stores.machine_health_checks, &keys, &writers),
         }
-    }
-}
-
-fn saw<K: Kind>(store: &Store<K>, keys: &HashSet<String>, writers: &Writers) {
-    for object in keys.iter().filter_map(|key| store.get(key)) {
-        writers.saw(&K::kind(&()), object.meta());
     }
 }
 

@@ -1,0 +1,153 @@
+//! The controller of `KubeadmConfig`s: it makes of each a Secret that the machine reads at its first boot.
+//!
+//! | Part | Module |
+//! |---|---|
+//! | what a config waits for, and its status | [`pass`], [`status`] |
+//! | Secrets, certificates and token that the data have in them | [`material`] |
+//! | the Secret with the data | [`data_secret`] |
+//! | which machine of a new control plane is the first | [`init_lock`] |
+//!
+//! `kubeadm_bootstrap` makes the data. Source of the rules: `bootstrap/kubeadm/reconcilers/kubeadmconfig` of Cluster API 1.14.2.
+
+mod data_secret;
+mod init_lock;
+mod material;
+mod pass;
+mod status;
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+use cluster_api::{KubeadmConfig, names::conditions as types};
+use parking_lot::Mutex;
+
+use crate::{
+    bootstrap::Bootstrap,
+    core::is_cluster_paused,
+    engine::{
+        control::{Controller, Failure, Source, Then, source},
+        object::{Meta as _, key, names_kind, split_key},
+    },
+    sources::{is_news, workload_source},
+    workload::tokens::BootstrapToken,
+};
+
+/// The controller of `KubeadmConfig`s.
+#[derive(Debug)]
+pub struct KubeadmConfigController {
+    bootstrap: Arc<Bootstrap>,
+    /// Tokens of machines that have not joined, by the UID of the config.
+    tokens: Mutex<HashMap<String, BootstrapToken>>,
+}
+
+impl KubeadmConfigController {
+    /// A controller of all configs of these caches.
+    pub fn new(bootstrap: Arc<Bootstrap>) -> Self {
+        Self { bootstrap, tokens: Mutex::default() }
+    }
+
+    /// What a pass may change for.
+    pub fn sources(&self) -> Vec<Source> {
+        let own = source(self.bootstrap.configs.subscribe(), |keys| keys);
+        let of_machines = {
+            let (bootstrap, mut known) = (Arc::clone(&self.bootstrap), HashMap::new());
+            source(self.bootstrap.machines.subscribe(), move |keys| {
+                let config = |of: &String| {
+                    let machine = bootstrap.machines.get(of);
+                    let digest = machine.as_ref().map(|machine| {
+                        let status = machine.status.as_ref();
+                        let node = status.map(|status| status.node_ref.name.clone()).unwrap_or_default();
+                        let name = machine.spec.bootstrap.config_ref.name.clone();
+                        (node, name, machine.spec.bootstrap.data_secret_name.clone(), machine.is_deleting())
+                    });
+                    if !is_news(&mut known, of, digest) {
+                        return None;
+                    }
+                    let (namespace, _) = split_key(of);
+                    Some(key(namespace, &machine?.spec.bootstrap.config_ref.name))
+                };
+                keys.iter().filter_map(config).collect()
+            })
+        };
+        let of_clusters = {
+            let (bootstrap, mut known) = (Arc::clone(&self.bootstrap), HashMap::new());
+            source(self.bootstrap.clusters.subscribe(), move |keys| {
+                let is_changed = |of: &&String| {
+                    let digest = bootstrap.clusters.get(of).map(|cluster| {
+                        let status = cluster.status.clone().unwrap_or_default();
+                        let initialized = status
+                            .conditions
+                            .into_iter()
+                            .find(|one| one.type_ == types::CONTROL_PLANE_INITIALIZED)
+                            .map(|one| one.status);
+                        let provisioned = status.initialization.infrastructure_provisioned;
+                        let endpoint = cluster.spec.control_plane_endpoint.clone();
+                        (is_cluster_paused(Some(&cluster)), initialized, provisioned, endpoint)
+                    });
+                    is_news(&mut known, of, digest)
+                };
+                let changed: Vec<_> = keys.iter().filter(is_changed).cloned().collect();
+                configs_of(&bootstrap, |namespace, cluster| {
+                    changed.iter().any(|of| split_key(of) == (namespace, cluster))
+                })
+            })
+        };
+        let of_workload = {
+            let bootstrap = Arc::clone(&self.bootstrap);
+            workload_source(&self.bootstrap.workload.clone(), move |changes| {
+                use crate::workload::ClusterChange;
+                let is_whole = |change: &ClusterChange| *change == ClusterChange::Everything;
+                let changed: HashSet<_> = changes
+                    .iter()
+                    .filter(|(_, change)| is_whole(change))
+                    .map(|(cluster, _)| (cluster.namespace.as_str(), cluster.name.as_str()))
+                    .collect();
+                configs_of(&bootstrap, |namespace, cluster| changed.contains(&(namespace, cluster)))
+            })
+        };
+        vec![own, of_machines, of_clusters, of_workload]
+    }
+
+    fn token(&self, config: &KubeadmConfig) -> Option<BootstrapToken> {
+        self.tokens.lock().get(config.uid_or_empty()).cloned()
+    }
+
+    fn remember(&self, config: &KubeadmConfig, token: BootstrapToken) {
+        self.tokens.lock().insert(config.uid_or_empty().to_owned(), token);
+    }
+
+    fn forget(&self, config: &KubeadmConfig) -> Option<BootstrapToken> {
+        self.tokens.lock().remove(config.uid_or_empty())
+    }
+}
+
+/// The configs of Machines of chosen Clusters.
+fn configs_of(bootstrap: &Bootstrap, is_chosen: impl Fn(&str, &str) -> bool) -> HashSet<String> {
+    let machines = bootstrap.machines.read();
+    let chosen =
+        machines.values().filter(|one| is_chosen(one.namespace_or_empty(), &one.spec.cluster_name));
+    chosen
+        .filter(|machine| !machine.spec.bootstrap.config_ref.name.is_empty())
+        .map(|machine| key(machine.namespace_or_empty(), &machine.spec.bootstrap.config_ref.name))
+        .collect()
+}
+
+/// The Machine that controls a config.
+fn machine_of(
+    bootstrap: &Bootstrap,
+    config: &KubeadmConfig,
+) -> Option<Arc<crate::engine::object::Stored<cluster_api::Machine>>> {
+    let owner = config.controller().filter(|owner| names_kind(owner, "cluster.x-k8s.io", "Machine"))?;
+    let machine = bootstrap.machines.get(&key(config.namespace_or_empty(), &owner.name))?;
+    (machine.uid_or_empty() == owner.uid).then_some(machine)
+}
+
+impl Controller for KubeadmConfigController {
+    const KIND: &'static str = "KubeadmConfig";
+
+    async fn reconcile(&self, key: &str) -> Result<Then, Failure> {
+        pass::reconcile(self, key).await
+    }
+}

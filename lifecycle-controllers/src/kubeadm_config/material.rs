@@ -1,0 +1,171 @@
+//! What the data have in them: contents of Secrets, certificates, a token.
+
+use cluster_api::{Cluster, KubeadmConfig, Machine, SecretText};
+use controller_kit::writes::WriteError;
+use k8s_openapi::{ByteString, api::core::v1::Secret};
+use kubeadm_bootstrap::{
+    BootstrapData, Certificates, ClusterFacts, Error, KeyPair, Request, Role, SecretValues, bootstrap_data,
+    certificate_files, needs_token, secret_references,
+};
+use secrecy::ExposeSecret as _;
+
+use super::{KubeadmConfigController, status::Progress};
+use crate::{
+    bootstrap::Bootstrap,
+    core::workload_key,
+    engine::{control::Failure, object::Meta as _, writer::Place},
+    workload::tokens::{self, BootstrapToken},
+};
+
+/// Why there are no data.
+pub(super) enum Problem {
+    /// The status says it. It is looked at again after a while, since Secrets are not watched.
+    Said(Progress),
+    /// It is tried again.
+    Failed(Failure),
+}
+
+impl From<WriteError> for Problem {
+    fn from(error: WriteError) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+fn waits(message: impl Into<String>) -> Problem {
+    Problem::Said(Progress::Waits(message.into()))
+}
+
+/// Where a Secret of the namespace is.
+pub(super) fn secret(namespace: &str, name: &str) -> Place {
+    Place {
+        group: String::new(),
+        version: "v1".to_owned(),
+        plural: "secrets".to_owned(),
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+    }
+}
+
+/// One value of a Secret.
+pub(super) fn value<'a>(secret: &'a Secret, key: &str) -> Option<&'a [u8]> {
+    secret.data.as_ref()?.get(key).map(|ByteString(value)| value.as_slice())
+}
+
+/// Makes the data, and the token that is in them.
+pub(super) async fn data(
+    controller: &KubeadmConfigController,
+    config: &KubeadmConfig,
+    machine: &Machine,
+    cluster: &Cluster,
+    role: Role,
+) -> Result<(BootstrapData, Option<BootstrapToken>), Problem> {
+    let bootstrap = &*controller.bootstrap;
+    let version = machine.spec.version.as_deref();
+    let version = version.ok_or_else(|| waits("Waiting for spec.version of the Machine"))?;
+    let secrets = values(bootstrap, config).await?;
+    let certificates = certificates(bootstrap, config, cluster, role).await?;
+    let token = match role {
+        Role::JoinWorker | Role::JoinControlPlane if needs_token(&config.spec) => {
+            Some(token(bootstrap, cluster).await?)
+        }
+        _ => None,
+    };
+    let of_token = token.as_ref().map(|token| SecretText::from(token.value().expose_secret()));
+    let facts = facts(cluster);
+    let request = Request {
+        spec: &config.spec,
+        role,
+        kubernetes_version: version,
+        cluster: &facts,
+        certificates: &certificates,
+        token: of_token.as_ref(),
+        secrets: &secrets,
+        control_plane_version: None,
+    };
+    match bootstrap_data(&request) {
+        Ok(data) => Ok((data, token)),
+        Err(error) => {
+            // Nobody joins with it.
+            if let (Some(token), Ok(connected)) = (&token, connected(bootstrap, cluster)) {
+                drop(tokens::delete(&connected, token).await);
+            }
+            Err(waits(match error {
+                Error::Invalid { .. } => error.to_string(),
+                Error::NotReady { what } => format!("Waiting: {what}"),
+            }))
+        }
+    }
+}
+
+fn facts(cluster: &Cluster) -> ClusterFacts {
+    let (network, endpoint) = (&cluster.spec.cluster_network, &cluster.spec.control_plane_endpoint);
+    ClusterFacts {
+        name: cluster.name_or_empty().to_owned(),
+        endpoint_host: endpoint.host.clone().unwrap_or_default(),
+        endpoint_port: endpoint.port.unwrap_or_default(),
+        service_domain: network.service_domain.clone().unwrap_or_default(),
+        service_cidrs: network.services.cidr_blocks.clone(),
+        pod_cidrs: network.pods.cidr_blocks.clone(),
+    }
+}
+
+/// The values of Secrets that files and users name, all of the config's own namespace.
+async fn values(bootstrap: &Bootstrap, config: &KubeadmConfig) -> Result<SecretValues, Problem> {
+    let mut values = SecretValues::default();
+    for reference in secret_references(&config.spec) {
+        let place = secret(config.namespace_or_empty(), &reference.name);
+        let (field, name, key) = (&reference.field, &reference.name, &reference.key);
+        let found: Secret = match bootstrap.writer.read_at(&place).await {
+            Ok(found) => found,
+            Err(WriteError::Gone) => return Err(waits(format!("{field}: Secret {name} does not exist"))),
+            Err(error) => return Err(error.into()),
+        };
+        let value = value(&found, key)
+            .ok_or_else(|| waits(format!("{field}: Secret {name} has no key {key}")))?
+            .to_vec();
+        values.insert(name, key, value);
+    }
+    Ok(values)
+}
+
+async fn certificates(
+    bootstrap: &Bootstrap,
+    config: &KubeadmConfig,
+    cluster: &Cluster,
+    role: Role,
+) -> Result<Certificates, Problem> {
+    let missing = |message: String| Problem::Said(Progress::WithoutCertificates(message));
+    let mut certificates = Certificates::default();
+    for file in certificate_files(role, &config.spec) {
+        let name = file.purpose.secret_name(cluster.name_or_empty());
+        let found: Secret =
+            match bootstrap.writer.read_at(&secret(config.namespace_or_empty(), &name)).await {
+                Ok(found) => found,
+                Err(WriteError::Gone) => return Err(missing(format!("Secret {name} does not exist"))),
+                Err(error) => return Err(error.into()),
+            };
+        let certificate = value(&found, "tls.crt");
+        let certificate = certificate.ok_or_else(|| missing(format!("Secret {name} has no key tls.crt")))?;
+        let key = value(&found, "tls.key").unwrap_or_default();
+        certificates.insert(file.purpose, KeyPair { certificate: certificate.to_vec(), key: key.to_vec() });
+    }
+    Ok(certificates)
+}
+
+/// The workload cluster, or why there is no connection.
+pub(super) fn connected(
+    bootstrap: &Bootstrap,
+    cluster: &Cluster,
+) -> Result<crate::workload::WorkloadCluster, Problem> {
+    let key = workload_key(cluster.namespace_or_empty(), cluster.name_or_empty());
+    bootstrap.workload.follow(&key, cluster.uid_or_empty());
+    bootstrap.workload.get(&key).map_err(|error| {
+        tracing::debug!(cluster = %key, reason = error.reason, "no token, since there is no connection");
+        waits("Waiting for the connection to the workload cluster")
+    })
+}
+
+async fn token(bootstrap: &Bootstrap, cluster: &Cluster) -> Result<BootstrapToken, Problem> {
+    let connected = connected(bootstrap, cluster)?;
+    Ok(tokens::create(&connected, bootstrap.token_ttl).await?)
+}

@@ -1,0 +1,191 @@
+//! One pass over a `KubeadmConfig`.
+
+use std::{sync::Arc, time::Duration};
+
+use cluster_api::{
+    Cluster, KubeadmConfig, Machine,
+    names::{conditions as types, labels},
+};
+use component::events::{EventObject, EventType};
+use jiff::Timestamp;
+use kube::ResourceExt as _;
+use kubeadm_bootstrap::{Role, needs_token};
+use lifecycle::conditions::Status;
+
+use super::{
+    KubeadmConfigController, data_secret, init_lock, machine_of,
+    material::{self, Problem},
+    status::{Progress, status},
+};
+use crate::{
+    core::{is_paused, workload_key},
+    engine::{
+        conditions::Conditions,
+        control::{Failure, Then},
+        object::{Meta as _, Stored, key},
+    },
+    workload::tokens::{self, Refreshed},
+};
+
+/// Secrets that are missing are looked for again after this time, since they are not watched.
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
+
+pub(super) async fn reconcile(controller: &KubeadmConfigController, of: &str) -> Result<Then, Failure> {
+    let bootstrap = &*controller.bootstrap;
+    let Some(config) = bootstrap.configs.get(of) else { return Ok(Then::WhenChanged) };
+    let filter = bootstrap.watch_filter.as_deref();
+    if filter.is_some_and(|filter| config.label(labels::WATCH_FILTER) != Some(filter)) {
+        return Ok(Then::WhenChanged);
+    }
+    if config.is_deleting() {
+        drop(controller.forget(&config));
+        return Ok(Then::WhenChanged);
+    }
+    // The Machine comes after its config, and takes it over.
+    let Some(machine) = machine_of(bootstrap, &config) else { return Ok(Then::WhenChanged) };
+    let cluster = bootstrap.clusters.get(&key(config.namespace_or_empty(), &machine.spec.cluster_name));
+    let Some(cluster) = cluster else { return Ok(Then::WhenChanged) };
+    let now = Timestamp::now().as_second();
+    if is_paused(Some(&cluster), &**config) {
+        write(controller, &config, Some(&cluster), &Progress::Paused, now).await?;
+        return Ok(Then::WhenChanged);
+    }
+    let initialization = config.status.as_ref().map(|status| &status.initialization);
+    let is_created = initialization.and_then(|one| one.data_secret_created).unwrap_or_default();
+    let progress = match progress(controller, &config, &machine, &cluster, is_created).await {
+        Ok(progress) => progress,
+        Err(Problem::Said(progress)) => progress,
+        Err(Problem::Failed(failure)) => return Err(failure),
+    };
+    write(controller, &config, Some(&cluster), &progress, now).await?;
+    match progress {
+        Progress::Available(_) => keep_token(controller, &config, &machine, &cluster).await,
+        Progress::Waits(_) | Progress::WithoutCertificates(_) => Ok(Then::After(LOOK_AGAIN)),
+        Progress::Paused => Ok(Then::WhenChanged),
+    }
+}
+
+async fn write(
+    controller: &KubeadmConfigController,
+    config: &Arc<Stored<KubeadmConfig>>,
+    cluster: Option<&Cluster>,
+    progress: &Progress,
+    now: i64,
+) -> Result<(), Failure> {
+    let status = status(config, cluster, progress, now);
+    let bootstrap = &controller.bootstrap;
+    bootstrap.writer.patch_status(&bootstrap.configs, &***config, &status).await?;
+    Ok(())
+}
+
+/// Makes the data, as far as that is possible now.
+async fn progress(
+    controller: &KubeadmConfigController,
+    config: &KubeadmConfig,
+    machine: &Machine,
+    cluster: &Cluster,
+    is_created: bool,
+) -> Result<Progress, Problem> {
+    let bootstrap = &*controller.bootstrap;
+    if let Some(name) = &machine.spec.bootstrap.data_secret_name {
+        // After a move, status is lost.
+        return Ok(Progress::Available(name.clone()));
+    }
+    let known = config.status.as_ref().and_then(|status| status.data_secret_name.clone());
+    if let Some(name) = known.filter(|_| is_created) {
+        return Ok(Progress::Available(name));
+    }
+    let of_cluster = cluster.status.clone().unwrap_or_default();
+    if !of_cluster.initialization.infrastructure_provisioned.unwrap_or_default() {
+        return Ok(Progress::Waits("Waiting for Cluster status.infrastructureReady to be true".to_owned()));
+    }
+    let is_initialized =
+        Conditions::of(&of_cluster.conditions, None).is(types::CONTROL_PLANE_INITIALIZED, Status::True);
+    let is_control_plane = machine.labels().contains_key(labels::CONTROL_PLANE);
+    let role = match (is_initialized, is_control_plane) {
+        (true, true) => Role::JoinControlPlane,
+        (true, false) => Role::JoinWorker,
+        (false, true) => Role::Init,
+        (false, false) => {
+            return Ok(Progress::Waits("Waiting for Cluster control plane to be initialized".to_owned()));
+        }
+    };
+    let name = config.name_or_empty().to_owned();
+    if data_secret::exists(bootstrap, config).await.map_err(Problem::Failed)? {
+        return Ok(Progress::Available(name));
+    }
+    if role == Role::Init && !init_lock::lock(bootstrap, cluster, machine).await.map_err(Problem::Failed)? {
+        return Ok(Progress::Waits("Waiting for another Machine to initialize the control plane".to_owned()));
+    }
+    let made = material::data(controller, config, machine, cluster, role).await;
+    let stored = match made {
+        Ok((data, token)) => {
+            let stored = data_secret::create(bootstrap, config, machine, &data, token.as_ref()).await;
+            if let (Ok(()), Some(token)) = (&stored, token) {
+                controller.remember(config, token);
+            }
+            stored.map_err(Problem::Failed)
+        }
+        Err(problem) => Err(problem),
+    };
+    match (&stored, role) {
+        // The next Machine may be luckier.
+        (Err(_), Role::Init) => init_lock::unlock(bootstrap, cluster).await.map_err(Problem::Failed)?,
+        (Ok(()), Role::JoinControlPlane) => {
+            init_lock::unlock(bootstrap, cluster).await.map_err(Problem::Failed)?;
+        }
+        _ => {}
+    }
+    stored.map(|()| Progress::Available(name))
+}
+
+/// Keeps the token of a machine valid that has not joined, and deletes it afterwards.
+async fn keep_token(
+    controller: &KubeadmConfigController,
+    config: &KubeadmConfig,
+    machine: &Machine,
+    cluster: &Cluster,
+) -> Result<Then, Failure> {
+    let bootstrap = &*controller.bootstrap;
+    let has_joined = machine.status.as_ref().is_some_and(|status| !status.node_ref.name.is_empty());
+    if has_joined {
+        // Of a daemon before this one it ends by itself.
+        if let Some(token) = controller.forget(config) {
+            let key = workload_key(cluster.namespace_or_empty(), cluster.name_or_empty());
+            if let Ok(connected) = bootstrap.workload.get(&key) {
+                tokens::delete(&connected, &token).await?;
+            }
+        }
+        return Ok(Then::WhenChanged);
+    }
+    if machine.is_deleting() || !needs_token(&config.spec) {
+        return Ok(Then::WhenChanged);
+    }
+    let token = match controller.token(config) {
+        Some(token) => Some(token),
+        None => data_secret::token(bootstrap, config).await?,
+    };
+    let Some(token) = token else { return Ok(Then::WhenChanged) };
+    controller.remember(config, token.clone());
+    let connected = match material::connected(bootstrap, cluster) {
+        Ok(connected) => connected,
+        // The connection is a change.
+        Err(Problem::Said(_)) => return Ok(Then::WhenChanged),
+        Err(Problem::Failed(failure)) => return Err(failure),
+    };
+    match tokens::refresh(&connected, &token, bootstrap.token_ttl).await? {
+        Refreshed::Valid(again) => Ok(Then::After(again)),
+        Refreshed::Gone => {
+            let about = EventObject {
+                api_version: "bootstrap.cluster.x-k8s.io/v1beta2".into(),
+                kind: "KubeadmConfig",
+                namespace: config.namespace_or_empty().to_owned(),
+                name: config.name_or_empty().to_owned(),
+                uid: config.uid_or_empty().to_owned(),
+            };
+            let message = "the bootstrap token of a machine that has not joined is gone; delete the Machine to replace it";
+            bootstrap.events.record(about, EventType::Warning, "BootstrapTokenGone", message);
+            Ok(Then::After(bootstrap.token_ttl))
+        }
+    }
+}
