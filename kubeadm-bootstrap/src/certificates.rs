@@ -1,7 +1,7 @@
 //! The certificates of a control plane: which there are, where a machine keeps them, and the hash by which others know the CA.
 
 use std::collections::BTreeMap;
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use cluster_api::kubeadm::{ExternalEtcd, KubeadmConfigSpec};
 use sha2::{Digest, Sha256};
@@ -195,8 +195,11 @@ pub fn ca_cert_hashes(pem: &[u8]) -> Result<Vec<String>, Error> {
         }
         let certificate = block.parse_x509().map_err(|_| unreadable())?;
         let hash = Sha256::digest(certificate.tbs_certificate.subject_pki.raw);
-        let hex: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
-        hashes.push(format!("sha256:{hex}"));
+        hashes.push(hash.iter().fold("sha256:".to_owned(), |mut text, byte| {
+            // writing into a text cannot fail
+            let _ = write!(text, "{byte:02x}");
+            text
+        }));
     }
     if hashes.is_empty() { Err(unreadable()) } else { Ok(hashes) }
 }

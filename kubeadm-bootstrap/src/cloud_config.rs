@@ -5,6 +5,8 @@
 mod parts;
 mod scalar;
 
+use std::fmt::Write as _;
+
 use basics::go::quoted;
 use cluster_api::kubeadm::Encoding;
 
@@ -72,21 +74,22 @@ pub(crate) fn document(request: &Request<'_>, machine: &Machine) -> Result<Strin
 
 fn write_file(out: &mut String, file: &MachineFile) -> Result<(), Error> {
     let (encoding, content) = transferable(file)?;
+    // writing into a text cannot fail
     out.push_str("\n-   path: ");
     out.push_str(&scalar(&file.path));
     if let Some(encoding) = encoding {
-        out.push_str(&format!("\n    encoding: \"{encoding}\""));
+        let _ = write!(out, "\n    encoding: \"{encoding}\"");
     }
     if !file.owner.is_empty() {
-        out.push_str(&format!("\n    owner: {}", scalar(&file.owner)));
+        let _ = write!(out, "\n    owner: {}", scalar(&file.owner));
     }
     if !file.permissions.is_empty() {
-        out.push_str(&format!("\n    permissions: {}", scalar::in_single_quotes(&file.permissions)));
+        let _ = write!(out, "\n    permissions: {}", scalar::in_single_quotes(&file.permissions));
     }
     if let Some(append) = file.append {
-        out.push_str(&format!("\n    append: {append}"));
+        let _ = write!(out, "\n    append: {append}");
     }
-    out.push_str(&format!("\n    content: {}", block(&content)));
+    let _ = write!(out, "\n    content: {}", block(&content));
     Ok(())
 }
 
@@ -116,9 +119,10 @@ fn transferable(file: &MachineFile) -> Result<(Option<&'static str>, String), Er
 }
 
 fn system_file(out: &mut String, path: &str, content: &str) {
-    out.push_str(&format!(
+    let _ = write!(
+        out,
         "-   path: {path}\n    owner: root:root\n    permissions: '0640'\n    content: {content}\n"
-    ));
+    );
 }
 
 #[cfg(test)]

@@ -7,6 +7,8 @@ mod json;
 mod storage;
 mod texts;
 
+use std::fmt::Write as _;
+
 use cluster_api::kubeadm::User;
 
 use crate::resolved::{Content, Kubeadm, Machine};
@@ -119,7 +121,8 @@ fn time_configuration(servers: &[String]) -> Result<String, Error> {
     let mut text = String::from("# Common pool\n");
     for (index, server) in servers.iter().enumerate() {
         one_line(&format!("spec.ntp.servers[{index}]"), server)?;
-        text.push_str(&format!("server {server}\n"));
+        // writing into a text cannot fail
+        let _ = writeln!(text, "server {server}");
     }
     text.push_str(texts::TIME_RESTRICTIONS);
     Ok(text)

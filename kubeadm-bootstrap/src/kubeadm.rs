@@ -52,7 +52,7 @@ pub(crate) fn cluster_configuration(request: &Request<'_>, api: Api) -> Result<S
             cert_sans: &cluster.api_server.cert_sans,
             // `v1beta4` has it among the timeouts of the machine
             timeout_for_control_plane: (!only_v1beta4)
-                .then(|| timeouts.control_plane_component_health_check_seconds)
+                .then_some(timeouts.control_plane_component_health_check_seconds)
                 .flatten()
                 .and_then(|seconds| duration(seconds.into())),
         },

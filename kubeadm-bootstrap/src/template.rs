@@ -16,8 +16,8 @@ enum Node {
         /// `with`: inside, the dot is the value.
         rebinds: bool,
         condition: Expression,
-        then: Vec<Node>,
-        otherwise: Vec<Node>,
+        then: Vec<Self>,
+        otherwise: Vec<Self>,
     },
 }
 

@@ -46,7 +46,7 @@ pub(crate) fn normalized(version: &str) -> Option<String> {
     let (numbers, suffix) = version.split_at(end);
     let is_number = |part: &&str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     let mut parts: Vec<&str> = numbers.split('.').collect();
-    if parts.len() > 3 || !parts.iter().all(|part| is_number(&part)) || suffix == "-" || suffix == "+" {
+    if parts.len() > 3 || !parts.iter().all(is_number) || suffix == "-" || suffix == "+" {
         return None;
     }
     let is_suffix_character = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.');

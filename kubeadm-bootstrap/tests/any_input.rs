@@ -181,7 +181,7 @@ fn any_spec_gives_data_or_an_error_that_says_why() {
             certificates: &certificates,
             token: Some(&token),
             secrets: &secrets,
-            control_plane_version: Some(&control_plane).map(String::as_str).filter(|_| random.0.bool()),
+            control_plane_version: random.0.bool().then_some(control_plane.as_str()),
         });
         let kind = match outcome {
             Ok(data) if data.format_name() == "ignition" => {

@@ -1,6 +1,8 @@
 //! The data of each case in `cases/` are those that Cluster API's own controller makes, byte for byte. `golden.sh` writes
 //! `golden/` anew.
 
+#![allow(clippy::expect_used, clippy::panic, reason = "tests may")]
+
 mod support;
 
 use std::fs;
@@ -109,7 +111,7 @@ fn the_data_are_those_of_cluster_api() {
         let theirs = fs::read(folder("golden").join(name));
         let theirs = theirs.unwrap_or_else(|error| panic!("{name}: {error}: run golden.sh"));
         let mut expected = String::from_utf8_lossy(&theirs).into_owned();
-        let ours = match case.data() {
+        let ours = match case.data(case.version()) {
             Ok(data) => String::from_utf8(data.bytes).expect("the data are UTF-8"),
             Err(error) => format!("error: {error}\n"),
         };
@@ -158,6 +160,22 @@ fn every_golden_file_has_a_case() {
     for name in known.chain(OURS_FAIL.iter().map(|(case, ..)| *case)) {
         assert!(cases.contains_key(name), "a difference is for the case {name}, which does not exist");
     }
+}
+
+/// The controller that made the golden files is the version that the other tests run.
+#[test]
+fn the_golden_files_are_of_the_version_of_the_peers() {
+    let version = |path: &str| {
+        let text = fs::read_to_string(folder(path)).unwrap_or_else(|error| panic!("{path}: {error}"));
+        let mut versions =
+            text.lines().filter_map(|line| line.trim().strip_prefix("sigs.k8s.io/cluster-api v"));
+        versions
+            .next()
+            .and_then(|rest| rest.split(' ').next())
+            .map(str::to_owned)
+            .expect("a version of Cluster API")
+    };
+    assert_eq!(version("oracle/go.mod"), version("../../tests/env/cluster-api/go.mod"));
 }
 
 /// Some characters before the first one that differs, and what follows there.

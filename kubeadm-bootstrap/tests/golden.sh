@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Writes golden/ anew: what Cluster API's own controller makes of the cases. Needs Go, and the modules that oracle/go.mod names.
+# Their version is that of tests/env/cluster-api: a test compares the two.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 out=$(mktemp -d)

@@ -1,6 +1,7 @@
 //! The document's types, with the fields that are used, in the order in which Go writes them.
 
 use std::fmt::Write as _;
+use std::ops::Not;
 
 use serde::Serialize;
 
@@ -76,17 +77,13 @@ pub(super) struct Disk {
     pub(super) device: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) partitions: Vec<Partition>,
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "Not::not")]
     pub(super) wipe_table: bool,
 }
 
 /// A partition over the whole disk.
 #[derive(Serialize)]
 pub(super) struct Partition {}
-
-fn is_false(value: &bool) -> bool {
-    !value
-}
 
 #[derive(Serialize)]
 pub(super) struct Filesystem {
@@ -104,7 +101,7 @@ pub(super) struct Mount {
     pub(super) label: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) options: Vec<String>,
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "Not::not")]
     pub(super) wipe_filesystem: bool,
 }
 

@@ -2,18 +2,11 @@
 //! `{}`. Fields of one version alone are options.
 
 use std::collections::BTreeMap;
+use std::ops::Not;
 
 use cluster_api::kubeadm::{EncryptionAlgorithmType, PullPolicy};
 use serde::Serialize;
 use serde_json::Value;
-
-fn is_false(value: &bool) -> bool {
-    !value
-}
-
-fn is_none<T>(value: &Option<T>) -> bool {
-    value.is_none()
-}
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -30,7 +23,7 @@ pub(super) struct ClusterConfiguration<'a> {
     pub(super) controller_manager: Component<'a>,
     pub(super) scheduler: Component<'a>,
     pub(super) dns: ImageMeta<'a>,
-    #[serde(skip_serializing_if = "is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) proxy: Option<BTreeMap<String, Value>>,
     #[serde(skip_serializing_if = "str::is_empty")]
     pub(super) certificates_dir: &'a str,
@@ -40,11 +33,11 @@ pub(super) struct ClusterConfiguration<'a> {
     pub(super) feature_gates: &'a BTreeMap<String, bool>,
     #[serde(skip_serializing_if = "str::is_empty")]
     pub(super) cluster_name: &'a str,
-    #[serde(skip_serializing_if = "is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) encryption_algorithm: Option<EncryptionAlgorithmType>,
-    #[serde(skip_serializing_if = "is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) certificate_validity_period: Option<String>,
-    #[serde(skip_serializing_if = "is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) ca_certificate_validity_period: Option<String>,
 }
 
@@ -60,9 +53,9 @@ pub(super) struct InitConfiguration<'a> {
     pub(super) local_api_endpoint: Endpoint<'a>,
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     pub(super) skip_phases: &'a [String],
-    #[serde(skip_serializing_if = "is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) patches: Option<Patches<'a>>,
-    #[serde(skip_serializing_if = "is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) timeouts: Option<Timeouts>,
 }
 
@@ -75,22 +68,22 @@ pub(super) struct JoinConfiguration<'a> {
     #[serde(skip_serializing_if = "str::is_empty")]
     pub(super) ca_cert_path: &'a str,
     pub(super) discovery: Discovery<'a>,
-    #[serde(skip_serializing_if = "is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) control_plane: Option<JoinControlPlane<'a>>,
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     pub(super) skip_phases: &'a [String],
-    #[serde(skip_serializing_if = "is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) patches: Option<Patches<'a>>,
-    #[serde(skip_serializing_if = "is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) timeouts: Option<Timeouts>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Etcd<'a> {
-    #[serde(skip_serializing_if = "is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) local: Option<LocalEtcd<'a>>,
-    #[serde(skip_serializing_if = "is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) external: Option<ExternalEtcd<'a>>,
 }
 
@@ -146,11 +139,12 @@ pub(super) struct ApiServer<'a> {
     pub(super) component: Component<'a>,
     #[serde(rename = "certSANs", skip_serializing_if = "<[String]>::is_empty")]
     pub(super) cert_sans: &'a [String],
-    #[serde(skip_serializing_if = "is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) timeout_for_control_plane: Option<String>,
 }
 
 /// What the three components of the control plane have in common.
+#[expect(clippy::struct_field_names, reason = "these are kubeadm's names")]
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Component<'a> {
@@ -191,7 +185,7 @@ pub(super) struct EnvVar<'a> {
     pub(super) name: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
     pub(super) value: &'a str,
-    #[serde(skip_serializing_if = "is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) value_from: Option<Value>,
 }
 
@@ -201,7 +195,7 @@ pub(super) struct HostPathMount<'a> {
     pub(super) name: &'a str,
     pub(super) host_path: &'a str,
     pub(super) mount_path: &'a str,
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "Not::not")]
     pub(super) read_only: bool,
     #[serde(skip_serializing_if = "str::is_empty")]
     pub(super) path_type: &'a str,
@@ -220,9 +214,9 @@ pub(super) struct NodeRegistration<'a> {
     pub(super) kubelet_extra_args: Args<'a>,
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     pub(super) ignore_preflight_errors: &'a [String],
-    #[serde(skip_serializing_if = "is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) image_pull_policy: Option<PullPolicy>,
-    #[serde(skip_serializing_if = "is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) image_pull_serial: Option<bool>,
 }
 
@@ -233,7 +227,7 @@ pub(super) struct Taint<'a> {
     #[serde(skip_serializing_if = "str::is_empty")]
     pub(super) value: &'a str,
     pub(super) effect: &'a str,
-    #[serde(skip_serializing_if = "is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) time_added: Option<String>,
 }
 
@@ -242,7 +236,7 @@ pub(super) struct Taint<'a> {
 pub(super) struct Endpoint<'a> {
     #[serde(skip_serializing_if = "str::is_empty")]
     pub(super) advertise_address: &'a str,
-    #[serde(skip_serializing_if = "is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) bind_port: Option<i32>,
 }
 
@@ -252,9 +246,9 @@ pub(super) struct BootstrapToken<'a> {
     pub(super) token: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
     pub(super) description: &'a str,
-    #[serde(skip_serializing_if = "is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) ttl: Option<String>,
-    #[serde(skip_serializing_if = "is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) expires: Option<String>,
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     pub(super) usages: &'a [String],
@@ -270,30 +264,30 @@ pub(super) struct Patches<'a> {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Timeouts {
-    #[serde(skip_serializing_if = "is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) control_plane_component_health_check: Option<String>,
-    #[serde(skip_serializing_if = "is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) kubelet_health_check: Option<String>,
-    #[serde(rename = "kubernetesAPICall", skip_serializing_if = "is_none")]
+    #[serde(rename = "kubernetesAPICall", skip_serializing_if = "Option::is_none")]
     pub(super) kubernetes_api_call: Option<String>,
-    #[serde(rename = "etcdAPICall", skip_serializing_if = "is_none")]
+    #[serde(rename = "etcdAPICall", skip_serializing_if = "Option::is_none")]
     pub(super) etcd_api_call: Option<String>,
-    #[serde(skip_serializing_if = "is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) tls_bootstrap: Option<String>,
-    #[serde(skip_serializing_if = "is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) discovery: Option<String>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Discovery<'a> {
-    #[serde(skip_serializing_if = "is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) bootstrap_token: Option<BootstrapTokenDiscovery<'a>>,
-    #[serde(skip_serializing_if = "is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) file: Option<FileDiscovery<'a>>,
     #[serde(skip_serializing_if = "str::is_empty")]
     pub(super) tls_bootstrap_token: &'a str,
-    #[serde(skip_serializing_if = "is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) timeout: Option<String>,
 }
 
@@ -305,7 +299,7 @@ pub(super) struct BootstrapTokenDiscovery<'a> {
     pub(super) api_server_endpoint: &'a str,
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     pub(super) ca_cert_hashes: &'a [String],
-    #[serde(rename = "unsafeSkipCAVerification", skip_serializing_if = "is_false")]
+    #[serde(rename = "unsafeSkipCAVerification", skip_serializing_if = "Not::not")]
     pub(super) unsafe_skip_ca_verification: bool,
 }
 

@@ -11,7 +11,7 @@ pub(super) enum Expression {
     /// `.controlPlane.version`.
     Version,
     Text(String),
-    Call(Function, Vec<Expression>),
+    Call(Function, Vec<Self>),
 }
 
 /// A field by itself.

@@ -16,7 +16,8 @@ enum Piece<'a> {
 /// What ended a list of nodes.
 enum End<'a> {
     Template,
-    End,
+    /// `end`.
+    Closed,
     /// `else`, with the condition of an `else if`.
     Else(Option<&'a str>),
 }
@@ -25,7 +26,7 @@ pub(super) fn template(text: &str) -> Result<Vec<Node>, String> {
     let mut pieces = pieces(text)?.into_iter();
     match nodes(&mut pieces, 0)? {
         (nodes, End::Template) => Ok(nodes),
-        (_, End::End) => Err("an {{end}} ends nothing".to_owned()),
+        (_, End::Closed) => Err("an {{end}} ends nothing".to_owned()),
         (_, End::Else(_)) => Err("an {{else}} belongs to nothing".to_owned()),
     }
 }
@@ -109,7 +110,7 @@ fn nodes<'a>(
         };
         let (word, rest) = word(action);
         match word {
-            "end" if rest.is_empty() => return Ok((nodes, End::End)),
+            "end" if rest.is_empty() => return Ok((nodes, End::Closed)),
             "else" if rest.is_empty() => return Ok((nodes, End::Else(None))),
             "else" => match self::word(rest) {
                 ("if", condition) => return Ok((nodes, End::Else(Some(condition)))),
@@ -137,13 +138,13 @@ fn condition<'a>(
             // an `else if` ends with the `end` of the whole
             Some(next) => {
                 otherwise.push(self::condition(pieces, next, false, depth + 1)?);
-                end = End::End;
+                end = End::Closed;
             }
             None => (otherwise, end) = nodes(pieces, depth + 1)?,
         }
     }
     match end {
-        End::End => Ok(Node::Condition { rebinds, condition, then, otherwise }),
+        End::Closed => Ok(Node::Condition { rebinds, condition, then, otherwise }),
         End::Template => Err("an {{if}} has no {{end}}".to_owned()),
         End::Else(_) => Err("an {{if}} has two {{else}}".to_owned()),
     }

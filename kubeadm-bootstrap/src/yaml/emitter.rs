@@ -114,7 +114,7 @@ impl Emitter {
             self.put(' ');
         }
         let indent = outer.map_or(STEP, |outer| outer + STEP);
-        self.folded(text, indent, place, |writer, c| writer.put(c));
+        self.folded(text, indent, place, Self::put);
         self.end_of_text();
     }
 

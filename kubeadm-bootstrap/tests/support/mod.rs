@@ -103,10 +103,6 @@ impl Case {
         self.version.as_deref().expect("a version")
     }
 
-    pub(crate) fn with_version(&self, version: &str) -> Self {
-        Self { version: Some(version.to_owned()), ..self.clone() }
-    }
-
     fn role(&self) -> Role {
         match self.role.as_deref() {
             Some("Init") => Role::Init,
@@ -116,7 +112,8 @@ impl Case {
         }
     }
 
-    pub(crate) fn data(&self) -> Result<BootstrapData, Error> {
+    /// The data of a machine with this version of Kubernetes.
+    pub(crate) fn data(&self, version: &str) -> Result<BootstrapData, Error> {
         let cluster = self.cluster.clone().unwrap_or_else(|| Cluster {
             name: "demo".to_owned(),
             host: "10.0.0.10".to_owned(),
@@ -145,7 +142,7 @@ impl Case {
         bootstrap_data(&Request {
             spec: &self.spec,
             role: self.role(),
-            kubernetes_version: self.version(),
+            kubernetes_version: version,
             cluster: &facts,
             certificates: &certificates(),
             token: needs_token(&self.spec).then_some(&token),
