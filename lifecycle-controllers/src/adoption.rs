@@ -20,12 +20,34 @@ pub(crate) fn adopted<K: Kind>(
     finalizer: &str,
     owner: Option<&Cluster>,
 ) -> Result<Option<Value>, Failure> {
-    let mut metadata = Map::new();
+    let mut metadata = of_cluster(object, cluster, owner)?;
     if !object.has_finalizer(finalizer) {
         let mut finalizers = object.finalizers().to_vec();
         finalizers.push(finalizer.to_owned());
         metadata.insert("finalizers".to_owned(), finalizers.into());
     }
+    Ok((!metadata.is_empty()).then(|| json!({"metadata": metadata})))
+}
+
+/// The same for a kind that needs no finalizer.
+///
+/// # Errors
+/// As [`adopted`].
+pub(crate) fn labelled<K: Kind>(
+    object: &K,
+    cluster: &str,
+    owner: Option<&Cluster>,
+) -> Result<Option<Value>, Failure> {
+    let metadata = of_cluster(object, cluster, owner)?;
+    Ok((!metadata.is_empty()).then(|| json!({"metadata": metadata})))
+}
+
+fn of_cluster<K: Kind>(
+    object: &K,
+    cluster: &str,
+    owner: Option<&Cluster>,
+) -> Result<Map<String, Value>, Failure> {
+    let mut metadata = Map::new();
     if object.label(labels::CLUSTER_NAME) != Some(cluster) {
         metadata.insert("labels".to_owned(), json!({labels::CLUSTER_NAME: cluster}));
     }
@@ -36,7 +58,7 @@ pub(crate) fn adopted<K: Kind>(
         let owners: Vec<_> = kept.chain([owner_reference(owner, false)]).collect();
         metadata.insert("ownerReferences".to_owned(), to_json(&owners)?);
     }
-    Ok((!metadata.is_empty()).then(|| json!({"metadata": metadata})))
+    Ok(metadata)
 }
 
 /// The patch that takes a finalizer away. `None`: there is none.

@@ -8,11 +8,14 @@ pub mod gate;
 pub mod kubeadm_config;
 pub mod machine;
 pub mod machine_deployment;
+pub mod machine_health_check;
 pub mod machine_set;
 pub mod options;
 pub mod replicas;
 mod rollout;
 mod sources;
+#[cfg(test)]
+mod testing;
 pub mod workload;
 
 #[cfg(test)]
