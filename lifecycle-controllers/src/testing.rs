@@ -5,14 +5,11 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use component::{
-    debug_state::DebugState,
     events::{EventMetrics, EventObject, event_recorder},
-    health::HealthChecks,
-    inspection::Inspection,
     metrics::MetricSet as _,
     work_queue::WorkQueue,
 };
-use controller_kit::{clients::TermFence, kinds::regular_plural};
+use controller_kit::kinds::regular_plural;
 use http::Request;
 use kube::Client;
 use parking_lot::Mutex;
@@ -24,12 +21,13 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::{
     core::{Core, CoreOptions},
     engine::{
-        control::{Controller, Source, run},
+        control::{Controller, LoopState, Source, run},
         external::Externals,
         object::{Kind, Stored},
         stores::{Store, Stores},
         writer::Writer,
     },
+    gate::PartFence,
     workload::{Access, ClusterKey, Connection, Connector, Options, WorkloadClusters},
 };
 
@@ -88,7 +86,7 @@ impl Stage {
         let watches = stores.watch(&client, None, &stop);
         stores.synced().await;
         let workload =
-            WorkloadClusters::new(client.clone(), TermFence::default(), hosts.clone(), Options::default());
+            WorkloadClusters::new(client.clone(), PartFence::default(), hosts.clone(), Options::default());
         tokio::spawn({
             let (workload, stop) = (workload.clone(), stop.clone());
             async move { workload.run(stop).await }
@@ -110,9 +108,8 @@ impl Stage {
 
     /// Runs a controller to the end of the test.
     pub(crate) fn run<C: Controller>(&self, controller: C, sources: Vec<Source>) {
-        let inspection = Inspection::register(C::KIND, &HealthChecks::new(), &DebugState::new());
         let queue = WorkQueue::new();
-        tokio::spawn(run(Arc::new(controller), sources, queue, self.stop.clone(), inspection));
+        tokio::spawn(run(Arc::new(controller), sources, queue, self.stop.clone(), LoopState::default()));
     }
 
     /// A workload cluster that is connected, under the name of its Cluster.
