@@ -1,5 +1,8 @@
 //! Whether a Cluster is available.
 
+#[cfg(test)]
+mod tests;
+
 use crate::{
     conditions::{Condition, Merge, Part, Polarity, Reasons, Statement, Status, summary},
     machine::{Gate, SEE_LOG},

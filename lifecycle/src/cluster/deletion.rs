@@ -3,6 +3,9 @@
 //! Workers go first, while the control plane answers. Then the control plane goes, whether it is an object or Machines that stand alone.
 //! The infrastructure goes last, since Machines are in it.
 
+#[cfg(test)]
+mod tests;
+
 use crate::{
     conditions::{Statement, Status, first_names},
     machine::SEE_LOG,

@@ -1,12 +1,9 @@
 use std::time::Duration;
 
-use super::{
-    deletion::{Found, Next, Referred, Remaining, next},
-    *,
-};
+use super::*;
 use crate::{
-    conditions::{Condition, Polarity, Source, Statement, Status},
-    machine::{Gate, Probe, Related},
+    conditions::{Condition, Source, Statement, Status},
+    machine::{Probe, Related},
     replicas::Replica,
 };
 use Status::{False, True, Unknown};
@@ -29,7 +26,7 @@ fn source<'a>(kind: &'a str, name: &'a str, conditions: &'a [Condition]) -> Sour
     Source { kind, name, is_control_plane_machine: false, conditions }
 }
 
-fn to<'a>(related: Related<'a>) -> Reference<'a> {
+fn to(related: Related<'_>) -> Reference<'_> {
     Reference::To { kind: "FakeObject", related }
 }
 
@@ -121,6 +118,9 @@ fn the_connection_is_down_after_its_grace_period() {
     }
 }
 
+/// `InfrastructureReady` or `ControlPlaneAvailable`.
+type Of<'a> = &'a dyn Fn(Reference<'_>, bool, bool) -> (Status, String, String);
+
 #[test]
 fn infrastructure_and_control_plane_are_mirrored() {
     let none = StandAlone::default();
@@ -131,7 +131,6 @@ fn infrastructure_and_control_plane_are_mirrored() {
         said(control_plane_available(related, none, is_done, is_deleting))
     };
     let waiting = "Waiting for cluster topology to be reconciled";
-    type Of<'a> = &'a dyn Fn(Reference<'_>, bool, bool) -> (Status, String, String);
     let both: [(Of<'_>, &str, &str, &str); 2] = [
         (&infrastructure, "Ready", "NotReady", "provisioned"),
         (&control_plane, "Available", "NotAvailable", "controlPlaneInitialized"),
@@ -288,202 +287,4 @@ fn unhealthy_machines_are_remediated_or_named() {
     );
     let first = Source { is_control_plane_machine: true, ..machine("z", &waiting) };
     assert_eq!(of(&[machine("a", &waiting), first]).2, "* Machines z, a: Machine is deleting");
-}
-
-/// The conditions of a Cluster where all is well.
-fn well() -> Vec<Condition> {
-    let good = |kind| condition(kind, True, "Foo", "");
-    vec![
-        good("InfrastructureReady"),
-        good("ControlPlaneAvailable"),
-        good("WorkersAvailable"),
-        good("RemoteConnectionProbe"),
-        condition("Deleting", False, "Foo", ""),
-    ]
-}
-
-fn with(other: Condition) -> Vec<Condition> {
-    let mut all = well();
-    all.retain(|condition| condition.kind != other.kind);
-    all.push(other);
-    all
-}
-
-#[test]
-fn a_cluster_is_available_when_all_of_it_is() {
-    let of = |conditions: &[Condition]| said(available(conditions, &[], false, false));
-    assert_eq!(
-        of(&[]),
-        is(
-            Unknown,
-            "AvailableUnknown",
-            "* Deleting: Condition not yet reported\n* RemoteConnectionProbe: Condition not yet reported\n\
-             * InfrastructureReady: Condition not yet reported\n* ControlPlaneAvailable: Condition not yet reported\n\
-             * WorkersAvailable: Condition not yet reported"
-        )
-    );
-    assert_eq!(of(&well()), is(True, "Available", ""));
-    let left = "* Control plane Machines: cp1, cp2, cp3\n* MachineDeployments: md1, md2";
-    assert_eq!(
-        of(&with(condition("Deleting", True, "WaitingForWorkersDeletion", left))),
-        is(
-            False,
-            "NotAvailable",
-            "* Deleting:\n  * Control plane Machines: cp1, cp2, cp3\n  * MachineDeployments: md1, md2"
-        )
-    );
-}
-
-#[test]
-fn gates_count_for_availability() {
-    let mut conditions = well();
-    conditions.push(condition("MyGate", False, "SomeReason", "Some message"));
-    conditions.push(condition("MyNegativeGate", True, "SomeReason", "Some other message"));
-    let gates = [
-        Gate { kind: "MyGate", polarity: Polarity::Positive },
-        Gate { kind: "MyNegativeGate", polarity: Polarity::Negative },
-    ];
-    let message = "* MyGate: Some message\n* MyNegativeGate: Some other message";
-    assert_eq!(said(available(&conditions, &gates, false, false)), is(False, "NotAvailable", message));
-    assert_eq!(
-        said(available(&well(), &gates[..1], false, false)),
-        is(Unknown, "AvailableUnknown", "* MyGate: Condition not yet reported")
-    );
-}
-
-#[test]
-fn what_is_gone_is_no_issue_while_the_cluster_is_deleted() {
-    let mut conditions = with(condition("Deleting", True, "WaitingForWorkersDeletion", "Some message"));
-    for (kind, reason) in
-        [("InfrastructureReady", "ObjectDeleted"), ("ControlPlaneAvailable", "ObjectDoesNotExist")]
-    {
-        conditions.retain(|condition| condition.kind != kind);
-        conditions.push(condition(kind, False, reason, ""));
-    }
-    let of = |is_deleting| said(available(&conditions, &[], false, is_deleting)).2;
-    assert_eq!(of(true), "* Deleting: Some message");
-    assert_eq!(
-        of(false),
-        "* Deleting: Some message\n* InfrastructureReady: ObjectDeleted\n* ControlPlaneAvailable: ObjectDoesNotExist"
-    );
-}
-
-#[test]
-fn a_topology_counts_where_there_is_one() {
-    let of = |conditions: &[Condition]| said(available(conditions, &[], true, false));
-    let missing = "* TopologyReconciled: Condition not yet reported";
-    assert_eq!(of(&well()), is(Unknown, "AvailableUnknown", missing));
-    let upgrading = condition("TopologyReconciled", False, "ClusterUpgrading", "Upgrading to v1.22.0");
-    assert_eq!(
-        of(&with(upgrading.clone())),
-        is(True, "Available", "* TopologyReconciled: Upgrading to v1.22.0")
-    );
-    let mut issue = with(upgrading);
-    issue.retain(|condition| condition.kind != "WorkersAvailable");
-    issue.push(condition("WorkersAvailable", False, "Foo", "3 of 4"));
-    assert_eq!(of(&issue), is(False, "NotAvailable", "* WorkersAvailable: 3 of 4"));
-    let ours = topology_reconciled();
-    let ours = with(condition("TopologyReconciled", ours.status, &ours.reason, "no effect"));
-    assert_eq!(of(&ours), is(False, "NotAvailable", "* TopologyReconciled: no effect"));
-}
-
-#[test]
-fn a_cluster_is_deleted_from_its_workers_to_its_infrastructure() {
-    let gone = |kind| Referred { kind, found: Found::Gone };
-    let nothing = Remaining {
-        machine_deployments: &[],
-        machine_sets: &[],
-        workers: &[],
-        control_plane_machines: &[],
-        control_plane: gone("FakeControlPlane"),
-        infrastructure: gone("FakeInfrastructure"),
-    };
-    let control_plane = |found| Referred { found, ..nothing.control_plane };
-    let infrastructure = |found| Referred { found, ..nothing.infrastructure };
-    let all = Remaining {
-        machine_deployments: &["md1", "md2"],
-        machine_sets: &["ms1"],
-        workers: &["w1", "w2", "w3", "w4", "w5", "w6", "w7"],
-        control_plane_machines: &["cp1"],
-        control_plane: control_plane(Found::There),
-        infrastructure: infrastructure(Found::There),
-    };
-    let machines = Remaining { machine_deployments: &[], machine_sets: &[], workers: &[], ..all };
-    let of_workers = "* MachineDeployments: md1, md2\n* MachineSets: ms1\n* Worker Machines: w1, w2, w3, w4, w5, ... (2 more)";
-    let stand_alone = format!("* Control plane Machines: cp1\n{of_workers}");
-    let (workers, machine) = ("WaitingForWorkersDeletion", "WaitingForControlPlaneDeletion");
-    let (last, waits) = ("WaitingForInfrastructureDeletion", "Waiting for FakeControlPlane to be deleted");
-    let waits_last = "Waiting for FakeInfrastructure to be deleted";
-    let table = [
-        (all, Next::DeleteWorkers, workers, of_workers),
-        // Nobody else deletes Machines that stand alone, so they are named.
-        (
-            Remaining { control_plane: control_plane(Found::NotReferred), ..all },
-            Next::DeleteWorkers,
-            workers,
-            &stand_alone,
-        ),
-        // Workers go while it is unknown what else there is.
-        (
-            Remaining { control_plane: control_plane(Found::Unknown), ..all },
-            Next::DeleteWorkers,
-            workers,
-            of_workers,
-        ),
-        (machines, Next::DeleteControlPlane, machine, waits),
-        (
-            Remaining { control_plane: control_plane(Found::Deleting), ..machines },
-            Next::WaitForControlPlane,
-            machine,
-            waits,
-        ),
-        (
-            Remaining { control_plane: control_plane(Found::Unknown), ..machines },
-            Next::Stop,
-            "InternalError",
-            SEE_LOG,
-        ),
-        // What a control plane object left behind is deleted as what stands alone.
-        (
-            Remaining { control_plane: control_plane(Found::Gone), ..machines },
-            Next::DeleteControlPlaneMachines,
-            machine,
-            "* Control plane Machines: cp1",
-        ),
-        (
-            Remaining { control_plane: control_plane(Found::NotReferred), ..machines },
-            Next::DeleteControlPlaneMachines,
-            machine,
-            "* Control plane Machines: cp1",
-        ),
-        (
-            Remaining { infrastructure: infrastructure(Found::There), ..nothing },
-            Next::DeleteInfrastructure,
-            last,
-            waits_last,
-        ),
-        (
-            Remaining { infrastructure: infrastructure(Found::Deleting), ..nothing },
-            Next::WaitForInfrastructure,
-            last,
-            waits_last,
-        ),
-        (
-            Remaining { infrastructure: infrastructure(Found::Unknown), ..nothing },
-            Next::Stop,
-            "InternalError",
-            SEE_LOG,
-        ),
-        (
-            Remaining { infrastructure: infrastructure(Found::NotReferred), ..nothing },
-            Next::Release,
-            "DeletionCompleted",
-            "Deletion completed",
-        ),
-        (nothing, Next::Release, "DeletionCompleted", "Deletion completed"),
-    ];
-    for (remaining, step, reason, message) in table {
-        let (found, statement) = next(&remaining);
-        assert_eq!((found, said(statement)), (step, is(True, reason, message)), "{remaining:?}");
-    }
 }
