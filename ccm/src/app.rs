@@ -32,8 +32,13 @@ use crate::{
 pub type MakeRegistry = fn() -> cloudprovider::Result<Registry>;
 
 /// The crates whose log records are shown to operators, beside the providers.
-const OUR_CRATES: [&str; 4] =
-    [env!("CARGO_CRATE_NAME"), "cloudprovider", "controller_kit", "machine_controller"];
+const OUR_CRATES: [&str; 5] = [
+    env!("CARGO_CRATE_NAME"),
+    "cloudprovider",
+    "controller_kit",
+    "lifecycle_controllers",
+    "machine_controller",
+];
 
 /// Upstream's exit code for a faulty command line, and for unusable files and ports that it names.
 const BAD_FLAGS: u8 = 1;

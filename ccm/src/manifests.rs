@@ -49,6 +49,7 @@ impl ManifestOptions {
         objects.extend(rbac::secret_roles(self));
         objects.extend(rbac::service_access_roles(self, &flags));
         objects.extend(rbac::machine_roles(self, &flags));
+        objects.extend(rbac::lifecycle_roles(self, &flags));
         objects.extend(webhook::service(self, &flags));
         for mount in self.mounts() {
             let CloudConfig::Content { secret, text, files } = mount.cloud_config else { continue };
@@ -99,7 +100,7 @@ impl ManifestOptions {
     fn flags(&self) -> Result<Flags, Vec<String>> {
         let mut faults = self.faults();
         let mut line = vec![NAME.to_owned()];
-        if self.provider.is_empty() && self.machines.is_empty() {
+        if self.provider.is_empty() && self.machines.is_empty() && !self.lifecycle {
             // Any name is good enough here, since the permissions do not depend on it.
             line.push("--cloud-provider=any".to_owned());
         }

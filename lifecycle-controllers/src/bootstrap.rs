@@ -19,7 +19,7 @@ use crate::{
     kubeadm_config::KubeadmConfigController,
     options::LifecycleOptions,
     sources::saw,
-    workload::{Dial, WorkloadClusters},
+    workload::{AllowedAddresses, Dial, WorkloadClusters},
 };
 
 /// What the controller of the part works with.
@@ -76,7 +76,7 @@ pub async fn run(
     inspection: Inspection,
 ) -> cloudprovider::Result<()> {
     let PartTerm { fence, clients, events, writers, .. } = term;
-    let connector = Arc::new(Dial::new(options.workload_addresses.clone()));
+    let connector = Arc::new(Dial::new(AllowedAddresses::of_flag(options.workload_networks.clone())));
     let reader = watching::client(clients.unthrottled.clone());
     let bootstrap = Arc::new(Bootstrap {
         clusters: Store::default(),

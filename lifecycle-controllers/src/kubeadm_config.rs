@@ -126,8 +126,7 @@ impl KubeadmConfigController {
 /// The configs of Machines of chosen Clusters.
 fn configs_of(bootstrap: &Bootstrap, is_chosen: impl Fn(&str, &str) -> bool) -> HashSet<String> {
     let machines = bootstrap.machines.read();
-    let chosen =
-        machines.values().filter(|one| is_chosen(one.namespace_or_empty(), &one.spec.cluster_name));
+    let chosen = machines.values().filter(|one| is_chosen(one.namespace_or_empty(), &one.spec.cluster_name));
     chosen
         .filter(|machine| !machine.spec.bootstrap.config_ref.name.is_empty())
         .map(|machine| key(machine.namespace_or_empty(), &machine.spec.bootstrap.config_ref.name))

@@ -4,9 +4,9 @@ mod patterns;
 
 use std::time::Duration;
 
-pub use patterns::Patterns;
+use ipnet::IpNet;
 
-use crate::workload::AllowedAddresses;
+pub use patterns::Patterns;
 
 /// The options of all parts.
 #[derive(Clone, Debug)]
@@ -25,6 +25,7 @@ pub struct LifecycleOptions {
     pub additional_machine_annotations: Patterns,
     /// `--bootstrap-token-ttl`: how long a token for joining is valid unless it is renewed.
     pub bootstrap_token_ttl: Duration,
-    /// `--workload-cluster-cidrs`: where API servers of workload clusters may be. Users write these addresses.
-    pub workload_addresses: AllowedAddresses,
+    /// `--workload-cluster-cidrs`: where API servers of workload clusters may be. Users write these addresses. `None`:
+    /// everywhere but at loopback, link-local, multicast and unspecified addresses.
+    pub workload_networks: Option<Vec<IpNet>>,
 }

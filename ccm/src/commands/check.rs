@@ -80,13 +80,18 @@ pub async fn check(flags: &Flags, registry: &Registry) -> Report {
     check_machines(flags, &served, &mut report);
     match provider {
         Some(provider) => check_cloud(flags, provider, Served::Nodes(nodes.as_deref()), &mut report).await,
-        None if flags.cloud_provider().is_none() && !flags.machine_providers().is_empty() => {}
+        None if flags.cloud_provider().is_none() && needs_no_cloud(flags) => {}
         None => report.skipped("cloud", "there is no provider to ask"),
     }
     for provider in others {
         check_cloud(flags, provider, Served::Machines, &mut report).await;
     }
     report
+}
+
+/// Whether something runs without `--cloud-provider`: machines of other providers, or Cluster API's own controllers.
+fn needs_no_cloud(flags: &Flags) -> bool {
+    !flags.machine_providers().is_empty() || flags.runs_lifecycle()
 }
 
 /// Whether the files of the ports can be used. The daemon ends where they cannot.
@@ -145,7 +150,7 @@ fn machine_providers(flags: &Flags, registry: &Registry, report: &mut Report) ->
 
 fn provider(flags: &Flags, registry: &Registry, report: &mut Report) -> Option<Arc<dyn CloudProvider>> {
     if flags.cloud_provider().is_none() {
-        if flags.machine_providers().is_empty() {
+        if !needs_no_cloud(flags) {
             report.skipped(CONFIGURATION, "--cloud-provider does not say which provider");
         }
         return None;

@@ -92,7 +92,7 @@ fn behind_gate(
 fn options(flags: &Flags) -> anyhow::Result<LifecycleOptions> {
     let (own, shared) = (&flags.controllers.lifecycle, &flags.controllers.machine);
     let (additional_machine_labels, additional_machine_annotations) = own.patterns();
-    let workload_addresses = own.workload_addresses().map_err(|faults| anyhow::anyhow!(faults.join("; ")))?;
+    let workload_networks = own.workload_networks().map_err(|faults| anyhow::anyhow!(faults.join("; ")))?;
     Ok(LifecycleOptions {
         namespace: shared.namespace(),
         watch_filter: shared.watch_filter(),
@@ -101,6 +101,6 @@ fn options(flags: &Flags) -> anyhow::Result<LifecycleOptions> {
         additional_machine_labels,
         additional_machine_annotations,
         bootstrap_token_ttl: own.bootstrap_token_ttl,
-        workload_addresses,
+        workload_networks,
     })
 }

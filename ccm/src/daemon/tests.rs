@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use cloudprovider::{Error, ErrorKind, testing::FakeCloud};
 use component::events::{EventObject, EventRecorder, EventType};
+use controller_kit::clients::Clients;
 use k8s_openapi::api::{
     coordination::v1::Lease,
     core::v1::{Event, Namespace},
@@ -20,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Parts, elected::run_table};
 use crate::{
-    controllers::{Build, ControllerContext, ControllerDescriptor, ControllerPermissions, Run},
+    controllers::{Build, CONTROLLERS, ControllerContext, ControllerDescriptor, ControllerPermissions, Run},
     flags::{ControllerNames, parse},
 };
 
@@ -181,5 +182,60 @@ async fn the_lease_is_not_given_back_while_something_of_the_leader_goes_on() {
         stop.cancel();
         daemon.await.expect("no panic").expect("a graceful end");
         assert_ne!(holder(&sandbox).await, "");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn parts_of_the_lifecycle_hold_the_leases_of_cluster_apis_managers_without_any_provider() {
+    let sandbox = Sandbox::new();
+    Api::<Namespace>::all(sandbox.client())
+        .create(&PostParams::default(), &namespace("capi-system"))
+        .await
+        .expect("created");
+    let leases: Api<Lease> = Api::namespaced(sandbox.client(), "capi-system");
+    let lease = |holder: &str| -> Lease {
+        serde_json::from_value(json!({
+            "metadata": {"name": "controller-leader-election-capi"},
+            "spec": {"holderIdentity": holder, "leaseDurationSeconds": 3600},
+        }))
+        .expect("a Lease")
+    };
+    leases.create(&PostParams::default(), &lease("go_1")).await.expect("created");
+    let flags = parse(["ccm", "--controllers=lifecycle"]).expect("good flags");
+    assert!(flags.faults().is_empty());
+    let parts = Parts::without_provider(Clients::same(&sandbox.client())).expect("parts");
+    let (health, debug_state, stop) =
+        (parts.health.clone(), parts.debug_state.clone(), CancellationToken::new());
+    let daemon = {
+        let stop = stop.clone();
+        tokio::spawn(async move { Box::pin(run_table(CONTROLLERS, &flags, parts, stop)).await })
+    };
+    let check = |name: &str| {
+        let all = health.all();
+        all.into_iter().find(|(known, ..)| known == name).map(|(.., check)| check())
+    };
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(check("lifecycle-core-lease"), Some(Err("held by go_1".to_owned())));
+    assert_eq!(check("lifecycle-bootstrap-lease"), Some(Ok(())), "each part by itself");
+    assert_eq!(debug_state.ask().await["lifecycle-core-lease"]["state"], "held by go_1");
+    let own: Api<Lease> = Api::namespaced(sandbox.client(), "kube-system");
+    let held = own.get("kubeadm-bootstrap-manager-leader-election-capi").await.expect("a lease");
+    assert!(held.spec.and_then(|spec| spec.holder_identity).is_some_and(|holder| !holder.is_empty()));
+    let released = json!({"spec": {"holderIdentity": "", "leaseDurationSeconds": 1}});
+    leases
+        .patch("controller-leader-election-capi", &PatchParams::default(), &Patch::Merge(released))
+        .await
+        .expect("released");
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(check("lifecycle-core-lease"), Some(Ok(())));
+    stop.cancel();
+    daemon.await.expect("no panic").expect("a graceful end");
+    for (api, name) in [
+        (&leases, "controller-leader-election-capi"),
+        (&own, "kubeadm-bootstrap-manager-leader-election-capi"),
+        (&own, "cloud-controller-manager"),
+    ] {
+        let lease = api.get(name).await.expect("a lease");
+        assert_eq!(lease.spec.and_then(|spec| spec.holder_identity).as_deref(), Some(""), "{name}");
     }
 }

@@ -12,7 +12,7 @@ use super::{
     content,
     options::{CONFIG_FOLDER, config_folder},
 };
-use crate::flags::{self, MACHINE_CONTROLLER, MachineProvider};
+use crate::flags::{self, LIFECYCLE, LIFECYCLE_PARTS, MACHINE_CONTROLLER, MachineProvider};
 
 /// Prints the deployment for these options as YAML, for `kubectl apply -f -`.
 #[derive(Args, Clone, Debug)]
@@ -109,6 +109,11 @@ pub struct ManifestsCommand {
     #[arg(long)]
     pub machines: bool,
 
+    /// The lifecycle controllers run too, in place of Cluster API's managers: adds the permissions for them, and `lifecycle` to
+    /// the flag --controllers unless --set has another one. Without --provider, nothing else runs.
+    #[arg(long)]
+    pub lifecycle: bool,
+
     /// Prints nothing but the definitions of the kinds of the provider's machines, and the policies that belong to them.
     #[arg(long)]
     pub only_definitions: bool,
@@ -123,7 +128,7 @@ pub struct ManifestsCommand {
     #[arg(long, conflicts_with_all = [
         "namespace", "name", "replicas", "machine_provider", "config_secret", "config_map", "config_key", "cloud_config", "secret",
         "no_cloud_config", "api_server", "no_host_network", "host_network_admin", "service_monitor", "machines",
-        "only_definitions",
+        "only_definitions", "lifecycle",
     ])]
     pub for_clusterctl: bool,
 
@@ -250,6 +255,7 @@ impl ManifestsCommand {
         let option = (!self.machine_provider.is_empty()).then_some("--machine-provider");
         let option = self.machines.then_some("--machines").or(option);
         faults.extend(set_fault(option, &self.set));
+        faults.extend(self.lifecycle_fault());
         if !faults.is_empty() {
             return Err(faults);
         }
@@ -267,9 +273,17 @@ impl ManifestsCommand {
             );
         }
         let mut arguments: Vec<_> = self.set.iter().map(|flag| argument(flag)).collect();
-        if !machines.is_empty() && !arguments.iter().any(|flag| flag.starts_with("--controllers=")) {
-            let others = if self.provider.is_empty() { "" } else { "*," };
-            arguments.push(format!("--controllers={others}{MACHINE_CONTROLLER}"));
+        let named: Vec<_> = [
+            ("*", !self.provider.is_empty()),
+            (MACHINE_CONTROLLER, !machines.is_empty()),
+            (LIFECYCLE, self.lifecycle),
+        ]
+        .into_iter()
+        .filter_map(|(name, runs)| runs.then_some(name))
+        .collect();
+        let are_given = arguments.iter().any(|flag| flag.starts_with("--controllers="));
+        if (self.lifecycle || !machines.is_empty()) && !are_given {
+            arguments.push(format!("--controllers={}", named.join(",")));
         }
         let defaults = ManifestOptions::new(&self.provider);
         let options = ManifestOptions {
@@ -284,6 +298,7 @@ impl ManifestsCommand {
             secrets: secrets.into_iter().collect(),
             service_access,
             machines,
+            lifecycle: self.lifecycle,
             arguments,
             image_pull_secrets: self.image_pull_secret.clone(),
             service_monitor: self.service_monitor,
@@ -298,7 +313,7 @@ impl ManifestsCommand {
 impl ManifestsCommand {
     /// What is wrong where only machines are served.
     fn faults_without_provider(&self) -> Vec<String> {
-        if self.machine_provider.is_empty() {
+        if self.machine_provider.is_empty() && !self.lifecycle {
             return vec!["--provider cannot be empty".to_owned()];
         }
         let of_provider = [
@@ -310,6 +325,20 @@ impl ManifestsCommand {
         ];
         let given = of_provider.into_iter().filter(|(_, is_given)| *is_given);
         given.map(|(option, _)| format!("{option} is for --provider, which is not given")).collect()
+    }
+
+    /// What is wrong with `--set` where the lifecycle controllers are to run: it switches all of them off.
+    fn lifecycle_fault(&self) -> Option<String> {
+        let flags: Vec<_> = self.set.iter().map(|flag| argument(flag)).collect();
+        let value = flags.iter().filter_map(|flag| flag.strip_prefix("--controllers=")).next_back()?;
+        let mut names = value.split(',').map(str::trim);
+        let runs = names.any(|name| name == LIFECYCLE || LIFECYCLE_PARTS.contains(&name));
+        (self.lifecycle && !runs).then(|| {
+            format!(
+                "--set controllers={value}: {LIFECYCLE} would not run, which --lifecycle is about; add it, or one of {}",
+                LIFECYCLE_PARTS.join(" and ")
+            )
+        })
     }
 
     /// The providers whose machines are served: that of `--provider` with `--machines`, and those of `--machine-provider`.

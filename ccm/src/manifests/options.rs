@@ -49,6 +49,8 @@ pub struct ManifestOptions {
     pub service_access: ServiceAccessNeeds,
     /// The providers whose machines are served. Their kinds are part of the manifests.
     pub machines: Vec<MachineOptions>,
+    /// Whether the lifecycle controllers run. `arguments` names them in `--controllers`.
+    pub lifecycle: bool,
     /// More flags of the daemon, as `--name=value`.
     pub arguments: Vec<String>,
     /// Secrets with credentials for the image's registry.
@@ -245,6 +247,7 @@ impl ManifestOptions {
             secrets: Vec::new(),
             service_access: ServiceAccessNeeds::default(),
             machines: Vec::new(),
+            lifecycle: false,
             arguments: Vec::new(),
             image_pull_secrets: Vec::new(),
             service_monitor: false,

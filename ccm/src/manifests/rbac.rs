@@ -6,7 +6,10 @@ use controller_kit::rbac::{Permission, SYSTEM_NAMESPACE};
 use serde_json::{Value, json};
 
 use super::options::{ManifestOptions, labels};
-use crate::{flags::Flags, permissions};
+use crate::{
+    flags::{Flags, LIFECYCLE_CORE},
+    permissions,
+};
 
 const API_GROUP: &str = "rbac.authorization.k8s.io";
 
@@ -62,7 +65,7 @@ pub(super) fn machine_roles(options: &ManifestOptions, flags: &Flags) -> Vec<Val
     let groups: BTreeSet<&str> = groups.filter(|group| !group.ends_with(GROUPS_OF_CORE)).collect();
     if !groups.is_empty() {
         let mut labels = labels(options);
-        labels["cluster.x-k8s.io/aggregate-to-manager"] = json!("true");
+        labels[FOR_CORE] = json!("true");
         roles.push(json!({
             "apiVersion": format!("{API_GROUP}/v1"),
             "kind": "ClusterRole",
@@ -75,6 +78,45 @@ pub(super) fn machine_roles(options: &ManifestOptions, flags: &Flags) -> Vec<Val
         }));
     }
     roles
+}
+
+/// The label of roles that let Cluster API's core work on the kinds of a provider.
+const FOR_CORE: &str = "cluster.x-k8s.io/aggregate-to-manager";
+
+/// The suffix of the name of the role for providers' kinds.
+const FOR_PROVIDERS: &str = "-lifecycle-providers";
+
+/// The role that takes up all roles of providers for Cluster API's core, as that of its Go manager does, and its binding. Each
+/// provider brings a role for its kinds in groups of its own.
+pub(super) fn lifecycle_roles(options: &ManifestOptions, flags: &Flags) -> Vec<Value> {
+    if !flags.enables(LIFECYCLE_CORE) || flags.misc.dry_run {
+        return Vec::new();
+    }
+    let name = format!("{}{FOR_PROVIDERS}", options.name);
+    let has_account = flags.generic.use_service_account_credentials;
+    let (account, of_account) =
+        if has_account { (LIFECYCLE_CORE, SYSTEM_NAMESPACE) } else { (&*options.name, &*options.namespace) };
+    let mut metadata = json!({"name": name, "labels": labels(options)});
+    // The rules are the API server's: a file with rules would take back what it has filled in.
+    let role = json!({
+        "apiVersion": format!("{API_GROUP}/v1"),
+        "kind": "ClusterRole",
+        "metadata": metadata,
+        "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {FOR_CORE: "true"}}]},
+    });
+    let namespace = flags.controllers.machine.namespace();
+    let kind = if namespace.is_some() { "RoleBinding" } else { "ClusterRoleBinding" };
+    if let Some(namespace) = namespace {
+        metadata["namespace"] = json!(namespace);
+    }
+    let binding = json!({
+        "apiVersion": format!("{API_GROUP}/v1"),
+        "kind": kind,
+        "metadata": metadata,
+        "roleRef": {"apiGroup": API_GROUP, "kind": "ClusterRole", "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": of_account}],
+    });
+    vec![role, binding]
 }
 
 /// A ClusterRole for what is needed in the whole cluster, a Role for each namespace, and their bindings to

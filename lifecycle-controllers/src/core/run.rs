@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use component::{inspection::Inspection, watching, work_queue::WorkQueue};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -12,16 +12,17 @@ use crate::{
     engine::{
         control::{self, Controller, LoopState, Source},
         external::Externals,
-            stores::Stores,
+        stores::Stores,
         writer::Writer,
     },
     gate::{PartTerm, Writers},
     machine::MachineController,
     machine_deployment::MachineDeploymentController,
+    machine_health_check::MachineHealthCheckController,
     machine_set::MachineSetController,
     options::LifecycleOptions,
     sources::saw,
-    workload::{Dial, WorkloadClusters},
+    workload::{AllowedAddresses, Dial, WorkloadClusters},
 };
 
 /// The queues of the controllers.
@@ -33,6 +34,8 @@ pub(crate) struct Queues {
     pub(crate) machine_sets: WorkQueue,
     /// Of `MachineDeployment`s.
     pub(crate) machine_deployments: WorkQueue,
+    /// Of `MachineHealthCheck`s.
+    pub(crate) machine_health_checks: WorkQueue,
 }
 
 /// Runs the controllers of the part for one term, until `stop` is cancelled. Passes that have begun are finished first.
@@ -48,7 +51,7 @@ pub async fn run(
     let PartTerm { fence, clients, events, writers, .. } = term;
     let namespace = options.namespace.clone();
     let reader = watching::client(clients.unthrottled.clone());
-    let connector = Arc::new(Dial::new(options.workload_addresses.clone()));
+    let connector = Arc::new(Dial::new(AllowedAddresses::of_flag(options.workload_networks.clone())));
     // Its writes are behind the fence of the part, and in a dry run it makes none.
     let workload = WorkloadClusters::new(clients.client.clone(), fence, connector, Default::default());
     let (labels, annotations) =
@@ -112,35 +115,22 @@ pub(crate) async fn work(
         loops.spawn(async move { core.workload.run(stop).await });
     }
     let machines = MachineController::new(Arc::clone(&core));
-    let (machine_sources, sets) = (machines.sources(), MachineSetController::new(Arc::clone(&core)));
-    let (set_sources, deployments) = (sets.sources(), MachineDeploymentController::new(Arc::clone(&core)));
-    let deployment_sources = deployments.sources();
-    let states: [_; 3] = std::array::from_fn(|_| LoopState::default());
-    let [of_machines, of_sets, of_deployments] = states.clone();
-    start(&mut loops, (machines, machine_sources), queues.machines, &stop, of_machines);
-    start(&mut loops, (sets, set_sources), queues.machine_sets, &stop, of_sets);
-    start(&mut loops, (deployments, deployment_sources), queues.machine_deployments, &stop, of_deployments);
+    let sets = MachineSetController::new(Arc::clone(&core));
+    let deployments = MachineDeploymentController::new(Arc::clone(&core));
+    let checks = MachineHealthCheckController::new(Arc::clone(&core));
+    let mut states = Vec::new();
+    let Queues { machines: of_machines, machine_sets, machine_deployments, machine_health_checks } = queues;
+    states.push(start(&mut loops, machines.sources(), machines, of_machines, &stop));
+    states.push(start(&mut loops, sets.sources(), sets, machine_sets, &stop));
+    states.push(start(&mut loops, deployments.sources(), deployments, machine_deployments, &stop));
+    states.push(start(&mut loops, checks.sources(), checks, machine_health_checks, &stop));
     loop {
         tokio::select! {
             () = stop.cancelled() => break,
             // A cache without its watch, and a kind without its loop, would stay as they are for ever.
             _ = watches.join_next() => break,
             _ = loops.join_next() => break,
-            question = inspection.question() => {
-                let [machines, sets, deployments] = states.each_ref().map(LoopState::to_json);
-                let stores = &core.stores;
-                question.answer(json!({
-                    "objects": {
-                        "clusters": stores.clusters.len(),
-                        "machines": stores.machines.len(),
-                        "machineSets": stores.machine_sets.len(),
-                        "machineDeployments": stores.machine_deployments.len(),
-                    },
-                    "machines": machines,
-                    "machineSets": sets,
-                    "machineDeployments": deployments,
-                }));
-            }
+            question = inspection.question() => question.answer(to_json(&core.stores, &states)),
         }
     }
     stop.cancel();
@@ -149,10 +139,26 @@ pub(crate) async fn work(
 
 fn start<C: Controller>(
     loops: &mut JoinSet<()>,
-    (controller, sources): (C, Vec<Source>),
+    sources: Vec<Source>,
+    controller: C,
     queue: WorkQueue,
     stop: &CancellationToken,
-    state: LoopState,
-) {
-    loops.spawn(control::run(Arc::new(controller), sources, queue, stop.clone(), state));
+) -> (&'static str, LoopState) {
+    let state = LoopState::default();
+    loops.spawn(control::run(Arc::new(controller), sources, queue, stop.clone(), state.clone()));
+    (C::KIND, state)
+}
+
+/// For `/debug/state`.
+fn to_json(stores: &Stores, states: &[(&'static str, LoopState)]) -> Value {
+    let loops: Map<_, _> = states.iter().map(|(kind, state)| ((*kind).to_owned(), state.to_json())).collect();
+    json!({
+        "objects": {
+            "clusters": stores.clusters.len(),
+            "machines": stores.machines.len(),
+            "machineSets": stores.machine_sets.len(),
+            "machineDeployments": stores.machine_deployments.len(),
+        },
+        "loops": loops,
+    })
 }

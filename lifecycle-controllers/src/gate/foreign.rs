@@ -4,27 +4,24 @@
 //! server takes the first part of the user agent: the name of the program. That is `manager` in Cluster API's images, but in
 //! the images of many other providers too. So such a name counts only for the status of kinds that nobody else writes
 //! ([`Part::judged`]). The names of Cluster API's server-side apply count everywhere.
+//!
+//! A user who may write objects may send any name. So a foreign write stops the part in the namespace of the object alone. A
+//! Go manager stops it in each namespace where it works.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
-use kube::{
-    Api, Client,
-    api::{ApiResource, DynamicObject, ListParams},
-};
-use tokio::sync::watch;
+use parking_lot::Mutex;
+use tokio::time::Instant;
 
-use super::part::{Part, VERSION};
+use super::part::Part;
 
-/// How long no other manager must have written before a part that stopped for it starts again.
+/// How long no other manager must have written in a namespace before a part that stopped there writes again.
 pub const QUIET: Duration = Duration::from_secs(10 * 60);
 
 /// API servers whose clocks differ by less do not make an earlier write a later one.
 const SKEW: Duration = Duration::from_secs(5);
-
-/// The most objects of one answer.
-const PAGE: u32 = 500;
 
 /// A write by a manager of Cluster API.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,14 +32,16 @@ pub struct ForeignWrite {
     pub time: Timestamp,
     /// The kind of the object.
     pub kind: String,
-    /// The namespace and the name of the object.
-    pub object: String,
+    /// The namespace of the object.
+    pub namespace: String,
+    /// The name of the object.
+    pub name: String,
 }
 
 impl fmt::Display for ForeignWrite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { manager, time, kind, object } = self;
-        write!(f, "{manager:?} wrote {kind} {object} at {time}")
+        let Self { manager, time, kind, namespace, name } = self;
+        write!(f, "{manager:?} wrote {kind} {namespace}/{name} at {time}")
     }
 }
 
@@ -73,107 +72,97 @@ fn is_program_of_a_manager(name: &str) -> bool {
     name == "manager" || name.ends_with("-manager")
 }
 
-/// Looks for foreign writes in what the controllers of a part see. Clones share what was seen.
-#[derive(Clone, Debug)]
+/// Why a request was not sent.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not sent: a manager of Cluster API works in namespace {0} without holding its lease")]
+pub struct ForeignManagerWorks(pub String);
+
+/// Where foreign writes were seen, by namespace. Clones share it. It outlasts the terms of the part.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SeenWrites(Arc<Mutex<BTreeMap<String, (ForeignWrite, Instant)>>>);
+
+impl SeenWrites {
+    /// The last foreign writes in the namespaces where the part is stopped.
+    pub(super) fn stopped(&self) -> Vec<ForeignWrite> {
+        let seen = self.0.lock();
+        seen.values().filter(|(_, at)| at.elapsed() < QUIET).map(|(write, _)| write.clone()).collect()
+    }
+
+    /// Whether the part writes in this namespace.
+    ///
+    /// # Errors
+    /// It is stopped there.
+    pub(super) fn check(&self, namespace: &str) -> Result<(), ForeignManagerWorks> {
+        let is_stopped = self.0.lock().get(namespace).is_some_and(|(_, at)| at.elapsed() < QUIET);
+        if is_stopped { Err(ForeignManagerWorks(namespace.to_owned())) } else { Ok(()) }
+    }
+
+    /// Notes a write. Returns whether the part stops for it. A write that was noted before counts once.
+    fn note(&self, write: &ForeignWrite) -> bool {
+        let mut seen = self.0.lock();
+        let before = seen.get(&write.namespace);
+        if before.is_some_and(|(before, _)| before.time >= write.time) {
+            return false;
+        }
+        let stops = before.is_none_or(|(_, at)| at.elapsed() >= QUIET);
+        seen.insert(write.namespace.clone(), (write.clone(), Instant::now()));
+        stops
+    }
+}
+
+/// What is done once for each namespace where the part stops.
+pub(super) type Report = Arc<dyn Fn(&ForeignWrite) + Send + Sync>;
+
+/// Looks for foreign writes in what the controllers of a part see, for one term. Clones share what was seen.
+#[derive(Clone)]
 pub struct Writers {
     part: &'static Part,
     own: String,
     since: Timestamp,
-    /// Whether foreign writes end the part.
-    matter: bool,
-    seen: Arc<watch::Sender<Option<ForeignWrite>>>,
+    pub(super) seen: SeenWrites,
+    /// `None`: foreign writes do not matter.
+    report: Option<Report>,
+}
+
+impl fmt::Debug for Writers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Writers")
+            .field("since", &self.since)
+            .field("seen", &self.seen)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Writers {
-    pub(super) fn new(part: &'static Part, own: &str, since: Timestamp, matter: bool) -> Self {
-        Self { part, own: own.to_owned(), since, matter, seen: Arc::new(watch::Sender::new(None)) }
+    pub(super) fn new(
+        part: &'static Part,
+        own: &str,
+        since: Timestamp,
+        seen: SeenWrites,
+        report: Option<Report>,
+    ) -> Self {
+        Self { part, own: own.to_owned(), since, seen, report }
     }
 
-    /// Call this for each object that a watch of the part shows. Ends the part if a Go manager has written it.
-    /// `metadata` must have the managed fields.
+    /// Call this for each object that a watch of the part shows. Stops the part in the object's namespace if a Go manager has
+    /// written it. `metadata` must have the managed fields.
     pub fn saw(&self, kind: &str, metadata: &ObjectMeta) {
-        if !self.matter {
+        let Some(report) = &self.report else { return };
+        let entries = metadata.managed_fields.as_deref().unwrap_or_default();
+        let Some((manager, time)) = foreign_writer(self.part, kind, &self.own, entries, self.since) else {
             return;
-        }
-        if let Some(write) = found(self.part, kind, &self.own, metadata, self.since) {
-            self.seen.send_if_modified(|seen| {
-                let is_first = seen.is_none();
-                if is_first {
-                    *seen = Some(write);
-                }
-                is_first
-            });
-        }
-    }
-
-    /// Waits until a foreign write was seen.
-    pub(super) async fn foreign(&self) -> ForeignWrite {
-        let mut seen = self.seen.subscribe();
-        loop {
-            if let Some(write) = seen.borrow_and_update().clone() {
-                return write;
-            }
-            if seen.changed().await.is_err() {
-                return std::future::pending().await;
-            }
-        }
-    }
-}
-
-fn found(
-    part: &Part,
-    kind: &str,
-    own: &str,
-    metadata: &ObjectMeta,
-    since: Timestamp,
-) -> Option<ForeignWrite> {
-    let (manager, time) = foreign_writer(part, kind, own, metadata.managed_fields.as_deref()?, since)?;
-    let (namespace, name) = (metadata.namespace.as_deref(), metadata.name.as_deref().unwrap_or_default());
-    let object = namespace.map_or_else(|| name.to_owned(), |namespace| format!("{namespace}/{name}"));
-    Some(ForeignWrite { manager: manager.to_owned(), time, kind: kind.to_owned(), object })
-}
-
-/// The last foreign write after `since` to the judged kinds, in one namespace or in all.
-///
-/// # Errors
-/// A kind that cannot be listed. A kind that is not served has no objects.
-pub(super) async fn last_foreign_write(
-    client: &Client,
-    part: &Part,
-    own: &str,
-    namespace: Option<&str>,
-    since: Timestamp,
-) -> kube::Result<Option<ForeignWrite>> {
-    let mut last: Option<ForeignWrite> = None;
-    for judged in part.judged {
-        let resource = ApiResource {
-            group: judged.group.to_owned(),
-            version: VERSION.to_owned(),
-            api_version: format!("{}/{VERSION}", judged.group),
-            kind: judged.kind.to_owned(),
-            plural: judged.plural.to_owned(),
         };
-        let api: Api<DynamicObject> = match namespace {
-            Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
-            None => Api::all_with(client.clone(), &resource),
+        let write = ForeignWrite {
+            manager: manager.to_owned(),
+            time,
+            kind: kind.to_owned(),
+            namespace: metadata.namespace.clone().unwrap_or_default(),
+            name: metadata.name.clone().unwrap_or_default(),
         };
-        let mut params = ListParams::default().limit(PAGE);
-        loop {
-            let page = match api.list_metadata(&params).await {
-                Ok(page) => page,
-                Err(kube::Error::Api(status)) if status.code == 404 => break,
-                Err(error) => return Err(error),
-            };
-            let writes =
-                page.items.iter().filter_map(|one| found(part, judged.kind, own, &one.metadata, since));
-            last = last.into_iter().chain(writes).max_by_key(|write| write.time);
-            match page.metadata.continue_.filter(|token| !token.is_empty()) {
-                Some(token) => params = ListParams::default().limit(PAGE).continue_token(&token),
-                None => break,
-            }
+        if self.seen.note(&write) {
+            report(&write);
         }
     }
-    Ok(last)
 }
 
 #[cfg(test)]
@@ -252,19 +241,41 @@ mod tests {
         assert!(seen(&CORE, "Cluster", &several).expect("foreign").starts_with("core-manager"));
     }
 
-    #[tokio::test]
-    async fn the_first_foreign_write_is_kept() {
-        let writers = Writers::new(&CORE, OWN, at(100), true);
-        let object = |name: &str, second| ObjectMeta {
-            namespace: Some("a".to_owned()),
-            name: Some(name.to_owned()),
-            managed_fields: Some(vec![entry("manager", "status", second)]),
-            ..ObjectMeta::default()
+    #[tokio::test(start_paused = true)]
+    async fn a_foreign_write_stops_the_part_in_its_namespace_until_it_is_quiet() {
+        let reported: Arc<Mutex<Vec<String>>> = Arc::default();
+        let report: Report = {
+            let reported = Arc::clone(&reported);
+            Arc::new(move |write| reported.lock().push(write.to_string()))
         };
-        for (name, second) in [("old", 90), ("first", 200), ("second", 300)] {
-            writers.saw("Cluster", &object(name, second));
-        }
-        let write = writers.foreign().await;
-        assert_eq!(write.to_string(), "\"manager\" wrote Cluster a/first at 1970-01-01T00:03:20Z");
+        let writers = Writers::new(&CORE, OWN, at(100), SeenWrites::default(), Some(report));
+        let saw = |namespace: &str, name: &str, second| {
+            let metadata = ObjectMeta {
+                namespace: Some(namespace.to_owned()),
+                name: Some(name.to_owned()),
+                managed_fields: Some(vec![entry("manager", "status", second)]),
+                ..ObjectMeta::default()
+            };
+            writers.saw("Cluster", &metadata);
+        };
+        let is_stopped = |namespace| writers.seen.check(namespace).is_err();
+        saw("a", "old", 90);
+        assert!(!is_stopped("a"), "before our time");
+        saw("a", "first", 200);
+        assert!(is_stopped("a") && !is_stopped("b"));
+        tokio::time::advance(QUIET / 2).await;
+        saw("a", "first", 200);
+        saw("a", "second", 500);
+        assert_eq!(*reported.lock(), ["\"manager\" wrote Cluster a/first at 1970-01-01T00:03:20Z"]);
+        tokio::time::advance(QUIET / 2).await;
+        assert!(is_stopped("a"), "it wrote again");
+        assert_eq!(writers.seen.stopped().iter().map(|write| &*write.name).collect::<Vec<_>>(), ["second"]);
+        tokio::time::advance(QUIET / 2).await;
+        assert!(!is_stopped("a") && writers.seen.stopped().is_empty(), "quiet");
+        saw("a", "second", 500);
+        assert!(!is_stopped("a"), "the same write counts once");
+        saw("a", "third", 501);
+        assert!(is_stopped("a"));
+        assert_eq!(reported.lock().len(), 2);
     }
 }

@@ -53,7 +53,7 @@ impl Held {
             let mut held = Self::default();
             let mut missing = None;
             for (index, namespace) in order.iter().enumerate() {
-                match held.with(candidate(namespace), stop).await {
+                match Box::pin(held.with(candidate(namespace), stop)).await {
                     Some(leadership) => held.0.push(leadership),
                     None => {
                         missing = Some(index);

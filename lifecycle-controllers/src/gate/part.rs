@@ -41,7 +41,7 @@ pub struct Part {
     pub judged: &'static [JudgedKind],
 }
 
-/// Clusters, Machines, MachineSets, MachineDeployments, health checks, and sets of resources.
+/// Clusters, Machines, `MachineSet`s, `MachineDeployment`s, health checks, and sets of resources.
 pub const CORE: Part = Part {
     name: "lifecycle-core",
     lease: "controller-leader-election-capi",
@@ -90,6 +90,3 @@ pub const BOOTSTRAP: Part = Part {
 pub const PARTS: [&Part; 2] = [&CORE, &BOOTSTRAP];
 
 const CORE_GROUP: &str = "cluster.x-k8s.io";
-
-/// The version of Cluster API's kinds that is read and written.
-pub(super) const VERSION: &str = "v1beta2";

@@ -1,27 +1,26 @@
 //! The loop of a gate: looks for the Leases, holds them, and has the controllers work meanwhile.
 
-use std::{collections::BTreeSet, pin::pin};
+use std::{collections::BTreeSet, pin::pin, sync::Arc};
 
 use basics::LogOnce;
 use component::{
-    api_client::{ControllerClients, describe},
+    api_client::ControllerClients,
     debug_state::DebugState,
     events::{EventObject, EventRecorder, EventType},
     health::{Concerns, HealthChecks},
     inspection::Inspection,
-    leader_election::{ElectionMetrics, Elector, LeaderElectionOptions},
+    leader_election::{ElectionMetrics, Elector, Fence, LeaderElectionOptions},
 };
 use controller_kit::clients::TermFence;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, Client};
-use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::{
     ForeignWrite, Part, PartFence, PartTerm, QUIET, Writers,
-    foreign::last_foreign_write,
+    foreign::Report,
     held::Held,
     places::Places,
     state::{Phase, State},
@@ -84,8 +83,6 @@ enum End {
     Lost,
     /// The Leases to hold are others.
     Moved,
-    /// Another manager wrote.
-    Foreign(ForeignWrite),
     /// The controllers ended by themselves or because the daemon stops.
     Ended(cloudprovider::Result<()>),
 }
@@ -109,23 +106,20 @@ where
 {
     let state = State::new(gate.part, &gate.options.election.identity);
     gate.show(&state);
-    let mut inspection = Some(inspection);
+    let mut first = Some(inspection);
     let ended = loop {
-        let mut own = inspection.take().unwrap_or_else(|| gate.inspection());
+        let mut own = first.take().unwrap_or_else(|| gate.inspection());
         if gate.options.dry_run {
-            let fence = PartFence::new(gate.fence.clone(), Vec::new());
             state.set(Phase::Works);
-            break controllers(gate.term(fence, Timestamp::now()), stop.child_token(), own).await;
+            // Other managers may work.
+            let term = gate.term(Vec::new(), Timestamp::now(), &state, None);
+            break controllers(term, stop.child_token(), own).await;
         }
         let Some(namespaces) = gate.find(&state, &mut own, &stop).await else { break Ok(()) };
-        match gate.term_in(&namespaces, &state, own, &stop, &mut controllers).await {
+        let term = gate.term_in(&namespaces, &state, own, &stop, &mut controllers);
+        match Box::pin(term).await {
             None if stop.is_cancelled() => break Ok(()),
             None | Some(End::Lost | End::Moved) => {}
-            Some(End::Foreign(write)) => {
-                let mut own = gate.inspection();
-                gate.wait_for_quiet(write, &state, &mut own, &stop).await;
-                inspection = Some(own);
-            }
             Some(End::Ended(ended)) => break ended,
         }
     };
@@ -200,7 +194,7 @@ impl Gate {
                 }
             }
         };
-        let mut held = acquiring.await?;
+        let mut held = Box::pin(acquiring).await?;
         if round.is_cancelled() {
             held.release().await;
             return None;
@@ -214,14 +208,13 @@ impl Gate {
             held.abandon();
             return Some(End::Lost);
         };
-        let term = self.term(PartFence::new(self.fence.clone(), held.fences()), since);
-        let writers = term.writers.clone();
+        let report = self.report(namespaces);
+        let term = self.term(held.fences(), since, state, Some(Arc::new(report)));
         state.set(Phase::Works);
         let mut work = controllers(term, round.clone(), inspection);
         let end = tokio::select! {
             biased;
             () = held.renew() => End::Lost,
-            write = writers.foreign() => End::Foreign(write),
             () = &mut moved => End::Moved,
             ended = &mut work => End::Ended(ended),
         };
@@ -239,59 +232,37 @@ impl Gate {
                 part = self.part.name,
                 "the controllers start again: the namespaces of Cluster API's manager changed"
             ),
-            End::Foreign(write) => self.report(write, namespaces),
         }
         Some(end)
     }
 
-    fn report(&self, write: &ForeignWrite, namespaces: &BTreeSet<String>) {
-        let minutes = QUIET.as_secs() / 60;
-        tracing::error!(
-            part = self.part.name,
-            "stopped for at least {minutes} min: a manager of Cluster API works without the lease {}: {write}",
-            self.part.lease
-        );
-        for namespace in namespaces {
-            let message = format!(
-                "{} stopped for at least {minutes} min: a manager works without holding this lease: {write}; stop it, or \
-                 let it run with --leader-elect",
-                self.part.name
+    /// What is done where another manager writes without a Lease.
+    fn report(&self, namespaces: &BTreeSet<String>) -> impl Fn(&ForeignWrite) + Send + Sync + 'static {
+        let (part, events) = (self.part, self.events.clone());
+        let leases: Vec<_> =
+            namespaces.iter().map(|namespace| EventObject::lease(namespace, part.lease, "")).collect();
+        move |write| {
+            let minutes = QUIET.as_secs() / 60;
+            let namespace = &write.namespace;
+            tracing::error!(
+                part = part.name,
+                namespace,
+                "stopped there for at least {minutes} min: a manager of Cluster API works without the lease {}: {write}",
+                part.lease
             );
-            let lease = EventObject::lease(namespace, self.part.lease, "");
-            // By the daemon's own client: the part's may not write any more.
-            self.events.record(lease, EventType::Warning, FOREIGN_MANAGER, message);
+            for lease in &leases {
+                let message = format!(
+                    "{} stopped in namespace {namespace} for at least {minutes} min: a manager works without holding this \
+                     lease: {write}; stop it, or let it run with --leader-elect",
+                    part.name
+                );
+                events.record(lease.clone(), EventType::Warning, FOREIGN_MANAGER, message);
+            }
         }
     }
 
-    /// Waits until no other manager has written for [`QUIET`].
-    async fn wait_for_quiet(
-        &self,
-        write: ForeignWrite,
-        state: &State,
-        inspection: &mut Inspection,
-        stop: &CancellationToken,
-    ) {
-        let mut last = write;
-        let waiting = async {
-            loop {
-                state.set(Phase::Stopped(format!("{last}, without holding the lease {}", self.part.lease)));
-                sleep(QUIET).await;
-                let namespace = self.options.namespace.as_deref();
-                let own = &self.options.field_manager;
-                match last_foreign_write(&self.clients.client, self.part, own, namespace, last.time).await {
-                    Ok(None) => return,
-                    Ok(Some(later)) => last = later,
-                    Err(error) => {
-                        let error = describe(&error);
-                        tracing::warn!(part = self.part.name, error, "cannot look for other managers");
-                    }
-                }
-            }
-        };
-        stop.run_until_cancelled(beside(inspection, state, waiting)).await;
-    }
-
-    fn term(&self, fence: PartFence, since: Timestamp) -> PartTerm {
+    fn term(&self, leases: Vec<Fence>, since: Timestamp, state: &State, report: Option<Report>) -> PartTerm {
+        let fence = PartFence::new(self.fence.clone(), leases, state.seen.clone());
         let clients = self.clients.clone().map(|client| fence.guard(client));
         PartTerm {
             part: self.part,
@@ -299,7 +270,7 @@ impl Gate {
             clients,
             fence,
             since,
-            writers: Writers::new(self.part, &self.options.field_manager, since, !self.options.dry_run),
+            writers: Writers::new(self.part, &self.options.field_manager, since, state.seen.clone(), report),
         }
     }
 

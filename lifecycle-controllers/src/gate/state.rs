@@ -6,7 +6,7 @@ use component::leader_election::ElectionStatus;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use super::Part;
+use super::{Part, foreign::SeenWrites};
 
 /// What a part does.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,8 +17,6 @@ pub(super) enum Phase {
     Waits,
     /// Its controllers run.
     Works,
-    /// Another manager wrote without holding the Lease.
-    Stopped(String),
     /// It has ended with the daemon.
     Ended,
 }
@@ -29,6 +27,8 @@ pub(super) struct State {
     part: &'static Part,
     /// The name of this process on the Leases.
     identity: String,
+    /// Where other managers write without holding the Lease.
+    pub(super) seen: SeenWrites,
     shared: Arc<Mutex<Shared>>,
 }
 
@@ -42,7 +42,12 @@ struct Shared {
 impl State {
     pub(super) fn new(part: &'static Part, identity: &str) -> Self {
         let shared = Shared { phase: Phase::Looks(None), elections: Vec::new(), ignored: Vec::new() };
-        Self { part, identity: identity.to_owned(), shared: Arc::new(Mutex::new(shared)) }
+        Self {
+            part,
+            identity: identity.to_owned(),
+            seen: SeenWrites::default(),
+            shared: Arc::new(Mutex::new(shared)),
+        }
     }
 
     pub(super) fn set(&self, phase: Phase) {
@@ -64,10 +69,10 @@ impl State {
         shared.elections.push(election);
     }
 
-    /// The check of `/readyz`: the part works.
+    /// The check of `/readyz`: the part works, in all namespaces.
     pub(super) fn check(&self) -> Result<(), String> {
         let works = self.shared.lock().phase == Phase::Works;
-        if works { Ok(()) } else { Err(self.describe()) }
+        if works && self.seen.stopped().is_empty() { Ok(()) } else { Err(self.describe()) }
     }
 
     /// What the part does, in words for people.
@@ -85,8 +90,13 @@ impl State {
                     None => format!("waits for the lease {}", self.part.lease),
                 }
             }
-            Phase::Works => "works".to_owned(),
-            Phase::Stopped(why) => format!("stopped: {why}"),
+            Phase::Works => match &self.seen.stopped()[..] {
+                [] => "works".to_owned(),
+                [write] => format!("stopped in namespace {}: {write}", write.namespace),
+                [write, others @ ..] => {
+                    format!("stopped in namespace {} and {} more: {write}", write.namespace, others.len())
+                }
+            },
             Phase::Ended => "ended".to_owned(),
         }
     }
@@ -99,6 +109,7 @@ impl State {
             "state": state,
             "leases": shared.elections.iter().map(ElectionStatus::to_json).collect::<Vec<_>>(),
             "ignoredNamespaces": shared.ignored,
+            "foreignWrites": self.seen.stopped().iter().map(ToString::to_string).collect::<Vec<_>>(),
         })
     }
 }

@@ -28,7 +28,11 @@ fn place(cluster: &Cluster) -> Place {
 }
 
 /// Takes the lock for a Machine. A lock of a Machine that is gone is taken over.
-pub(super) async fn lock(bootstrap: &Bootstrap, cluster: &Cluster, machine: &Machine) -> Result<bool, Failure> {
+pub(super) async fn lock(
+    bootstrap: &Bootstrap,
+    cluster: &Cluster,
+    machine: &Machine,
+) -> Result<bool, Failure> {
     let (place, name) = (place(cluster), machine.name_or_empty());
     let owner = to_json(&owner_reference(cluster, false))?;
     let body = json!({
@@ -53,7 +57,11 @@ pub(super) async fn lock(bootstrap: &Bootstrap, cluster: &Cluster, machine: &Mac
     }
     if bootstrap.machines.get(&key(machine.namespace_or_empty(), holder)).is_none() {
         bootstrap.writer.delete_at(&place, Guard::of(&found)).await?;
-        tracing::info!(cluster = cluster.name_or_empty(), holder, "the lock of a Machine that is gone is released");
+        tracing::info!(
+            cluster = cluster.name_or_empty(),
+            holder,
+            "the lock of a Machine that is gone is released"
+        );
         return Err(Failure::Stale);
     }
     Ok(false)

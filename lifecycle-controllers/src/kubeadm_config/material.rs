@@ -138,12 +138,12 @@ async fn certificates(
     let mut certificates = Certificates::default();
     for file in certificate_files(role, &config.spec) {
         let name = file.purpose.secret_name(cluster.name_or_empty());
-        let found: Secret =
-            match bootstrap.writer.read_at(&secret(config.namespace_or_empty(), &name)).await {
-                Ok(found) => found,
-                Err(WriteError::Gone) => return Err(missing(format!("Secret {name} does not exist"))),
-                Err(error) => return Err(error.into()),
-            };
+        let found: Secret = match bootstrap.writer.read_at(&secret(config.namespace_or_empty(), &name)).await
+        {
+            Ok(found) => found,
+            Err(WriteError::Gone) => return Err(missing(format!("Secret {name} does not exist"))),
+            Err(error) => return Err(error.into()),
+        };
         let certificate = value(&found, "tls.crt");
         let certificate = certificate.ok_or_else(|| missing(format!("Secret {name} has no key tls.crt")))?;
         let key = value(&found, "tls.key").unwrap_or_default();

@@ -13,24 +13,9 @@ pub struct AllowedAddresses {
 }
 
 impl AllowedAddresses {
-    /// Reads the values of a flag. `flag` is the name in the messages. Without values, it is the default.
-    ///
-    /// # Errors
-    /// Each value that is not a CIDR.
-    pub fn parse(flag: &str, values: &[String]) -> Result<Self, Vec<String>> {
-        let (mut networks, mut faults) = (Vec::new(), Vec::new());
-        for value in values {
-            match value.parse::<IpNet>() {
-                Ok(network) => networks.push(network),
-                Err(_) => {
-                    faults.push(format!("{flag}: {value:?} is not a CIDR; expected one such as 10.0.0.0/8"));
-                }
-            }
-        }
-        if !faults.is_empty() {
-            return Err(faults);
-        }
-        Ok(if networks.is_empty() { Self::default() } else { Self::only(networks) })
+    /// The networks of a flag. `None`: the default.
+    pub fn of_flag(networks: Option<Vec<IpNet>>) -> Self {
+        networks.map_or_else(Self::default, Self::only)
     }
 
     /// Exactly these networks, whatever else is said of their addresses.
@@ -156,14 +141,5 @@ mod tests {
             assert_eq!(rules.allows(address(text)), allowed, "{text}");
         }
         assert!(!AllowedAddresses::only([]).allows(address("1.1.1.1")), "an empty list allows nothing");
-    }
-
-    #[test]
-    fn each_fault_of_a_flag_is_named() {
-        let values = ["10.0.0.0".to_owned(), "10.0.0.0/8".to_owned(), "x".to_owned()];
-        let faults = AllowedAddresses::parse("--flag", &values).expect_err("two are bad");
-        assert_eq!(faults.len(), 2);
-        assert_eq!(faults[0], "--flag: \"10.0.0.0\" is not a CIDR; expected one such as 10.0.0.0/8");
-        assert_eq!(AllowedAddresses::parse("--flag", &[]), Ok(AllowedAddresses::default()));
     }
 }

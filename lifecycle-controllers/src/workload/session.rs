@@ -119,7 +119,10 @@ async fn connected(shared: &Shared, entry: &Entry, kubeconfig: &[u8]) -> Ended {
         Err(error) => return Ended::Lost(format!("the kubeconfig in Secret {name} is not used: {error}")),
     };
     let client = match shared.connector.connect(&entry.cluster, &access) {
-        Ok(client) => Limited::client(client, shared.fence.clone(), entry.pace.clone()),
+        Ok(client) => {
+            let client = shared.fence.guard_workload(&entry.cluster.namespace, client);
+            Limited::client(client, shared.fence.clone(), entry.pace.clone())
+        }
         Err(why) => return Ended::Lost(format!("the kubeconfig in Secret {name} is not used: {why}")),
     };
     // The first contact has the clearest errors.

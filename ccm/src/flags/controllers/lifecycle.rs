@@ -8,7 +8,8 @@ use component::command_line::{
     notes::{Note, ours},
     values::{duration, list},
 };
-use lifecycle_controllers::{options::Patterns, workload::AllowedAddresses};
+use ipnet::IpNet;
+use lifecycle_controllers::options::Patterns;
 use serde_json::{Value, json};
 
 /// What the controllers of Cluster API's own kinds do, and where workload clusters may be. The names are those of Cluster API's
@@ -62,7 +63,7 @@ impl LifecycleFlags {
         let of_flags = [
             Patterns::parse(LABELS, &self.additional_sync_machine_labels).err(),
             Patterns::parse(ANNOTATIONS, &self.additional_sync_machine_annotations).err(),
-            AllowedAddresses::parse(CIDRS, &self.workload_cluster_cidrs).err(),
+            self.workload_networks().err(),
         ];
         let mut faults: Vec<String> = of_flags.into_iter().flatten().flatten().collect();
         if self.bootstrap_token_ttl < LEAST_TTL {
@@ -92,11 +93,20 @@ impl LifecycleFlags {
         )
     }
 
-    /// Where the API servers of workload clusters may be.
+    /// Where the API servers of workload clusters may be. `None`: the flag is not given.
     ///
     /// # Errors
     /// Each value that is not a CIDR.
-    pub(crate) fn workload_addresses(&self) -> Result<AllowedAddresses, Vec<String>> {
-        AllowedAddresses::parse(CIDRS, &self.workload_cluster_cidrs)
+    pub(crate) fn workload_networks(&self) -> Result<Option<Vec<IpNet>>, Vec<String>> {
+        let (mut networks, mut faults) = (Vec::new(), Vec::new());
+        for value in &self.workload_cluster_cidrs {
+            match value.parse::<IpNet>() {
+                Ok(network) => networks.push(network),
+                Err(_) => {
+                    faults.push(format!("{CIDRS}: {value:?} is not a CIDR; expected one such as 10.0.0.0/8"));
+                }
+            }
+        }
+        if faults.is_empty() { Ok(Some(networks).filter(|all| !all.is_empty())) } else { Err(faults) }
     }
 }

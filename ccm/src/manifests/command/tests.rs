@@ -377,3 +377,37 @@ fn clusterctl_gets_its_components() {
     let faults = run(&["--provider=fak"]).expect_err("unknown");
     assert!(faults[0].starts_with("--provider: unknown cloud provider \"fak\""), "{faults:?}");
 }
+
+#[test]
+fn the_lifecycle_runs_alone_or_beside_others_with_its_permissions() {
+    let rendered = |arguments: &[&str]| {
+        let (yaml, _) = command(arguments).run(&registry()).unwrap_or_else(|faults| panic!("{faults:?}"));
+        yaml
+    };
+    let alone = rendered(&["--lifecycle"]);
+    assert!(alone.contains("[--controllers=lifecycle]") && !alone.contains("--cloud-provider"), "{alone}");
+    assert!(!alone.contains("resources: [nodes]"), "no Nodes are read without a provider");
+    for text in [
+        "resources: [machinedeployments]",
+        "resources: [kubeadmconfigs]",
+        "resourceNames: [controller-leader-election-capi]",
+        "cluster.x-k8s.io/aggregate-to-manager:",
+    ] {
+        assert!(alone.contains(text), "{text} in {alone}");
+    }
+    let beside = rendered(&["--provider=libvirt", "--lifecycle"]);
+    assert!(
+        beside.contains("--controllers=*,lifecycle") && beside.contains("resources: [nodes]"),
+        "{beside}"
+    );
+    let bootstrap = rendered(&["--lifecycle", "--set=controllers=lifecycle-bootstrap"]);
+    assert!(!bootstrap.contains("aggregate-to-manager") && !bootstrap.contains("[machinedeployments]"));
+    let one = rendered(&["--lifecycle", "--set=namespace=team"]);
+    assert!(one.contains("kind: RoleBinding") && one.contains("namespace: team"), "{one}");
+    assert!(!rendered(&["--provider=libvirt"]).contains("cluster.x-k8s.io"), "only if it is asked for");
+    assert_eq!(
+        faults(&["--lifecycle", "--provider=libvirt", "--set=controllers=*"]),
+        ["--set controllers=*: lifecycle would not run, which --lifecycle is about; add it, or one of \
+             lifecycle-core and lifecycle-bootstrap"]
+    );
+}

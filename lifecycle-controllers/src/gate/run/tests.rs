@@ -18,7 +18,7 @@ use sandbox::Sandbox;
 use serde_json::{Value, json};
 use tokio::{
     task::JoinHandle,
-    time::{Instant, timeout},
+    time::{Instant, sleep, timeout},
 };
 
 use super::{
@@ -266,37 +266,51 @@ async fn of_several_leases_all_are_held_or_none() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_manager_without_an_election_stops_the_part_until_it_is_quiet() {
+async fn a_manager_without_an_election_stops_the_part_where_it_writes_until_it_is_quiet() {
     let sandbox = Sandbox::new();
     namespace(&sandbox, "capi-system", None).await;
     let part = Running::start(gate(&sandbox, &CORE, "ours"));
     let term = part.begins(1).await;
-    let entry = |seconds: i64| ManagedFieldsEntry {
-        manager: Some("manager".to_owned()),
-        subresource: Some("status".to_owned()),
-        time: Some(Time(term.since + jiff::SignedDuration::from_secs(seconds))),
-        ..ManagedFieldsEntry::default()
-    };
-    let object = |seconds| ObjectMeta {
-        namespace: Some("a".to_owned()),
+    let object = ObjectMeta {
+        namespace: Some("default".to_owned()),
         name: Some("b".to_owned()),
-        managed_fields: Some(vec![entry(seconds)]),
+        managed_fields: Some(vec![ManagedFieldsEntry {
+            manager: Some("manager".to_owned()),
+            subresource: Some("status".to_owned()),
+            time: Some(Time(term.since + jiff::SignedDuration::from_secs(60))),
+            ..ManagedFieldsEntry::default()
+        }]),
         ..ObjectMeta::default()
     };
-    term.writers.saw("Cluster", &object(-60));
-    sleep(SECOND).await;
-    assert_eq!(part.check(), Ok(()), "before our time");
-    let seen = Instant::now();
-    term.writers.saw("Cluster", &object(60));
+    let workload = term.fence.guard_workload("default", sandbox.client());
+    let of_other = term.fence.guard_workload("team", sandbox.client());
+    write(&workload, "ours").await.expect("nobody else writes");
+    term.writers.saw("Cluster", &object);
     sleep(SECOND).await;
     let why = part.check().expect_err("stopped");
-    assert!(why.starts_with("stopped: \"manager\" wrote Cluster a/b at "), "{why}");
-    write(&term.clients.client, "ours").await.expect_err("no tug of war");
+    assert!(
+        why.starts_with("stopped in namespace default: \"manager\" wrote Cluster default/b at "),
+        "{why}"
+    );
+    for client in [&term.clients.client, &term.clients.unthrottled, &workload] {
+        let error = write(client, "ours").await.expect_err("no tug of war");
+        assert!(format!("{error:?}").contains("ForeignManagerWorks"), "{error:?}");
+    }
+    write(&of_other, "ours").await.expect("the workload clusters of other namespaces");
+    namespace(&sandbox, "team", None).await;
+    let elsewhere: Api<ConfigMap> = Api::namespaced(term.clients.client.clone(), "team");
+    let map: ConfigMap = serde_json::from_value(json!({"metadata": {"name": "a"}})).expect("a ConfigMap");
+    elsewhere.create(&PostParams::default(), &map).await.expect("other namespaces");
+    Api::<ConfigMap>::namespaced(term.clients.client.clone(), "default")
+        .list(&kube::api::ListParams::default())
+        .await
+        .expect("reads go on");
     let events: Api<k8s_openapi::api::core::v1::Event> = Api::namespaced(sandbox.client(), "capi-system");
     let events = events.list(&kube::api::ListParams::default()).await.expect("listed");
     assert!(events.items.iter().any(|event| event.reason.as_deref() == Some(FOREIGN_MANAGER)));
-    part.begins(2).await;
-    assert!(seen.elapsed() >= QUIET, "{:?}", seen.elapsed());
+    sleep(QUIET).await;
+    assert_eq!((part.check(), part.terms()), (Ok(()), 1));
+    write(&term.clients.client, "ours").await.expect("quiet");
     part.stop().await;
 }
 

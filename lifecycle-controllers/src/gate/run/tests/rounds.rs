@@ -60,11 +60,11 @@ async fn go(sandbox: Sandbox, identity: String, stop: CancellationToken) {
 }
 
 /// Starts, stops or kills a program.
-async fn change(program: &mut Program, start: impl AsyncFnOnce(CancellationToken) -> JoinHandle<()>) {
+async fn change(program: &mut Program, start: impl FnOnce(CancellationToken) -> JoinHandle<()>) {
     *program = match std::mem::replace(program, Program::Down) {
         Program::Down => {
             let stop = CancellationToken::new();
-            let task = start(stop.clone()).await;
+            let task = start(stop.clone());
             Program::Up { stop, task }
         }
         Program::Up { stop, task } => {
@@ -126,13 +126,19 @@ async fn two_hundred_rounds_without_two_writers() {
     let (mut part, mut manager) = (Program::Down, Program::Down);
     for round in 0..ROUNDS {
         if fastrand::bool() {
-            change(&mut part, async |stop| {
+            change(&mut part, |stop| {
                 tokio::spawn(ours(gate(&sandbox, &CORE, &format!("ours_{round}")), stop))
             })
             .await;
         } else {
-            change(&mut manager, async |stop| tokio::spawn(go(sandbox.clone(), format!("go_{round}"), stop)))
-                .await;
+            change(&mut manager, |stop| tokio::spawn(go(sandbox.clone(), format!("go_{round}"), stop))).await;
+        }
+        if fastrand::u8(..5) == 0 {
+            // Whoever leads cannot renew, and goes on otherwise.
+            let renewals = Matcher::any().resource("leases").verb("update");
+            sandbox
+                .faults()
+                .inject(Fault::new(renewals, Action::ServiceUnavailable).times(fastrand::u64(5..30)));
         }
         sleep(Duration::from_millis(fastrand::u64(0..40_000))).await;
     }
