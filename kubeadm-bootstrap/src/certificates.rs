@@ -164,13 +164,14 @@ pub(crate) fn files(request: &Request<'_>) -> Result<Vec<MachineFile>, Error> {
             .certificates
             .get(needed.purpose)
             .ok_or_else(|| Error::not_ready(format!("the Secret {secret} is missing")))?;
+        let field = if needed.is_external { EXTERNAL } else { "spec.clusterConfiguration.certificatesDir" };
         let file = |path: String, permissions: &str, part: &str, bytes: &[u8]| {
             if bytes.is_empty() {
                 return Err(missing(part));
             }
             let text = String::from_utf8(bytes.to_vec())
                 .map_err(|_| Error::not_ready(format!("{part} of the Secret {secret} is not PEM")))?;
-            Ok(MachineFile::of_root(path, permissions, Content::Text(text)))
+            Ok(MachineFile::of_root(field, path, permissions, Content::Text(text)))
         };
         files.push(file(needed.certificate_file, "0640", "tls.crt", &pair.certificate)?);
         if let Some(path) = needed.key_file {

@@ -15,6 +15,8 @@ use crate::{Error, Purpose, Request, Role, ca_cert_hashes, yaml};
 /// The version of the exec plugins' API where the spec names none.
 const EXEC_API: &str = "client.authentication.k8s.io/v1";
 
+const KUBECONFIG_PATH: &str = "spec.joinConfiguration.discovery.file.kubeConfigPath";
+
 /// Whether a joining machine needs a bootstrap token that its spec does not have. The caller makes one in the cluster that the
 /// machine joins.
 pub fn needs_token(spec: &KubeadmConfigSpec) -> bool {
@@ -64,7 +66,7 @@ fn complete_token(request: &Request<'_>, join: &mut JoinConfiguration) -> Result
 
 fn complete_file(request: &Request<'_>, file: &mut FileDiscovery) -> Result<(), Error> {
     if file.kube_config_path.is_empty() {
-        return Err(Error::invalid("spec.joinConfiguration.discovery.file.kubeConfigPath", "is empty"));
+        return Err(Error::invalid(KUBECONFIG_PATH, "is empty"));
     }
     if !is_set(&file.kube_config) {
         return Ok(());
@@ -95,7 +97,7 @@ pub(crate) fn kubeconfig(join: &JoinConfiguration) -> Option<MachineFile> {
     let file = &join.discovery.file;
     is_set(&file.kube_config).then(|| {
         let text = yaml::document(&document(&file.kube_config));
-        MachineFile::of_root(file.kube_config_path.clone(), "0640", Content::Text(text))
+        MachineFile::of_root(KUBECONFIG_PATH, file.kube_config_path.clone(), "0640", Content::Text(text))
     })
 }
 

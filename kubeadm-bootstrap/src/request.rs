@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use cluster_api::SecretText;
 use cluster_api::kubeadm::{Format, KubeadmConfigSpec};
+use cluster_api::{Cluster, SecretText};
 
 use crate::Certificates;
 
@@ -55,6 +55,21 @@ pub struct ClusterFacts {
     pub service_cidrs: Vec<String>,
     /// `spec.clusterNetwork.pods.cidrBlocks`.
     pub pod_cidrs: Vec<String>,
+}
+
+impl From<&Cluster> for ClusterFacts {
+    fn from(cluster: &Cluster) -> Self {
+        let network = &cluster.spec.cluster_network;
+        let endpoint = &cluster.spec.control_plane_endpoint;
+        Self {
+            name: cluster.metadata.name.clone().unwrap_or_default(),
+            endpoint_host: endpoint.host.clone().unwrap_or_default(),
+            endpoint_port: endpoint.port.unwrap_or_default(),
+            service_domain: network.service_domain.clone().unwrap_or_default(),
+            service_cidrs: network.services.cidr_blocks.clone(),
+            pod_cidrs: network.pods.cidr_blocks.clone(),
+        }
+    }
 }
 
 impl ClusterFacts {

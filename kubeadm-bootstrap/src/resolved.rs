@@ -38,6 +38,8 @@ pub(crate) enum Kubeadm {
 pub(crate) struct MachineFile {
     /// The field that it comes from, for errors.
     pub(crate) field: String,
+    /// The field with its path, for errors.
+    pub(crate) path_field: String,
     pub(crate) path: String,
     pub(crate) owner: String,
     pub(crate) permissions: String,
@@ -73,10 +75,12 @@ impl Content {
 }
 
 impl MachineFile {
-    /// A file of root that no field of the spec names.
-    pub(crate) fn of_root(path: String, permissions: &str, content: Content) -> Self {
+    /// A file of root that is not among the files of the spec. Another field, `field`, names its path.
+    pub(crate) fn of_root(field: &str, path: String, permissions: &str, content: Content) -> Self {
         let (owner, permissions) = (ROOT.to_owned(), permissions.to_owned());
-        Self { field: "spec".to_owned(), path, owner, permissions, encoding: None, append: None, content }
+        let path_field = field.to_owned();
+        let field = path_field.clone();
+        Self { field, path_field, path, owner, permissions, encoding: None, append: None, content }
     }
 }
 
@@ -131,6 +135,7 @@ fn own_files(request: &Request<'_>) -> Result<Vec<MachineFile>, Error> {
             return Err(Error::invalid(field, problem));
         }
         files.push(MachineFile {
+            path_field: format!("{field}.path"),
             field,
             path: file.path.clone(),
             owner: file.owner.clone().unwrap_or_default(),

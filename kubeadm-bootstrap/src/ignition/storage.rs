@@ -20,7 +20,7 @@ const FORMATS: [&str; 5] = ["btrfs", "ext4", "swap", "vfat", "xfs"];
 /// A file with its owner, mode and decoded content.
 pub(super) fn file(file: &MachineFile) -> Result<File, Error> {
     let field = |name: &str| format!("{}.{name}", file.field);
-    absolute(&field("path"), &file.path)?;
+    absolute(&file.path_field, &file.path)?;
     let bytes = match (&file.content, file.encoding) {
         (Content::Text(text), Some(Encoding::Base64)) => {
             let packed: String = text.split_ascii_whitespace().collect();

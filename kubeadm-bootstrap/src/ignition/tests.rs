@@ -74,6 +74,29 @@ fn errors_name_the_field() {
     }
 }
 
+/// Fields of other parts of the spec than files name paths too.
+#[test]
+fn paths_of_certificates_are_absolute() {
+    let spec: KubeadmConfigSpec = serde_json::from_value(json!({
+        "format": "ignition", "clusterConfiguration": {"certificatesDir": "pki"},
+    }))
+    .expect("a spec");
+    let pair = KeyPair { certificate: b"certificate".to_vec(), key: b"key".to_vec() };
+    let purposes = [Purpose::ClusterCa, Purpose::EtcdCa, Purpose::FrontProxyCa, Purpose::ServiceAccount];
+    let error = bootstrap_data(&Request {
+        spec: &spec,
+        role: Role::Init,
+        kubernetes_version: "v1.35.0",
+        cluster: &ClusterFacts { name: "demo".to_owned(), ..ClusterFacts::default() },
+        certificates: &purposes.map(|purpose| (purpose, pair.clone())).into_iter().collect(),
+        token: None,
+        secrets: &SecretValues::default(),
+        control_plane_version: None,
+    });
+    let message = "spec.clusterConfiguration.certificatesDir: is not an absolute path";
+    assert_eq!(error.expect_err("an error").to_string(), message);
+}
+
 #[test]
 fn texts_come_through_as_they_are() {
     let text = "a: b # \"c\" 'd' {{ e }} <&> \u{2028} \u{1f600}";
