@@ -1,19 +1,14 @@
-//! The certificates of a control plane: which there are, where a machine keeps them, and the hash by which others know the CA.
+//! The certificates of a control plane, and the hash by which others know its CA.
+
+mod public_key;
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 
-use cluster_api::kubeadm::{ExternalEtcd, KubeadmConfigSpec};
 use sha2::{Digest, Sha256};
-use x509_parser::pem::Pem;
 
-use crate::resolved::{Content, MachineFile};
-use crate::{Error, Request, Role};
-
-/// The folder of certificates where the spec names none.
-const CERTIFICATES_DIR: &str = "/etc/kubernetes/pki";
-/// The field with the external etcd.
-const EXTERNAL: &str = "spec.clusterConfiguration.etcd.external";
+use crate::error::Error;
+use public_key::{pem_certificates, subject_public_key_info};
 
 /// What a certificate is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -84,103 +79,6 @@ impl FromIterator<(Purpose, KeyPair)> for Certificates {
     }
 }
 
-/// A certificate that a machine needs, and the files in which it keeps it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CertificateFiles {
-    /// What it is for.
-    pub purpose: Purpose,
-    /// The path of the certificate.
-    pub certificate_file: String,
-    /// The path of the key. `None`: the machine does not get the key.
-    pub key_file: Option<String>,
-    /// The user provides it. All others may be generated for a cluster without a control plane object.
-    pub is_external: bool,
-}
-
-/// The certificates that a machine of this role needs, in the order in which the bootstrap data have them. A worker needs the
-/// CA of the cluster alone, without its key, and only to know its hash.
-pub fn certificate_files(role: Role, spec: &KubeadmConfigSpec) -> Vec<CertificateFiles> {
-    if role == Role::JoinWorker {
-        let configured = spec.join_configuration.ca_cert_path.clone().filter(|path| !path.is_empty());
-        let certificate_file = configured.unwrap_or_else(|| join(CERTIFICATES_DIR, "ca.crt"));
-        let purpose = Purpose::ClusterCa;
-        return vec![CertificateFiles { purpose, certificate_file, key_file: None, is_external: false }];
-    }
-    let configured = spec.cluster_configuration.certificates_dir.as_deref().filter(|path| !path.is_empty());
-    let folder = configured.unwrap_or(CERTIFICATES_DIR);
-    let own = |purpose, certificate: &str, key: &str| CertificateFiles {
-        purpose,
-        certificate_file: join(folder, certificate),
-        key_file: Some(join(folder, key)),
-        is_external: false,
-    };
-    let external = external_etcd(spec);
-    let etcd = match external {
-        Some(etcd) => CertificateFiles {
-            purpose: Purpose::EtcdCa,
-            certificate_file: etcd.ca_file.clone(),
-            key_file: None,
-            is_external: true,
-        },
-        None => own(Purpose::EtcdCa, "etcd/ca.crt", "etcd/ca.key"),
-    };
-    let mut files = vec![
-        own(Purpose::ClusterCa, "ca.crt", "ca.key"),
-        etcd,
-        own(Purpose::FrontProxyCa, "front-proxy-ca.crt", "front-proxy-ca.key"),
-        own(Purpose::ServiceAccount, "sa.pub", "sa.key"),
-    ];
-    files.extend(external.map(|etcd| CertificateFiles {
-        purpose: Purpose::ApiServerEtcdClient,
-        certificate_file: etcd.cert_file.clone(),
-        key_file: Some(etcd.key_file.clone()),
-        is_external: true,
-    }));
-    files
-}
-
-/// The external etcd, if the spec has one.
-pub(crate) fn external_etcd(spec: &KubeadmConfigSpec) -> Option<&ExternalEtcd> {
-    let etcd = &spec.cluster_configuration.etcd.external;
-    (*etcd != ExternalEtcd::default()).then_some(etcd)
-}
-
-/// The files with certificates and keys, for a machine of the control plane.
-pub(crate) fn files(request: &Request<'_>) -> Result<Vec<MachineFile>, Error> {
-    if let Some(etcd) = external_etcd(request.spec) {
-        for (name, path) in
-            [("caFile", &etcd.ca_file), ("certFile", &etcd.cert_file), ("keyFile", &etcd.key_file)]
-        {
-            if path.is_empty() {
-                return Err(Error::invalid(format!("{EXTERNAL}.{name}"), "is empty"));
-            }
-        }
-    }
-    let mut files = Vec::new();
-    for needed in certificate_files(request.role, request.spec) {
-        let secret = needed.purpose.secret_name(&request.cluster.name);
-        let missing = |part: &str| Error::not_ready(format!("the Secret {secret} has no {part}"));
-        let pair = request
-            .certificates
-            .get(needed.purpose)
-            .ok_or_else(|| Error::not_ready(format!("the Secret {secret} is missing")))?;
-        let field = if needed.is_external { EXTERNAL } else { "spec.clusterConfiguration.certificatesDir" };
-        let file = |path: String, permissions: &str, part: &str, bytes: &[u8]| {
-            if bytes.is_empty() {
-                return Err(missing(part));
-            }
-            let text = String::from_utf8(bytes.to_vec())
-                .map_err(|_| Error::not_ready(format!("{part} of the Secret {secret} is not PEM")))?;
-            Ok(MachineFile::of_root(field, path, permissions, Content::Text(text)))
-        };
-        files.push(file(needed.certificate_file, "0640", "tls.crt", &pair.certificate)?);
-        if let Some(path) = needed.key_file {
-            files.push(file(path, "0600", "tls.key", &pair.key)?);
-        }
-    }
-    Ok(files)
-}
-
 /// The hashes of the certificates in a PEM text, as `caCertHashes` of kubeadm has them: `sha256:` and the hash of the public
 /// key's part of the certificate.
 ///
@@ -188,38 +86,17 @@ pub(crate) fn files(request: &Request<'_>) -> Result<Vec<MachineFile>, Error> {
 /// The text has no certificate, or one that cannot be read.
 pub fn ca_cert_hashes(pem: &[u8]) -> Result<Vec<String>, Error> {
     let unreadable = || Error::not_ready("the certificate of the cluster's CA cannot be read");
-    let mut hashes = Vec::new();
-    for block in Pem::iter_from_buffer(pem) {
-        let block = block.map_err(|_| unreadable())?;
-        if block.label != "CERTIFICATE" {
-            continue;
-        }
-        let certificate = block.parse_x509().map_err(|_| unreadable())?;
-        let hash = Sha256::digest(certificate.tbs_certificate.subject_pki.raw);
-        hashes.push(hash.iter().fold("sha256:".to_owned(), |mut text, byte| {
+    let certificates = str::from_utf8(pem).ok().and_then(pem_certificates).unwrap_or_default();
+    let hash = |certificate: &Vec<u8>| {
+        let hash = Sha256::digest(subject_public_key_info(certificate)?);
+        Some(hash.iter().fold("sha256:".to_owned(), |mut text, byte| {
             // writing into a text cannot fail
             let _ = write!(text, "{byte:02x}");
             text
-        }));
-    }
-    if hashes.is_empty() { Err(unreadable()) } else { Ok(hashes) }
-}
-
-/// A file in a folder, without empty parts and without `.` and `..`.
-fn join(folder: &str, file: &str) -> String {
-    let is_absolute = folder.starts_with('/');
-    let mut parts: Vec<&str> = Vec::new();
-    for part in folder.split('/').chain(file.split('/')) {
-        match part {
-            "" | "." => {}
-            ".." if parts.last().is_some_and(|last| *last != "..") => {
-                parts.pop();
-            }
-            ".." if is_absolute => {}
-            part => parts.push(part),
-        }
-    }
-    format!("{}{}", if is_absolute { "/" } else { "" }, parts.join("/"))
+        }))
+    };
+    let hashes: Option<Vec<String>> = certificates.iter().map(hash).collect();
+    hashes.filter(|hashes| !hashes.is_empty()).ok_or_else(unreadable)
 }
 
 #[cfg(test)]
@@ -227,16 +104,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_as_short_as_possible() {
-        for (folder, file, path) in [
-            ("/etc/kubernetes/pki", "ca.crt", "/etc/kubernetes/pki/ca.crt"),
-            ("/srv/pki/", "etcd/ca.crt", "/srv/pki/etcd/ca.crt"),
-            ("/a//b/../c/./", "x", "/a/c/x"),
-            ("/../..", "x", "/x"),
-            ("../a", "x", "../a/x"),
-            ("", "x", "x"),
-        ] {
-            assert_eq!(join(folder, file), path);
+    fn a_hash_of_each_certificate() {
+        // `openssl x509 -noout -pubkey | openssl pkey -pubin -outform DER | sha256sum`
+        let hash = "sha256:2537b48fdd725b6b44994fe95838adc19cf2d4dea827e05b7f8c006af0528a10";
+        let certificate = "-----BEGIN CERTIFICATE-----\n\
+             MIIBeDCCAR+gAwIBAgIUceNWnc+uGVZ8luT6q2/5Y380I9kwCgYIKoZIzj0EAwIw\n\
+             ETEPMA0GA1UEAwwGc2Vjb25kMCAXDTI2MTEzMDAzNTcwNFoYDzIxMjYxMTA2MDM1\n\
+             NzA0WjARMQ8wDQYDVQQDDAZzZWNvbmQwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNC\n\
+             AATQ9mVSvuDmMnfNrnYtp4rw5BbPHKwOpG37yAtdEDKosdyeiUw/rhuaK+Lz6fHl\n\
+             OMFjzP2K++tug5tC46/il/U3o1MwUTAdBgNVHQ4EFgQU/7bhsyRd1kKBti3WDiAg\n\
+             kSe8iS4wHwYDVR0jBBgwFoAU/7bhsyRd1kKBti3WDiAgkSe8iS4wDwYDVR0TAQH/\n\
+             BAUwAwEB/zAKBggqhkjOPQQDAgNHADBEAiAtxAdIN7u20t/TFvqdzhmttcGGdM9p\n\
+             kVEvxJkECQu3cAIgO1Qc+UkUBuia0O32Wm03D/J0PblTaYrGRg0qpmFg2uo=\n\
+             -----END CERTIFICATE-----\n";
+        let bundle =
+            format!("a note\r\n{certificate}-----BEGIN X-----\nAA==\n-----END X-----\n{certificate}");
+        assert_eq!(ca_cert_hashes(certificate.as_bytes()), Ok(vec![hash.to_owned()]));
+        assert_eq!(ca_cert_hashes(bundle.as_bytes()), Ok(vec![hash.to_owned(); 2]));
+        for end in 0..certificate.len() - 2 {
+            assert!(ca_cert_hashes(&certificate.as_bytes()[..end]).is_err(), "{end}");
         }
     }
 

@@ -10,8 +10,10 @@ use std::fmt::Write as _;
 use basics::go::quoted;
 use cluster_api::kubeadm::Encoding;
 
-use crate::resolved::{Content, Kubeadm, Machine, MachineFile};
-use crate::{Error, Request, Role};
+use crate::error::Error;
+use crate::machine_file::{Content, MachineFile};
+use crate::request::{Request, Role};
+use crate::resolved::{Kubeadm, Machine};
 use parts::{commands, disk_setup, fs_setup, mounts, ntp, users};
 use scalar::{block, indented, scalar};
 

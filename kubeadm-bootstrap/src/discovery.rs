@@ -9,8 +9,12 @@ use cluster_api::kubeadm::{
 use k8s_openapi::ByteString;
 use serde_json::{Map, Value, json};
 
-use crate::resolved::{Content, MachineFile, is_set};
-use crate::{Error, Purpose, Request, Role, ca_cert_hashes, yaml};
+use crate::certificates::{Purpose, ca_cert_hashes};
+use crate::error::Error;
+use crate::machine_file::{Content, MachineFile};
+use crate::present::is_set;
+use crate::request::{Request, Role};
+use crate::yaml;
 
 /// The version of the exec plugins' API where the spec names none.
 const EXEC_API: &str = "client.authentication.k8s.io/v1";

@@ -11,8 +11,9 @@ use std::fmt::Write as _;
 
 use cluster_api::kubeadm::User;
 
-use crate::resolved::{Content, Kubeadm, Machine};
-use crate::{Error, Request};
+use crate::error::Error;
+use crate::request::Request;
+use crate::resolved::{Kubeadm, Machine};
 use config::{Config, File, IgnitionUser, Unit};
 use texts::{lines, one_line};
 
@@ -126,14 +127,6 @@ fn time_configuration(servers: &[String]) -> Result<String, Error> {
     }
     text.push_str(texts::TIME_RESTRICTIONS);
     Ok(text)
-}
-
-/// The content of a file: a text ends with one line break.
-fn content(content: &Content) -> Vec<u8> {
-    match content {
-        Content::Text(text) => lines(text).into_bytes(),
-        Content::Bytes(bytes) => bytes.clone(),
-    }
 }
 
 #[cfg(test)]

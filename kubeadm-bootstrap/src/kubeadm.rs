@@ -11,9 +11,11 @@ use std::collections::BTreeMap;
 use cluster_api::kubeadm::{InitConfiguration, JoinConfiguration};
 use serde::Serialize;
 
-use crate::resolved::is_set;
+use crate::error::Error;
+use crate::present::is_set;
+use crate::request::{Request, Role};
 use crate::version::Api;
-use crate::{Error, Request, Role, yaml};
+use crate::yaml;
 
 use documents as out;
 use parts::{duration, text};

@@ -11,12 +11,15 @@
 //! A text of a tenant never leaves its place in the document: it is quoted where it could. What jinja makes of a text inside of
 //! its place stays the tenant's own choice, since cloud-init renders the whole document before it reads it.
 
+mod certificate_files;
 mod certificates;
 mod cloud_config;
 mod discovery;
 mod error;
 mod ignition;
 mod kubeadm;
+mod machine_file;
+mod present;
 mod request;
 mod resolved;
 mod template;
@@ -24,19 +27,17 @@ mod validate;
 mod version;
 mod yaml;
 
-pub use certificates::{CertificateFiles, Certificates, KeyPair, Purpose, ca_cert_hashes, certificate_files};
+pub use certificate_files::{CertificateFiles, certificate_files};
+pub use certificates::{Certificates, KeyPair, Purpose, ca_cert_hashes};
 pub use discovery::{complete_join, needs_token};
 pub use error::Error;
 pub use request::{
-    BootstrapData, ClusterFacts, Request, Role, SecretReference, SecretValues, secret_references,
+    BootstrapData, ClusterFacts, MOST_BYTES, Request, Role, SecretReference, SecretValues, secret_references,
 };
 
 use cluster_api::kubeadm::Format;
 
 use resolved::Machine;
-
-/// Most bytes of the data. A Secret holds 1 MiB, and the format is in it too.
-pub const MOST_BYTES: usize = (1 << 20) - 1024;
 
 /// Makes the data that the machine reads at its first boot.
 ///

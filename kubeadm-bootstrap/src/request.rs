@@ -6,7 +6,10 @@ use std::fmt;
 use cluster_api::kubeadm::{Format, KubeadmConfigSpec};
 use cluster_api::{Cluster, SecretText};
 
-use crate::Certificates;
+use crate::certificates::Certificates;
+
+/// Most bytes of the data. A Secret holds 1 MiB, and the format is in it too.
+pub const MOST_BYTES: usize = (1 << 20) - 1024;
 
 /// What the bootstrap data of one machine are made from.
 #[derive(Clone, Copy, Debug)]

@@ -1,13 +1,13 @@
 //! What the machine gets, with all references resolved and in no format yet.
 
 use cluster_api::SecretText;
-use cluster_api::kubeadm::{Encoding, FileContentFormat, User};
+use cluster_api::kubeadm::{FileContentFormat, User};
 
+use crate::error::Error;
+use crate::machine_file::{Content, MachineFile};
+use crate::request::{MOST_BYTES, Request, Role};
 use crate::version::{Api, normalized};
-use crate::{Error, MOST_BYTES, Request, Role, certificates, discovery, kubeadm, template};
-
-/// The owner of files that Cluster API adds.
-const ROOT: &str = "root:root";
+use crate::{certificate_files, discovery, kubeadm, template};
 
 /// What one machine gets beside what its spec says without references.
 pub(crate) struct Machine {
@@ -34,62 +34,12 @@ pub(crate) enum Kubeadm {
     Join(String),
 }
 
-/// A file that the machine writes before kubeadm runs.
-pub(crate) struct MachineFile {
-    /// The field that it comes from, for errors.
-    pub(crate) field: String,
-    /// The field with its path, for errors.
-    pub(crate) path_field: String,
-    pub(crate) path: String,
-    pub(crate) owner: String,
-    pub(crate) permissions: String,
-    pub(crate) encoding: Option<Encoding>,
-    pub(crate) append: Option<bool>,
-    pub(crate) content: Content,
-}
-
-/// The content of a file.
-#[derive(Clone)]
-pub(crate) enum Content {
-    Text(String),
-    /// It is not UTF-8.
-    Bytes(Vec<u8>),
-}
-
-impl From<&[u8]> for Content {
-    fn from(bytes: &[u8]) -> Self {
-        match std::str::from_utf8(bytes) {
-            Ok(text) => Self::Text(text.to_owned()),
-            Err(_) => Self::Bytes(bytes.to_vec()),
-        }
-    }
-}
-
-impl Content {
-    fn len(&self) -> usize {
-        match self {
-            Self::Text(text) => text.len(),
-            Self::Bytes(bytes) => bytes.len(),
-        }
-    }
-}
-
-impl MachineFile {
-    /// A file of root that is not among the files of the spec. Another field, `field`, names its path.
-    pub(crate) fn of_root(field: &str, path: String, permissions: &str, content: Content) -> Self {
-        let (owner, permissions) = (ROOT.to_owned(), permissions.to_owned());
-        let path_field = field.to_owned();
-        let field = path_field.clone();
-        Self { field, path_field, path, owner, permissions, encoding: None, append: None, content }
-    }
-}
-
 impl Machine {
     pub(crate) fn resolve(request: &Request<'_>) -> Result<Self, Error> {
         let spec = request.spec;
         let api = Api::of(request.kubernetes_version)?;
         let mut files =
-            if request.role == Role::JoinWorker { Vec::new() } else { certificates::files(request)? };
+            if request.role == Role::JoinWorker { Vec::new() } else { certificate_files::files(request)? };
         files.extend(own_files(request)?);
         let kubeadm = if request.role == Role::Init {
             Kubeadm::Init {
@@ -177,9 +127,4 @@ fn passwords(request: &Request<'_>) -> Result<Vec<Option<SecretText>>, Error> {
 fn secret_value<'a>(request: &Request<'a>, field: &str, name: &str, key: &str) -> Result<&'a [u8], Error> {
     let missing = || Error::not_ready(format!("{field}: Secret {name} with key {key} does not exist"));
     request.secrets.get(name, key).ok_or_else(missing)
-}
-
-/// Whether the spec has the part: optional parts are plain fields with their default when they are absent.
-pub(crate) fn is_set<T: Default + PartialEq>(part: &T) -> bool {
-    *part != T::default()
 }

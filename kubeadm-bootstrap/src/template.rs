@@ -4,22 +4,11 @@
 //! the marks that trim white space. Everything else is an error: loops, variables, pipelines, other functions, other templates.
 
 mod expression;
+mod node;
 mod parse;
 
-use expression::{Expression, Scope};
-
-/// Text, and what is done between texts.
-enum Node {
-    Text(String),
-    Output(Expression),
-    Condition {
-        /// `with`: inside, the dot is the value.
-        rebinds: bool,
-        condition: Expression,
-        then: Vec<Self>,
-        otherwise: Vec<Self>,
-    },
-}
+use expression::Scope;
+use node::Node;
 
 /// The text with its actions done. The version of the control plane may be unknown. Errors are parts of a sentence.
 pub(crate) fn render(text: &str, version: Option<&str>) -> Result<String, String> {

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use cluster_api::kubeadm::{Encoding, Format, KubeadmConfigSpec, Partition, PartitionTableType, Timeouts};
 
-use crate::resolved::is_set;
-use crate::{Error, Request};
+use crate::error::Error;
+use crate::present::is_set;
+use crate::request::Request;
 
 const WITH_IGNITION: &str = "is not supported with the format ignition";
 

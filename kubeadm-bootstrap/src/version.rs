@@ -1,6 +1,6 @@
 //! Versions of Kubernetes, and the versions of kubeadm's API that they know.
 
-use crate::Error;
+use crate::error::Error;
 
 /// A version of kubeadm's API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

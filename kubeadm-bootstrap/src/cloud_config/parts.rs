@@ -7,7 +7,7 @@ use cluster_api::SecretText;
 use cluster_api::kubeadm::{DiskSetup, NTP, Partition, PartitionTableType, User};
 
 use super::scalar::scalar;
-use crate::resolved::is_set;
+use crate::present::is_set;
 
 /// Appends a line to the document, whose last line has no line break.
 macro_rules! line {

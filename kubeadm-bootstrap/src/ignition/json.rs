@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Serializer;
 use serde_json::ser::Formatter;
 
-use crate::Error;
+use crate::error::Error;
 
 struct GoFormatter;
 

@@ -7,10 +7,9 @@ use base64::engine::general_purpose::STANDARD;
 use cluster_api::kubeadm::{Encoding, KubeadmConfigSpec};
 
 use super::config::{Disk, File, Filesystem, Mount, Name, Partition, Unit};
-use super::content;
-use super::texts::one_line;
-use crate::Error;
-use crate::resolved::{Content, MachineFile};
+use super::texts::{content, one_line};
+use crate::error::Error;
+use crate::machine_file::{Content, MachineFile};
 
 /// The mode of a file whose permissions are not given.
 const MODE: u32 = 0o644;

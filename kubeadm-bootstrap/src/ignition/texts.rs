@@ -1,6 +1,7 @@
 //! The texts that Cluster API puts on the machine, and the rules for texts in them.
 
-use crate::Error;
+use crate::error::Error;
+use crate::machine_file::Content;
 
 /// The unit that runs the script once: the script moves the file away.
 pub(super) const KUBEADM_UNIT: &str = "[Unit]
@@ -56,6 +57,14 @@ restrict [::1]
 pub(super) fn lines(text: &str) -> String {
     let trimmed = text.trim_end_matches('\n');
     if trimmed.is_empty() { String::new() } else { format!("{trimmed}\n") }
+}
+
+/// The content of a file: a text ends with one line break.
+pub(super) fn content(content: &Content) -> Vec<u8> {
+    match content {
+        Content::Text(text) => lines(text).into_bytes(),
+        Content::Bytes(bytes) => bytes.clone(),
+    }
 }
 
 /// Refuses a text that would not stay on its line in a file of another program.

@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 
 use super::documents as out;
-use crate::resolved::is_set;
+use crate::present::is_set;
 use crate::version::Api;
 
 pub(super) fn text(value: Option<&String>) -> &str {

@@ -1,7 +1,7 @@
 //! The reader of templates.
 
-use super::Node;
 use super::expression::{Expression, Field, Function};
+use super::node::Node;
 
 /// How deep conditions and parentheses may be nested.
 const DEEPEST: usize = 32;
