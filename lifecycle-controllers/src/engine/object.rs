@@ -10,7 +10,10 @@ use kube::{
     api::ObjectMeta,
     core::object::{HasSpec, HasStatus},
 };
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{DeserializeOwned, Error as _},
+};
 use serde_json::Value;
 
 /// A kind that the controllers of this crate read.
@@ -140,10 +143,52 @@ impl<K: Kind> CachedObject for Stored<K> {
     }
 }
 
-/// An object as the API server sends it.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(transparent)]
-pub struct Wire<K>(K);
+/// An object as the API server sends it. A definition of another version may let an object through that is not of the form of `K`.
+#[derive(Clone, Debug)]
+pub struct Wire<K>(Result<K, Unreadable>);
+
+/// An object that is not of the form of its kind.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{field}: {why}")]
+pub struct Unreadable {
+    metadata: Box<ObjectMeta>,
+    field: String,
+    why: String,
+}
+
+impl<'de, K: Kind> Deserialize<'de> for Wire<K> {
+    /// Fails for what is no object of Kubernetes at all: its name is missing.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let json = Value::deserialize(deserializer)?;
+        match K::deserialize(&json) {
+            Ok(object) => Ok(Self(Ok(object))),
+            Err(_) => {
+                unreadable::<K>(&json).map(|unreadable| Self(Err(unreadable))).map_err(D::Error::custom)
+            }
+        }
+    }
+}
+
+fn unreadable<K: Kind>(json: &Value) -> Result<Unreadable, &'static str> {
+    let error = serde_path_to_error::deserialize::<_, K>(json).err();
+    let field = error.as_ref().map(|error| error.path().to_string()).unwrap_or_default();
+    let why = error.map(|error| without_values(&error.into_inner().to_string())).unwrap_or_default();
+    // Metadata that cannot be read is nothing that an API server sends.
+    let metadata = ObjectMeta::deserialize(&json["metadata"]).map_err(|_| "metadata cannot be read")?;
+    if metadata.name.as_ref().is_none_or(String::is_empty) {
+        return Err("metadata.name is missing");
+    }
+    Ok(Unreadable { metadata: Box::new(metadata), field, why })
+}
+
+/// What serde says, without the values that it quotes: the object may have secrets in it.
+fn without_values(message: &str) -> String {
+    if message.starts_with("missing field") {
+        return message.to_owned();
+    }
+    let expected = message.rsplit_once(", expected ").map(|(_, expected)| format!("expected {expected}"));
+    expected.unwrap_or_else(|| "not of the form of the kind".to_owned())
+}
 
 impl<K: Kind> Resource for Wire<K> {
     type DynamicType = ();
@@ -166,17 +211,25 @@ impl<K: Kind> Resource for Wire<K> {
     }
 
     fn meta(&self) -> &ObjectMeta {
-        self.0.meta()
+        match &self.0 {
+            Ok(object) => object.meta(),
+            Err(unreadable) => &unreadable.metadata,
+        }
     }
 
     fn meta_mut(&mut self) -> &mut ObjectMeta {
-        self.0.meta_mut()
+        match &mut self.0 {
+            Ok(object) => object.meta_mut(),
+            Err(unreadable) => &mut unreadable.metadata,
+        }
     }
 }
 
-impl<K: Kind> From<Wire<K>> for Stored<K> {
-    fn from(wire: Wire<K>) -> Self {
-        Self::new(wire.0)
+impl<K: Kind> TryFrom<Wire<K>> for Stored<K> {
+    type Error = Unreadable;
+
+    fn try_from(wire: Wire<K>) -> Result<Self, Unreadable> {
+        wire.0.map(Self::new)
     }
 }
 
@@ -304,5 +357,27 @@ mod tests {
         );
         let left = metadata.managed_fields.unwrap_or_default();
         assert!(left.len() == 4 && left.iter().all(|entry| entry.fields_v1.is_none()));
+    }
+
+    #[test]
+    fn an_object_that_cannot_be_read_is_named_and_not_quoted() {
+        let wire = |spec: Value| {
+            let machine = json!({"metadata": {"name": "m", "namespace": "n"}, "spec": spec});
+            serde_json::from_value::<Wire<cluster_api::Machine>>(machine).expect("an object")
+        };
+        let unreadable = |spec: Value| {
+            let wire = wire(spec);
+            assert_eq!(wire.meta().name.as_deref(), Some("m"));
+            Stored::try_from(wire).expect_err("it cannot be read").to_string()
+        };
+        let reference = json!({"apiGroup": "g", "kind": "X", "name": "x"});
+        let good = json!({"clusterName": "c", "bootstrap": {}, "infrastructureRef": reference});
+        assert!(Stored::try_from(wire(good.clone())).is_ok());
+        let mut bad = good;
+        bad["minReadySeconds"] = "hunter2".into();
+        assert_eq!(unreadable(bad), "spec.minReadySeconds: expected i32");
+        assert_eq!(without_values("unknown variant `a, expected b`, expected `c`"), "expected `c`");
+        let nameless = json!({"metadata": {"name": []}});
+        assert!(serde_json::from_value::<Wire<cluster_api::Machine>>(nameless).is_err());
     }
 }
