@@ -45,6 +45,7 @@ mod shared;
 mod testing;
 pub mod tokens;
 pub mod volumes;
+mod words;
 
 pub use addresses::AllowedAddresses;
 pub use changes::{Changes, ClusterChange};

@@ -7,7 +7,7 @@ use controller_kit::writes::{self, MERGE_PATCH, WriteError, WrittenVersion};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
-use super::{ClusterKey, Node, Nodes, node::WireNode, node_sync::NodePatch};
+use super::{ClusterKey, Node, Nodes, node::WireNode, node_sync::NodePatch, words::in_words};
 
 /// A workload cluster that is connected. A clone is cheap. Requests fail once the cluster is away; writes also fail once the
 /// term of the management cluster's leader is over.
@@ -34,7 +34,8 @@ impl WorkloadCluster {
         &self.key
     }
 
-    /// The client of its API server, within the limits of [`workload`](super) and behind the fence of the term.
+    /// The client of its API server, within the limits of [`workload`](super) and behind the fence of the term. Texts that the
+    /// API server answers with may be long, so callers cut them before they write them elsewhere.
     pub fn client(&self) -> &Client {
         &self.client
     }
@@ -53,7 +54,8 @@ impl WorkloadCluster {
             return Ok(None);
         }
         let api: Api<WireNode> = Api::all(self.client.clone());
-        Ok(writes::within_deadline(api.get_opt(name)).await?.and_then(WireNode::read))
+        let found = writes::within_deadline(api.get_opt(name)).await.map_err(in_words)?;
+        Ok(found.and_then(WireNode::read))
     }
 
     /// Patches a Node as [`node_sync`](super::node_sync) decided.
@@ -62,7 +64,9 @@ impl WorkloadCluster {
     /// The API server's: [`WriteError::Gone`] if another Node has the name, [`WriteError::Stale`] if taints change and the Node
     /// has changed since.
     pub async fn patch_node(&self, node: &Node, patch: &NodePatch) -> Result<WrittenVersion, WriteError> {
-        writes::patch(&self.client, &path_of(&node.name)?, MERGE_PATCH, &patch.body(node)).await
+        writes::patch(&self.client, &path_of(&node.name)?, MERGE_PATCH, &patch.body(node))
+            .await
+            .map_err(in_words)
     }
 
     /// Makes a Node unschedulable, if it is not yet. Its UID is a condition and its version is none: the kubelet writes often.
@@ -74,7 +78,10 @@ impl WorkloadCluster {
             return Ok(());
         }
         let body = json!({"metadata": {"uid": node.uid}, "spec": {"unschedulable": true}});
-        writes::patch(&self.client, &path_of(&node.name)?, MERGE_PATCH, &body).await.map(drop)
+        writes::patch(&self.client, &path_of(&node.name)?, MERGE_PATCH, &body)
+            .await
+            .map(drop)
+            .map_err(in_words)
     }
 
     /// Deletes this Node, and no other of its name. Success if it does not exist any more.
@@ -89,10 +96,10 @@ impl WorkloadCluster {
             Ok(()) | Err(WriteError::Gone) => Ok(()),
             // The API server does not say whether the UID was the reason.
             Err(error @ WriteError::Stale(_)) => match self.read_node(&node.name).await? {
-                Some(there) if there.uid == node.uid => Err(error),
+                Some(there) if there.uid == node.uid => Err(in_words(error)),
                 _ => Ok(()),
             },
-            Err(error) => Err(error),
+            Err(error) => Err(in_words(error)),
         }
     }
 }

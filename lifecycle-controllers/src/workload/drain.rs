@@ -9,7 +9,10 @@ mod evict;
 mod pods;
 mod rules;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use jiff::Timestamp;
 use lifecycle::drain::{Behavior, Pass};
@@ -19,7 +22,7 @@ use super::{Node, WorkloadCluster};
 use pods::PodOnNode;
 
 pub use error::DrainError;
-pub(super) use pods::pages;
+pub(super) use pods::{pages, size_of};
 pub use rules::DrainRules;
 
 /// How long one pass may take, with all its requests.
@@ -59,9 +62,11 @@ pub async fn pass(
         let pods = judged(cluster, node, rules).await?;
         let plan: Vec<_> = pods.iter().map(|(pod, behavior)| (pod.judged.clone(), *behavior)).collect();
         let plan = Pass::plan(&plan);
-        let to_evict = pods.iter().map(|(pod, _)| pod).filter(|pod| plan.evict.contains(&pod.judged.name));
+        let names: BTreeSet<&String> = plan.evict.iter().collect();
+        let to_evict: Vec<_> =
+            pods.iter().map(|(pod, _)| pod).filter(|pod| names.contains(&pod.judged.name)).collect();
         let grace = node.is_unreachable().then_some(UNREACHABLE_GRACE);
-        let evicted = evict::evict(cluster, to_evict.collect(), grace).await;
+        let evicted = evict::evict(cluster, to_evict, grace).await;
         Ok(progress(plan, evicted, started))
     });
     made.await

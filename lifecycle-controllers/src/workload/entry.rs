@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use super::{ClusterKey, WorkloadCluster, health::Health, nodes::Nodes, pace::Pace};
+use super::{ClusterKey, WorkloadCluster, health::Health, nodes::Nodes, pace::Pace, words::words};
 
 /// Whether there is a connection to a workload cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,9 +51,6 @@ struct State {
     connected: Result<(WorkloadCluster, Timestamp), NotConnected>,
     health: Health,
 }
-
-/// The longest reason.
-const LONGEST: usize = 300;
 
 impl Entry {
     pub(super) fn new(cluster: ClusterKey, uid: String, stop: CancellationToken) -> Self {
@@ -115,10 +112,4 @@ impl Entry {
         state.connected = Err(NotConnected { reason, since });
         true
     }
-}
-
-/// A text that another API server may have written, on one line and of a bounded length.
-pub(super) fn words(text: &str) -> String {
-    let plain = text.chars().map(|character| if character.is_control() { ' ' } else { character });
-    plain.take(LONGEST).collect()
 }

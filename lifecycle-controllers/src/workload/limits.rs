@@ -44,7 +44,11 @@ pub(super) struct Limited {
     pace: Arc<Pace>,
     requests: Arc<Semaphore>,
     watches: Arc<Semaphore>,
+    probes: Arc<Semaphore>,
 }
+
+/// The path of probes, which have a slot of their own: slow answers to others must not make a cluster look away.
+pub(super) const PROBE_PATH: &str = "/readyz";
 
 impl Limited {
     /// A client within limits of its own, but for `pace`. Its writes end with the term of `fence`.
@@ -56,6 +60,7 @@ impl Limited {
             pace,
             requests: Arc::new(Semaphore::new(REQUESTS)),
             watches: Arc::new(Semaphore::new(WATCHES)),
+            probes: Arc::new(Semaphore::new(1)),
         };
         Client::new(limited, namespace)
     }
@@ -63,7 +68,11 @@ impl Limited {
     async fn send(self, request: Request<Body>) -> Result<Response<LimitedBody>, BoxError> {
         let query = request.uri().query().unwrap_or_default();
         let is_watch = query.split('&').any(|pair| matches!(pair, "watch=true" | "watch=1"));
-        let slots = if is_watch { &self.watches } else { &self.requests };
+        let slots = match request.uri().path() {
+            PROBE_PATH => &self.probes,
+            _ if is_watch => &self.watches,
+            _ => &self.requests,
+        };
         let began = Instant::now();
         let answer = timeout(HEAD, async {
             let slot = slots.clone().acquire_owned().await?;

@@ -27,7 +27,7 @@ pub struct Node {
     pub labels: BTreeMap<String, String>,
     /// `metadata.annotations`
     pub annotations: BTreeMap<String, String>,
-    /// `spec.providerID`, if it is not empty.
+    /// `spec.providerID`, if a Machine can have it: it has 1 to 512 bytes.
     pub provider_id: Option<String>,
     /// `spec.unschedulable`
     pub unschedulable: bool,
@@ -86,8 +86,10 @@ impl Node {
         let pairs = |map: &BTreeMap<String, String>| {
             map.iter().map(|(key, value)| EACH + key.len() + value.len()).sum::<usize>()
         };
-        let taints =
-            self.taints.iter().map(|taint| EACH + taint.key.len() + taint.value.len() + taint.effect.len());
+        let taints = self.taints.iter().map(|taint| {
+            let time = taint.time_added.as_ref().map_or(0, String::len);
+            EACH + taint.key.len() + taint.value.len() + taint.effect.len() + time
+        });
         let conditions =
             self.conditions.iter().map(|one| EACH + one.kind.len() + one.reason.len() + one.message.len());
         let addresses = self.addresses.iter().map(|one| EACH + one.address.len() + one.type_.len());
@@ -107,8 +109,9 @@ impl Node {
             ];
             texts.into_iter().map(|text| EACH + text.len()).sum()
         });
-        let own = [self.name.len(), self.uid.len(), self.provider_id.as_ref().map_or(0, String::len)];
+        let own = [&self.name, &self.uid, &self.resource_version].map(String::len);
         8 * EACH
+            + self.provider_id.as_ref().map_or(0, String::len)
             + own.iter().sum::<usize>()
             + pairs(&self.labels)
             + pairs(&self.annotations)
@@ -120,7 +123,10 @@ impl Node {
     }
 }
 
-/// A Node as it comes. Fields of another type than expected are as if they were missing, except in metadata.
+/// The longest `spec.providerID` of a Machine, by the contract of infrastructure providers.
+const LONGEST_PROVIDER_ID: usize = 512;
+
+/// A Node as it comes.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct WireNode {
@@ -176,7 +182,7 @@ impl WireNode {
             deleting: metadata.deletion_timestamp.map(|Time(time)| time),
             labels: metadata.labels.unwrap_or_default(),
             annotations: metadata.annotations.unwrap_or_default(),
-            provider_id: spec.provider_id.filter(|id| !id.is_empty()),
+            provider_id: spec.provider_id.filter(|id| (1..=LONGEST_PROVIDER_ID).contains(&id.len())),
             unschedulable: spec.unschedulable.unwrap_or_default(),
             taints: spec.taints.unwrap_or_default(),
             conditions: status.conditions.unwrap_or_default().into_iter().map(Condition::from).collect(),
@@ -264,6 +270,9 @@ mod tests {
         beat["metadata"]["resourceVersion"] = json!("8");
         beat["status"]["conditions"][0]["lastHeartbeatTime"] = json!("2026-01-02T03:09:05Z");
         assert!(node.same_content(&read(&beat).expect("a Node")), "a heartbeat");
+        let mut long = wire.clone();
+        long["spec"]["providerID"] = json!("x".repeat(LONGEST_PROVIDER_ID + 1));
+        assert_eq!(read(&long).expect("a Node").provider_id, None);
         for name in [json!(null), json!(""), json!("../x"), json!("a/b"), json!("A b")] {
             let mut bad = wire.clone();
             bad["metadata"]["name"] = name;

@@ -19,11 +19,12 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::{
     Access, WorkloadCluster,
-    entry::{Entry, words},
-    limits::Limited,
+    entry::Entry,
+    limits::{Limited, PROBE_PATH},
     node::WireNode,
     nodes::{Change, Listing},
     shared::Shared,
+    words::words,
 };
 
 /// How many Nodes one page of the list has. A page is in memory as it comes, with 15 kB or more for each Node.
@@ -289,7 +290,7 @@ enum Probed {
 }
 
 async fn probe(client: Client) -> Probed {
-    let Ok(request) = Request::get("/readyz").body(Vec::new()) else {
+    let Ok(request) = Request::get(PROBE_PATH).body(Vec::new()) else {
         return Probed::Failed("no request could be made".to_owned());
     };
     match timeout(PROBE, client.request_text(request)).await {

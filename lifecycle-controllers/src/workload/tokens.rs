@@ -15,7 +15,7 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
 
-use super::WorkloadCluster;
+use super::{WorkloadCluster, words::in_words};
 
 const NAMESPACE: &str = "kube-system";
 const SECRETS: &str = "/api/v1/namespaces/kube-system/secrets";
@@ -141,7 +141,7 @@ impl BootstrapToken {
             {
                 WriteError::Failed("the API server refuses a bootstrap token".to_owned())
             }
-            error => error,
+            error => in_words(error),
         }
     }
 }

@@ -18,7 +18,8 @@ use tokio::time::timeout;
 
 use super::{
     Node, WorkloadCluster,
-    drain::{DrainError, DrainRules, judged, pages},
+    drain::{DrainError, DrainRules, judged, pages, size_of},
+    words::words,
 };
 
 /// When to look again: upstream's `waitForVolumeDetachRetryInterval`.
@@ -102,15 +103,20 @@ async fn look(cluster: &WorkloadCluster, node: &Node, rules: &DrainRules) -> Res
     let mut unnamed = None;
     let api: Api<Attachment> = Api::all(cluster.client().clone());
     pages(&api, ListParams::default(), "VolumeAttachments", |attachment: Attachment| {
-        if attachment.status.attached && attachment.spec.node_name == node.name {
-            match attachment.spec.source.persistent_volume_name {
-                Some(name) => drop(of_attachments.insert(name)),
-                None => unnamed = attachment.metadata.name,
-            }
+        if !attachment.status.attached || attachment.spec.node_name != node.name {
+            return 0;
         }
+        let Some(name) = attachment.spec.source.persistent_volume_name else {
+            unnamed = attachment.metadata.name;
+            return 0;
+        };
+        let size = size_of([&name]);
+        of_attachments.insert(name);
+        size
     })
     .await?;
     if let Some(name) = unnamed {
+        let name = words(&name);
         return Err(DrainError(format!("VolumeAttachment {name} has no spec.source.persistentVolumeName")));
     }
     if of_node.is_empty() && of_attachments.is_empty() {
@@ -126,9 +132,13 @@ async fn look(cluster: &WorkloadCluster, node: &Node, rules: &DrainRules) -> Res
     pages(&api, ListParams::default(), "PersistentVolumes", |volume: Volume| {
         let handle = volume.handle().filter(|handle| of_node.contains(handle));
         let name = volume.metadata.name.clone().unwrap_or_default();
-        if handle.is_some() || of_attachments.contains(&name) {
-            volumes.insert(name, (handle, volume.claim()));
+        if handle.is_none() && !of_attachments.contains(&name) {
+            return 0;
         }
+        let claim = volume.claim();
+        let size = size_of([&name].into_iter().chain(&claim));
+        volumes.insert(name, (handle, claim));
+        size
     })
     .await?;
     Ok(divided(of_node, of_attachments, &volumes, &ignored))

@@ -1,7 +1,7 @@
 //! Evictions.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     time::Duration,
 };
 
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 
 use super::pods::PodOnNode;
-use crate::workload::{WorkloadCluster, entry::words};
+use crate::workload::{WorkloadCluster, words::words};
 
 /// For how long a pass evicts Pods, as upstream.
 const EVICTIONS: Duration = Duration::from_secs(10);
@@ -24,7 +24,7 @@ const AT_ONCE: usize = 4;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Evicted {
     /// Pods that do not exist any more.
-    pub(super) gone: Vec<String>,
+    pub(super) gone: BTreeSet<String>,
     /// Pods that were not evicted, by the API server's words.
     pub(super) failed: BTreeMap<String, Vec<String>>,
 }
@@ -46,7 +46,7 @@ pub(super) async fn evict(cluster: &WorkloadCluster, pods: Vec<&PodOnNode>, grac
     while let Some((pod, outcome)) = outcomes.next().await {
         match outcome {
             Ok(Evictions::Begun) => {}
-            Ok(Evictions::Gone) => evicted.gone.push(pod),
+            Ok(Evictions::Gone) => drop(evicted.gone.insert(pod)),
             Err(why) => evicted.failed.entry(why).or_default().push(pod),
         }
     }

@@ -23,12 +23,16 @@ use lifecycle::drain::{DaemonSet, Pod};
 use serde::{Deserialize, de::DeserializeOwned};
 
 use super::error::DrainError;
-use crate::workload::{WorkloadCluster, entry::words};
+use crate::workload::{WorkloadCluster, words::words};
 
 /// How many objects one page of a list has.
 const PAGE: u32 = 100;
-/// The most objects of a list. A Node has some hundred Pods, and a cluster some thousand Namespaces and volumes.
-const MOST: usize = 20_000;
+/// The most Pods of a Node. Kubernetes recommends 110.
+const MOST_PODS: usize = 2_000;
+/// The most objects of another list.
+const MOST: usize = 100_000;
+/// What is kept of a list, in bytes.
+const MOST_BYTES: usize = 8 * 1024 * 1024;
 /// `DaemonSet`s that are looked up at once.
 const LOOKUPS: usize = 4;
 /// The annotation of a Pod whose source is a file on the Node.
@@ -144,6 +148,14 @@ impl WirePod {
     }
 }
 
+impl PodOnNode {
+    fn size(&self) -> usize {
+        size_of(self.labels.iter().flat_map(|(key, value)| [key, value]))
+            + size_of(&self.claims)
+            + size_of([&self.uid])
+    }
+}
+
 /// The Pods that are on a Node, by namespace and name.
 pub(super) async fn list(
     cluster: &WorkloadCluster,
@@ -154,38 +166,52 @@ pub(super) async fn list(
     let of_node = ListParams::default().fields(&format!("spec.nodeName={node}"));
     let mut pods = Vec::new();
     pages(&api, of_node, "Pods", |pod: WirePod| {
-        if pod.spec.node_name.as_deref() == Some(node) {
-            pods.extend(pod.read(now));
-        }
+        let on_node = pod.spec.node_name.as_deref() == Some(node);
+        let Some(pod) = on_node.then(|| pod.read(now)).flatten() else { return 0 };
+        let size = pod.size();
+        pods.push(pod);
+        // The number of Pods is limited too.
+        size.max(MOST_BYTES / MOST_PODS)
     })
     .await?;
     pods.sort_by(|one: &PodOnNode, other| one.judged.name.cmp(&other.judged.name));
     Ok(pods)
 }
 
-/// Calls `each` with every object of a list.
+/// Calls `each` with every object of a list. It gives about how many bytes it keeps of the object.
 pub(in crate::workload) async fn pages<K>(
     api: &Api<K>,
     mut params: ListParams,
     kind: &str,
-    mut each: impl FnMut(K),
+    mut each: impl FnMut(K) -> usize,
 ) -> Result<(), DrainError>
 where
     K: Clone + std::fmt::Debug + DeserializeOwned,
 {
     params.limit = Some(PAGE);
-    let mut count = 0;
-    // An empty page counts as well, since the next one may be asked for again and again.
-    while count <= MOST {
+    let (mut count, mut bytes) = (0, 0);
+    loop {
         let page = api.list(&params).await.map_err(|error| unread(kind, &error))?;
+        // An empty page counts as well, since the next one may be asked for again and again.
         count += page.items.len().max(1);
-        page.items.into_iter().for_each(&mut each);
+        for object in page.items {
+            bytes += each(object);
+        }
+        if count > MOST || bytes > MOST_BYTES {
+            return Err(DrainError(format!(
+                "{kind} cannot be listed: there are too many, or they are too large"
+            )));
+        }
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => params.continue_token = Some(token),
             None => return Ok(()),
         }
     }
-    Err(DrainError(format!("{kind} cannot be listed: there are more than {MOST}")))
+}
+
+/// About how many bytes some texts take.
+pub(in crate::workload) fn size_of<'a>(texts: impl IntoIterator<Item = &'a String>) -> usize {
+    texts.into_iter().map(|text| 64 + text.len()).sum()
 }
 
 fn unread(kind: &str, error: &kube::Error) -> DrainError {
@@ -227,7 +253,10 @@ pub(super) async fn namespaces(
     let mut namespaces = BTreeMap::new();
     pages(&api, ListParams::default(), "Namespaces", |namespace| {
         let metadata = namespace.metadata;
-        namespaces.insert(metadata.name.unwrap_or_default(), metadata.labels.unwrap_or_default());
+        let labels = metadata.labels.unwrap_or_default();
+        let size = size_of(labels.iter().flat_map(|(key, value)| [key, value]));
+        namespaces.insert(metadata.name.unwrap_or_default(), labels);
+        64 + size
     })
     .await?;
     Ok(namespaces)

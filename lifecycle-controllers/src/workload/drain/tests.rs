@@ -8,7 +8,11 @@ use sandbox::{ResourceKind, Sandbox};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::workload::{Taint, testing::over, volumes};
+use crate::workload::{
+    Taint,
+    testing::{answering, over},
+    volumes,
+};
 
 /// A workload cluster whose API server evicts: Pods with the name `guarded...` have a disruption budget, `slow...` are deleted
 /// and stay, others are gone at once.
@@ -390,4 +394,25 @@ async fn volumes_are_waited_for_but_not_those_of_pods_that_stay() {
     assert_eq!(found.claims.iter().collect::<Vec<_>>(), ["default/elsewhere", "default/used"]);
     assert_eq!(found.unknown_to_cluster.iter().collect::<Vec<_>>(), ["other"]);
     assert!(attached(&silent()).await.is_empty(), "nobody there would detach them");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_without_end_or_answer_ends_the_pass() {
+    let pods = |text: usize| {
+        let pod = json!({"metadata": {"name": "p", "namespace": "default", "labels": {"l": "x".repeat(text)}},
+            "spec": {"nodeName": "n"}});
+        let page = json!({"kind": "PodList", "apiVersion": "v1", "metadata": {"continue": "more"},
+            "items": vec![pod; 100]});
+        answering(move |_| std::future::ready(Response::new(Body::from(page.to_string().into_bytes()))))
+    };
+    let hangs = answering(|_| std::future::pending::<Response<Body>>());
+    for (client, expected) in
+        [(pods(0), "too many"), (pods(100_000), "too large"), (hangs, "no answer within 10s")]
+    {
+        let error = pass(&over(client), &node(), &DrainRules::default(), "T").await.expect_err("no end");
+        assert!(
+            error.to_string().starts_with("Pods cannot be") && error.to_string().contains(expected),
+            "{error}"
+        );
+    }
 }
