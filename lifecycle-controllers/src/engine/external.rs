@@ -11,6 +11,7 @@ mod contract;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
+use cloudprovider::dns;
 use controller_kit::{
     cache::{Cache, watch_objects},
     kinds::regular_plural,
@@ -179,6 +180,10 @@ impl Externals {
     async fn discover(&self, of: &GroupKind) -> Result<(String, String), NotReadable> {
         let plural = regular_plural(&of.kind);
         let name = format!("{plural}.{}", of.group);
+        // A user writes kind and group, and the name becomes a part of a path.
+        if !dns::is_subdomain(&name) {
+            return Err(NotReadable::NoDefinition(format!("there is no CustomResourceDefinition {name:?}")));
+        }
         let definitions: Api<CustomResourceDefinition> = Api::all(self.0.client.clone());
         let labels = match within_deadline(definitions.get_metadata(&name)).await {
             Ok(found) => found.metadata.labels.unwrap_or_default(),

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use cloudprovider::{FairPermit, FairPermits};
+use cloudprovider::{FairPermit, FairPermits, dns};
 use controller_kit::{
     cache::{Cache, CachedObject as _},
     writes::{
@@ -68,16 +68,28 @@ impl Place {
         }
     }
 
-    fn all(&self) -> String {
+    /// The path of all objects of the kind in the namespace.
+    fn all(&self) -> Result<String, WriteError> {
         let Self { group, version, plural, namespace, .. } = self;
-        match group.as_str() {
-            "" => format!("/api/{version}/namespaces/{namespace}/{plural}"),
-            _ => format!("/apis/{group}/{version}/namespaces/{namespace}/{plural}"),
-        }
+        let group_path = match group.as_str() {
+            "" => "/api".to_owned(),
+            _ => format!("/apis/{}", part(group)?),
+        };
+        let (version, namespace, plural) = (part(version)?, part(namespace)?, part(plural)?);
+        Ok(format!("{group_path}/{version}/namespaces/{namespace}/{plural}"))
     }
 
-    fn path(&self) -> String {
-        format!("{}/{}", self.all(), self.name)
+    fn path(&self) -> Result<String, WriteError> {
+        Ok(format!("{}/{}", self.all()?, part(&self.name)?))
+    }
+}
+
+/// A part of a path. Users write names and groups into references, and a text such as `../x` would lead to another namespace.
+fn part(text: &str) -> Result<&str, WriteError> {
+    if dns::is_subdomain(text) {
+        Ok(text)
+    } else {
+        Err(WriteError::Failed(format!("{text:?} is not the name of an object, a kind or a group")))
     }
 }
 
@@ -131,7 +143,7 @@ impl Writer {
         body: Value,
     ) -> Result<T, WriteError> {
         let _turn = self.turn(&place.namespace).await;
-        patch_as(&self.client, &place.path(), MERGE_PATCH, &guard.add_to(body), WHOLE_OBJECT).await
+        patch_as(&self.client, &place.path()?, MERGE_PATCH, &guard.add_to(body), WHOLE_OBJECT).await
     }
 
     /// The same for the status.
@@ -145,7 +157,7 @@ impl Writer {
         body: Value,
     ) -> Result<T, WriteError> {
         let _turn = self.turn(&place.namespace).await;
-        let path = format!("{}/status", place.path());
+        let path = format!("{}/status", place.path()?);
         patch_as(&self.client, &path, MERGE_PATCH, &guard.add_to(body), WHOLE_OBJECT).await
     }
 
@@ -161,7 +173,7 @@ impl Writer {
         body: Value,
     ) -> Result<T, WriteError> {
         let _turn = self.turn(&place.namespace).await;
-        patch_by(&self.client, &place.path(), MERGE_PATCH, manager, &guard.add_to(body)).await
+        patch_by(&self.client, &place.path()?, MERGE_PATCH, manager, &guard.add_to(body)).await
     }
 
     /// Creates an object by server-side apply, in the name of a field manager, and gives it as it is then.
@@ -175,7 +187,7 @@ impl Writer {
         body: &Value,
     ) -> Result<T, WriteError> {
         let _turn = self.turn(&place.namespace).await;
-        patch_by(&self.client, &place.path(), APPLY_PATCH, manager, body).await
+        patch_by(&self.client, &place.path()?, APPLY_PATCH, manager, body).await
     }
 
     /// Creates an object and gives it as it is then.
@@ -184,7 +196,7 @@ impl Writer {
     /// [`WriteError::Stale`] if there is one of this name.
     pub async fn create_at<T: DeserializeOwned>(&self, place: &Place, body: &Value) -> Result<T, WriteError> {
         let _turn = self.turn(&place.namespace).await;
-        create_as(&self.client, &place.all(), body).await
+        create_as(&self.client, &place.all()?, body).await
     }
 
     /// Deletes exactly this object.
@@ -198,7 +210,7 @@ impl Writer {
             preconditions["resourceVersion"] = version.into();
         }
         let body = json!({"propagationPolicy": "Background", "preconditions": preconditions});
-        delete(&self.client, &place.path(), &body).await
+        delete(&self.client, &place.path()?, &body).await
     }
 
     /// The object as it is now.
@@ -207,7 +219,7 @@ impl Writer {
     /// [`WriteError::Gone`] if there is none.
     pub async fn read_at<T: DeserializeOwned>(&self, place: &Place) -> Result<T, WriteError> {
         let _turn = self.turn(&place.namespace).await;
-        let request = http::Request::get(place.path())
+        let request = http::Request::get(place.path()?)
             .body(Vec::new())
             .map_err(|error| WriteError::Failed(error.to_string()))?;
         within_deadline(self.client.request(request)).await
@@ -395,6 +407,33 @@ mod tests {
         let after = json!({"a": 1, "b": {"c": [1, 2], "d": 2}, "f": {"g": 4}});
         let expected = json!({"b": {"c": [1, 2]}, "e": null, "f": {"g": 4}});
         assert_eq!(difference(&before, &after), Some(expected));
+    }
+
+    #[test]
+    fn a_name_leads_to_no_other_path() {
+        let place = |group: &str, namespace: &str, name: &str| Place {
+            group: group.to_owned(),
+            version: "v1".to_owned(),
+            plural: "boxes".to_owned(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        };
+        let path = |place: Place| place.path().map_err(|why| why.to_string());
+        assert_eq!(path(place("", "n", "a.b")).as_deref(), Ok("/api/v1/namespaces/n/boxes/a.b"));
+        assert_eq!(path(place("x.y", "n", "a")).as_deref(), Ok("/apis/x.y/v1/namespaces/n/boxes/a"));
+        for (group, namespace, name) in [
+            ("x.y", "n", "../../m/boxes/a"),
+            ("x.y", "n", ".."),
+            ("x.y", "n", ""),
+            ("x.y", "n", "a?fieldManager=x"),
+            ("x.y", "n", "a%2f.."),
+            ("x.y", "", "a"),
+            ("x.y", "../m", "a"),
+            ("x/../..", "n", "a"),
+        ] {
+            let why = path(place(group, namespace, name));
+            assert!(why.is_err_and(|why| why.contains("is not the name")), "{group} {namespace} {name}");
+        }
     }
 
     #[test]
