@@ -1,8 +1,12 @@
 //! Sources of keys that several controllers have.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    time::Duration,
+};
 
 use futures::{StreamExt as _, future::ready, stream};
+use tokio::time::sleep;
 
 use crate::{
     engine::{
@@ -45,6 +49,19 @@ pub(crate) fn saw<K: Kind>(store: &Store<K>, keys: &HashSet<String>, writers: &W
     for object in keys.iter().filter_map(|key| store.get(key)) {
         writers.saw(&K::kind(&()), object.meta());
     }
+}
+
+/// How many batches of keys are merged into one at most.
+const MERGED: usize = 1_000;
+
+/// The same keys, each batch after this time, with those that come meanwhile. So users who change objects without end cost a pass
+/// now and then.
+pub(crate) fn paced(source: Source, pause: Duration) -> Source {
+    let batches = source.ready_chunks(MERGED).then(move |batches| async move {
+        sleep(pause).await;
+        batches.into_iter().flatten().collect()
+    });
+    batches.boxed()
 }
 
 /// Whether what is read of an object differs from the last time. `new`: `None` once it is gone.

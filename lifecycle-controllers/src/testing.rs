@@ -170,10 +170,8 @@ impl Stage {
     ) -> Arc<Stored<K>> {
         let key = format!("{NAMESPACE}/{name}");
         let shown = store.until(&key, |stored| stored.is_some_and(|stored| expected(stored)));
-        match timeout(PATIENCE, shown).await {
-            Ok(shown) => shown.expect("it exists"),
-            Err(_) => panic!("{name} does not become as expected: {:#?}", store.get(&key)),
-        }
+        let shown = timeout(PATIENCE, shown).await.ok().flatten();
+        shown.unwrap_or_else(|| panic!("{name} does not become as expected: {:#?}", store.get(&key)))
     }
 
     /// Waits until a cache shows no object of this name.

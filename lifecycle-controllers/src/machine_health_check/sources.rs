@@ -3,6 +3,7 @@
 use std::{
     collections::{HashMap, HashSet},
     sync::Arc,
+    time::Duration,
 };
 
 use cluster_api::{Cluster, Machine, MachineHealthCheck, names::conditions as types};
@@ -18,9 +19,12 @@ use crate::{
         object::{Meta as _, Stored, key, split_key},
     },
     replicas::{selector, selects},
-    sources::{external_source, is_news, workload_source},
+    sources::{external_source, is_news, paced, workload_source},
     workload::{ClusterChange, ClusterKey},
 };
+
+/// After a change of Nodes. A pass looks at all Machines of a check, and a workload cluster says what changes and how often.
+const PAUSE: Duration = Duration::from_secs(1);
 
 pub(super) fn of(core: &Arc<Core>) -> Vec<Source> {
     let own = source(core.stores.machine_health_checks.subscribe(), |keys| keys);
@@ -51,16 +55,17 @@ pub(super) fn of(core: &Arc<Core>) -> Vec<Source> {
     };
     let of_workload = {
         let core = Arc::clone(core);
-        workload_source(&core.workload.clone(), move |changes| {
+        let of_workload = workload_source(&core.workload.clone(), move |changes| {
             changes.iter().flat_map(|(cluster, change)| checks_of_nodes(&core, cluster, change)).collect()
-        })
+        });
+        paced(of_workload, PAUSE)
     };
     vec![own, of_machines, of_clusters, of_requests, of_workload]
 }
 
 fn keys_of(core: &Core, namespace: &str, is_chosen: impl Fn(&MachineHealthCheck) -> bool) -> HashSet<String> {
     let checks = core.stores.machine_health_checks.read();
-    let chosen = checks.values().filter(|one| one.namespace_or_empty() == namespace && is_chosen(&***one));
+    let chosen = checks.values().filter(|one| one.namespace_or_empty() == namespace && is_chosen(one));
     chosen.map(|one| key(one.namespace_or_empty(), one.name_or_empty())).collect()
 }
 
@@ -77,14 +82,17 @@ fn names(check: &MachineHealthCheck, kind: &GroupKind) -> bool {
     kinds(check).is_some_and(|(template, made)| template == *kind || made == *kind)
 }
 
+/// The name of a Machine, and the Machine unless it is gone.
+type Named<'a> = (&'a str, Option<Arc<Stored<Machine>>>);
+
 /// The checks of these Machines: those that select them now, and those that did when they were last looked at.
 fn checks_of_machines(core: &Core, keys: &HashSet<String>) -> HashSet<String> {
-    let mut by_namespace: HashMap<&str, Vec<(&str, Option<Arc<Stored<Machine>>>)>> = HashMap::new();
+    let mut by_namespace: HashMap<&str, Vec<Named<'_>>> = HashMap::new();
     for of in keys {
         let (namespace, name) = split_key(of);
         by_namespace.entry(namespace).or_default().push((name, core.stores.machines.get(of)));
     }
-    let of_namespace = |(namespace, machines): (&str, Vec<(&str, Option<Arc<Stored<Machine>>>)>)| {
+    let of_namespace = |(namespace, machines): (&str, Vec<Named<'_>>)| {
         keys_of(core, namespace, |check| {
             let selector = selector(&check.spec.selector).ok();
             let status = check.status.as_ref();
