@@ -1,0 +1,282 @@
+//! The objects in the values of a resource.
+
+use serde_json::Value;
+
+use super::resources::Content;
+
+/// The largest resource, in bytes. The API server takes 1 MiB.
+const LARGEST: usize = 4 * 1024 * 1024;
+/// So many objects a resource may have.
+const MOST_OBJECTS: usize = 1_000;
+/// So many scalars, lists and mappings the YAML of one value may have, with all that aliases stand for.
+const MOST_NODES: usize = 250_000;
+/// So many documents one value may have. Empty ones count.
+const MOST_DOCUMENTS: usize = 2 * MOST_OBJECTS;
+
+/// An object that is to be in a workload cluster.
+#[derive(Clone, PartialEq)]
+pub(super) struct Manifest {
+    /// Where it is in the resource, for people: nothing of its content.
+    pub(super) place: String,
+    /// `apiVersion`, kind and name, for people. It is content, so nobody sees that of a Secret.
+    pub(super) title: String,
+    /// `apiVersion`
+    pub(super) api_version: String,
+    /// The kind.
+    pub(super) kind: String,
+    /// `metadata.namespace`, not empty.
+    pub(super) namespace: Option<String>,
+    /// `metadata.name`. `None`: the API server makes one up from `metadata.generateName`.
+    pub(super) name: Option<String>,
+    /// All of it.
+    pub(super) object: Value,
+}
+
+impl Manifest {
+    pub(super) fn is_definition(&self) -> bool {
+        self.kind == "CustomResourceDefinition"
+    }
+}
+
+/// All objects, those of one value in the order of creation, values in the order of their keys.
+///
+/// # Errors
+/// What is wrong, with the key and the place, and nothing of the value.
+pub(super) fn manifests(content: &Content) -> Result<Vec<Manifest>, String> {
+    let bytes: usize = content.values.values().map(Vec::len).sum();
+    if bytes > LARGEST {
+        return Err(format!("it has more than {LARGEST} bytes"));
+    }
+    let mut all = Vec::new();
+    for (key, value) in &content.values {
+        let text = std::str::from_utf8(value).map_err(|_| format!("data.{key} is not UTF-8"))?;
+        let documents = documents(text).map_err(|why| format!("data.{key} is neither YAML nor JSON{why}"))?;
+        let mut of_value = Vec::new();
+        for document in documents {
+            for object in objects(document) {
+                let place = format!("data.{key}, object {}", of_value.len() + 1);
+                of_value.push(manifest(place, object)?);
+                if all.len() + of_value.len() > MOST_OBJECTS {
+                    return Err(format!("it has more than {MOST_OBJECTS} objects"));
+                }
+            }
+        }
+        of_value.sort_by_key(|manifest| order(&manifest.kind));
+        all.append(&mut of_value);
+    }
+    Ok(all)
+}
+
+/// The documents of a text. The error is where the text cannot be read.
+fn documents(text: &str) -> Result<Vec<Value>, String> {
+    // Not every JSON is YAML.
+    if text.trim_start().starts_with(['{', '['])
+        && let Ok(value) = serde_json::from_str(text)
+    {
+        return Ok(vec![value]);
+    }
+    // What Go's reader of YAML takes, which upstream has. The library's own words may quote the text.
+    let options = serde_saphyr::options! {
+        with_snippet: false,
+        emit_comments: false,
+        legacy_octal_numbers: true,
+        duplicate_keys: serde_saphyr::options::DuplicateKeyPolicy::LastWins,
+        budget: serde_saphyr::budget! {
+            max_nodes: MOST_NODES,
+            max_events: 4 * MOST_NODES,
+            max_documents: MOST_DOCUMENTS,
+            max_total_scalar_bytes: 2 * LARGEST,
+            max_recorded_anchor_bytes: 2 * LARGEST,
+        },
+    };
+    serde_saphyr::from_multiple_with_options::<Value>(text, options).map_err(|error| {
+        let place =
+            error.location().map(|place| format!(" (line {}, column {})", place.line(), place.column()));
+        place.unwrap_or_default()
+    })
+}
+
+/// The objects of a document, which may be a list of them.
+fn objects(document: Value) -> Vec<Value> {
+    match document {
+        Value::Null => Vec::new(),
+        Value::Array(objects) => objects,
+        Value::Object(mut list)
+            if list.get("kind").and_then(Value::as_str).is_some_and(|kind| kind.ends_with("List"))
+                && list.get("items").is_some_and(Value::is_array) =>
+        {
+            match list.remove("items") {
+                Some(Value::Array(objects)) => objects,
+                _ => Vec::new(),
+            }
+        }
+        object => vec![object],
+    }
+}
+
+fn manifest(place: String, mut object: Value) -> Result<Manifest, String> {
+    let text = |value: Option<&Value>| {
+        value.and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned)
+    };
+    let missing = |field: &str| format!("{place} has no {field}");
+    let Some(fields) = object.as_object_mut() else { return Err(format!("{place} is no mapping")) };
+    let api_version = text(fields.get("apiVersion")).ok_or_else(|| missing("apiVersion"))?;
+    let kind = text(fields.get("kind")).ok_or_else(|| missing("kind"))?;
+    let metadata = fields.get_mut("metadata").and_then(Value::as_object_mut);
+    let Some(metadata) = metadata else { return Err(missing("metadata")) };
+    // What the API server gives to objects. A file that came from `kubectl get` has it.
+    for field in ["managedFields", "resourceVersion", "uid", "creationTimestamp", "selfLink", "generation"] {
+        metadata.remove(field);
+    }
+    let name = text(metadata.get("name"));
+    if name.is_none() && text(metadata.get("generateName")).is_none() {
+        return Err(missing("metadata.name"));
+    }
+    if name.as_deref().is_some_and(|name| !is_path_segment(name)) {
+        return Err(format!("{place}: metadata.name cannot be a name"));
+    }
+    let namespace = text(metadata.get("namespace"));
+    let shown = name.as_deref().unwrap_or("(generated name)");
+    let title = match &namespace {
+        Some(namespace) => format!("{api_version} {kind} {namespace}/{shown}"),
+        None => format!("{api_version} {kind} {shown}"),
+    };
+    Ok(Manifest { place, title, api_version, kind, namespace, name, object })
+}
+
+/// Whether a name can stand in a path. Kinds such as those of RBAC have no stricter rule.
+fn is_path_segment(name: &str) -> bool {
+    name.len() <= 253 && name != "." && name != ".." && !name.contains(['/', '%'])
+}
+
+/// The order of creation: what others need comes first.
+fn order(kind: &str) -> usize {
+    const FIRST: [&str; 12] = [
+        "Namespace",
+        "CustomResourceDefinition",
+        "StorageClass",
+        "PersistentVolume",
+        "PersistentVolumeClaim",
+        "Secret",
+        "ConfigMap",
+        "ServiceAccount",
+        "LimitRange",
+        "Pod",
+        "ReplicaSet",
+        "Endpoint",
+    ];
+    FIRST.iter().position(|first| *first == kind).unwrap_or(FIRST.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(values: &[(&str, &str)]) -> Result<Vec<Manifest>, String> {
+        let values = values.iter().map(|(key, text)| ((*key).to_owned(), text.as_bytes().to_vec())).collect();
+        manifests(&Content { values })
+    }
+
+    fn titles(values: &[(&str, &str)]) -> Vec<String> {
+        read(values).expect("objects").into_iter().map(|manifest| manifest.title).collect()
+    }
+
+    fn object(kind: &str, name: &str) -> String {
+        format!("apiVersion: v1\nkind: {kind}\nmetadata:\n  name: {name}\n")
+    }
+
+    #[test]
+    fn objects_come_in_the_order_of_creation_within_a_value() {
+        let b = [object("Service", "s"), object("ConfigMap", "c"), object("Namespace", "ns")].join("---\n");
+        let a = object("Deployment", "d");
+        assert_eq!(
+            titles(&[("b", &b), ("a", &a)]),
+            ["v1 Deployment d", "v1 Namespace ns", "v1 ConfigMap c", "v1 Service s"]
+        );
+    }
+
+    #[test]
+    fn lists_and_json_and_empty_documents_are_read() {
+        let one =
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "n"}});
+        let other = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "b-"}});
+        let both = ["v1 ConfigMap n/a", "v1 ConfigMap (generated name)"];
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": [one, other]});
+        for text in [
+            json!([one, other]).to_string(),
+            list.to_string(),
+            format!("\n---\n# none\n---\n{one}\n---\n{other}\n---\n"),
+        ] {
+            assert_eq!(titles(&[("x", &text)]), both, "{text}");
+        }
+        let text = format!("- {one}\n- {other}\n");
+        assert_eq!(titles(&[("x", &text)]), both);
+        assert_eq!(
+            titles(&[("x", "\t{\"apiVersion\":\t\"v1\", \"kind\": \"A\", \"metadata\": {\"name\": \"a\"}}")]),
+            ["v1 A a"]
+        );
+        for empty in ["", "---\n", "# nothing\n", "null", "[]"] {
+            assert_eq!(titles(&[("x", empty)]), [""; 0], "{empty}");
+        }
+    }
+
+    #[test]
+    fn scalars_are_read_as_upstream_does() {
+        let text = "apiVersion: v1\nkind: A\nmetadata: {name: a, uid: x, resourceVersion: '7'}\nspec:\n  mode: 0644\n  quoted: '0644'\n  flag: true\n  text: |\n    ---\n     a\n  same: &x {k: 1}\n  again: *x\n  twice: 1\n  twice: 2\n  on: yes\n  8080: port\n";
+        let object = &read(&[("x", text)]).expect("objects")[0].object;
+        assert_eq!(object["metadata"], json!({"name": "a"}));
+        assert_eq!(
+            object["spec"],
+            json!({"mode": 420, "quoted": "0644", "flag": true, "text": "---\n a\n", "same": {"k": 1}, "again": {"k": 1}, "twice": 2, "on": true, "8080": "port"})
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_without_the_text() {
+        let secret = "hunter2";
+        for (text, expected) in [
+            (format!("a: [{secret}"), "data.x is neither YAML nor JSON"),
+            (format!("{secret}: {secret}: {secret}"), "data.x is neither YAML nor JSON"),
+            (format!("- {secret}"), "data.x, object 1 is no mapping"),
+            (secret.to_owned(), "data.x, object 1 is no mapping"),
+            (format!("{}---\nkind: {secret}", object("A", "a")), "data.x, object 2 has no apiVersion"),
+            (format!("apiVersion: v1\nx: {secret}"), "data.x, object 1 has no kind"),
+            (format!("apiVersion: v1\nkind: {secret}"), "data.x, object 1 has no metadata"),
+            (
+                format!("apiVersion: v1\nkind: {secret}\nmetadata: {{}}"),
+                "data.x, object 1 has no metadata.name",
+            ),
+            (object("A", &format!("../{secret}")), "data.x, object 1: metadata.name cannot be a name"),
+            (object("A", ".."), "data.x, object 1: metadata.name cannot be a name"),
+        ] {
+            let why = read(&[("x", &text)]).err().unwrap_or_default();
+            assert!(why.starts_with(expected) && !why.contains(secret), "{text}: {why}");
+        }
+        let content = Content { values: [("x".to_owned(), vec![0xff, 0xfe])].into() };
+        assert_eq!(manifests(&content).err().as_deref(), Some("data.x is not UTF-8"));
+    }
+
+    #[test]
+    fn hostile_values_cost_a_bounded_amount() {
+        let many = vec![object("A", "a"); MOST_OBJECTS + 1].join("---\n");
+        assert!(read(&[("x", &many)]).is_err_and(|why| why.contains("more than 1000 objects")));
+        let large = "#".repeat(LARGEST + 1);
+        assert!(read(&[("x", &large)]).is_err_and(|why| why.contains("bytes")));
+        let deep = "[".repeat(100_000);
+        assert!(read(&[("x", &deep)]).is_err());
+        let deep = format!("a: {}1{}", "{a: ".repeat(10_000), "}".repeat(10_000));
+        assert!(read(&[("x", &deep)]).is_err());
+        // Ten times ten times ten...
+        let level = |level: usize| match level {
+            0 => "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned(),
+            _ => format!("a{level}: &a{level} [{}]\n", vec![format!("*a{}", level - 1); 10].join(", ")),
+        };
+        let laughs: String = (0..9).map(level).collect();
+        assert!(read(&[("x", &laughs)]).is_err_and(|why| why.starts_with("data.x is neither")));
+        // One large text many times.
+        let copies = format!("a: &a {}\nb: [{}]\n", "x".repeat(1_000_000), vec!["*a"; 100].join(", "));
+        assert!(read(&[("x", &copies)]).is_err_and(|why| why.starts_with("data.x is neither")));
+    }
+}
