@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use component::{inspection::Inspection, watching, work_queue::WorkQueue};
+use kube::Client;
 use serde_json::{Map, Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::{Core, CoreOptions, KeyFilter};
 use crate::{
+    cluster_resource_set::ClusterResourceSetController,
     engine::{
         control::{self, Controller, LoopState, Source},
         external::Externals,
@@ -36,6 +38,8 @@ pub(crate) struct Queues {
     pub(crate) machine_deployments: WorkQueue,
     /// Of `MachineHealthCheck`s.
     pub(crate) machine_health_checks: WorkQueue,
+    /// Of `ClusterResourceSet`s.
+    pub(crate) cluster_resource_sets: WorkQueue,
 }
 
 /// Runs the controllers of the part for one term, until `stop` is cancelled. Passes that have begun are finished first.
@@ -71,7 +75,7 @@ pub async fn run(
     });
     let mut watches = core.stores.watch(&reader, namespace.as_deref(), &stop);
     watches.spawn(notice_others(core.stores.clone(), writers));
-    work(core, watches, Queues::default(), stop, inspection).await;
+    work(core, reader, watches, Queues::default(), stop, inspection).await;
     Ok(())
 }
 
@@ -91,10 +95,11 @@ async fn notice_others(stores: Stores, writers: Writers) {
     }
 }
 
-/// Runs until `stop` is cancelled. Passes that have begun are finished first. `watches` keep the caches of `core` up to date. It ends by
-/// itself only after a panic, which the daemon notices.
+/// Runs until `stop` is cancelled. Passes that have begun are finished first. `watches` keep the caches of `core` up to date, and
+/// `reader` watches what is read besides. It ends by itself only after a panic, which the daemon notices.
 pub(crate) async fn work(
     core: Arc<Core>,
+    reader: Client,
     mut watches: JoinSet<()>,
     queues: Queues,
     stop: CancellationToken,
@@ -118,12 +123,26 @@ pub(crate) async fn work(
     let sets = MachineSetController::new(Arc::clone(&core));
     let deployments = MachineDeploymentController::new(Arc::clone(&core));
     let checks = MachineHealthCheckController::new(Arc::clone(&core));
+    let resource_sets = ClusterResourceSetController::new(Arc::clone(&core));
     let mut states = Vec::new();
-    let Queues { machines: of_machines, machine_sets, machine_deployments, machine_health_checks } = queues;
+    let Queues {
+        machines: of_machines,
+        machine_sets,
+        machine_deployments,
+        machine_health_checks,
+        cluster_resource_sets,
+    } = queues;
     states.push(start(&mut loops, machines.sources(), machines, of_machines, &stop));
     states.push(start(&mut loops, sets.sources(), sets, machine_sets, &stop));
     states.push(start(&mut loops, deployments.sources(), deployments, machine_deployments, &stop));
     states.push(start(&mut loops, checks.sources(), checks, machine_health_checks, &stop));
+    states.push(start(
+        &mut loops,
+        resource_sets.sources(&reader),
+        resource_sets,
+        cluster_resource_sets,
+        &stop,
+    ));
     loop {
         tokio::select! {
             () = stop.cancelled() => break,

@@ -159,7 +159,14 @@ impl World {
             .follow(&ClusterKey::new(NAMESPACE, "c"), &self.uid("cluster.x-k8s.io", "Cluster", "c").await);
         let (health, debug) = Default::default();
         let inspection = component::inspection::Inspection::register("core", &health, &debug);
-        self.tasks.spawn(work(Arc::clone(&core), watches, Queues::default(), self.stop.clone(), inspection));
+        self.tasks.spawn(work(
+            Arc::clone(&core),
+            client.clone(),
+            watches,
+            Queues::default(),
+            self.stop.clone(),
+            inspection,
+        ));
         let provider = Provided { client, workload: self.workload.client(), core };
         self.tasks.spawn(provider.run());
     }
