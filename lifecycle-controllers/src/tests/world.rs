@@ -21,6 +21,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    bootstrap::Bootstrap,
     core::{Core, CoreOptions, Queues, work},
     engine::{
         external::{Externals, GroupKind},
@@ -171,6 +172,45 @@ impl World {
         self.tasks.spawn(provider.run());
     }
 
+    /// Lets the bootstrap part run too. Its workload clusters are connected when a machine needs a token.
+    pub(super) fn start_bootstrap(&mut self) -> Arc<Bootstrap> {
+        let client = self.management.client();
+        let connector = Arc::new(Same(self.workload.client()));
+        let fence = PartFence::default();
+        let bootstrap = Arc::new(Bootstrap {
+            clusters: Default::default(),
+            machines: Default::default(),
+            configs: Default::default(),
+            writer: Writer::new(client.clone()),
+            workload: WorkloadClusters::new(client.clone(), fence, connector, Options::default()),
+            events: events(client.clone()),
+            watch_filter: None,
+            token_ttl: Duration::from_secs(900),
+        });
+        let watches = bootstrap.watch(&client, None, &self.stop);
+        let (health, debug) = Default::default();
+        let inspection = component::inspection::Inspection::register("bootstrap", &health, &debug);
+        self.tasks.spawn(crate::bootstrap::work(Arc::clone(&bootstrap), watches, self.stop.clone(), inspection));
+        bootstrap
+    }
+
+    /// The CA of the Cluster, and a template of `KubeadmConfig`s.
+    pub(super) async fn create_kubeadm_template(&self) {
+        let key = rcgen::KeyPair::generate().expect("a key");
+        let params = rcgen::CertificateParams::new(Vec::new()).expect("parameters");
+        let certificate = params.self_signed(&key).expect("a certificate").pem();
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "type": "cluster.x-k8s.io/secret", "metadata": {"name": "c-ca"},
+            "stringData": {"tls.crt": certificate, "tls.key": key.serialize_pem()},
+        });
+        self.create("", "Secret", secret).await;
+        let template = json!({
+            "apiVersion": format!("{BOOTSTRAP}/v1beta2"), "kind": "KubeadmConfigTemplate", "metadata": {"name": "t"},
+            "spec": {"template": {"spec": {"joinConfiguration": {"nodeRegistration": {"name": "n"}}}}},
+        });
+        self.create(BOOTSTRAP, "KubeadmConfigTemplate", template).await;
+    }
+
     fn api(&self, group: &str, kind: &str) -> Api<DynamicObject> {
         api(&self.management.client(), group, kind)
     }
@@ -223,6 +263,11 @@ impl World {
 
     /// A deployment `d` of so many Machines.
     pub(super) async fn create_deployment(&self, replicas: i32) {
+        self.create_deployment_of("FakeConfigTemplate", replicas).await;
+    }
+
+    /// The same with bootstrap configs of this kind.
+    pub(super) async fn create_deployment_of(&self, config: &str, replicas: i32) {
         let reference = |group: &str, kind: &str| json!({"apiGroup": group, "kind": kind, "name": "t"});
         let deployment = json!({
             "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineDeployment", "metadata": {"name": "d"},
@@ -232,7 +277,7 @@ impl World {
                     "metadata": {"labels": {"pool": "d", "node.cluster.x-k8s.io/pool": "d"}},
                     "spec": {
                         "clusterName": "c", "version": "v1.37.1",
-                        "bootstrap": {"configRef": reference(BOOTSTRAP, "FakeConfigTemplate")},
+                        "bootstrap": {"configRef": reference(BOOTSTRAP, config)},
                         "infrastructureRef": reference(INFRASTRUCTURE, "FakeMachineTemplate"),
                     },
                 },
