@@ -32,9 +32,10 @@ use crate::{
 pub type MakeRegistry = fn() -> cloudprovider::Result<Registry>;
 
 /// The crates whose log records are shown to operators, beside the providers.
-const OUR_CRATES: [&str; 5] = [
+const OUR_CRATES: [&str; 6] = [
     env!("CARGO_CRATE_NAME"),
     "cloudprovider",
+    "cluster_api",
     "controller_kit",
     "lifecycle_controllers",
     "machine_controller",

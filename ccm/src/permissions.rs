@@ -2,6 +2,7 @@
 //! permissions of each controller are in the controller's row.
 
 mod lifecycle;
+mod shared;
 
 use cloudprovider::{
     MachineTypes, SecretName, ServiceAccessNeeds,
@@ -11,6 +12,7 @@ use controller_kit::{clients::SERVICE_CONTROLLER_CLIENT, rbac::SYSTEM_NAMESPACE}
 
 pub use controller_kit::rbac::Permission;
 
+use self::shared::{events, has_accounts, of_namespace};
 use crate::{
     controllers::{CONTROLLERS, ControllerDescriptor, ControllerPermissions},
     flags::{Flags, MACHINE_CONTROLLER},
@@ -213,14 +215,6 @@ pub(crate) fn definitions_of(types: &MachineTypes) -> Vec<String> {
     of_machines.chain(further).map(|plural| format!("{plural}.{group}")).collect()
 }
 
-/// What the machine controller does only in the namespace that it works on.
-fn of_namespace(flags: &Flags, permission: Permission) -> Permission {
-    match flags.controllers.machine.namespace() {
-        Some(namespace) => permission.in_namespace(namespace),
-        None => permission,
-    }
-}
-
 /// The permissions that have to be granted for the enabled controllers.
 fn needed_for_controllers(flags: &Flags) -> Vec<Permission> {
     let mut needed = Vec::new();
@@ -235,11 +229,6 @@ fn needed_for_controllers(flags: &Flags) -> Vec<Permission> {
         needed.extend(reads.into_iter().map(|permission| permission.for_account(account)));
     }
     once(needed)
-}
-
-fn events() -> [Permission; 2] {
-    [("create", "events"), ("patch", "events that repeat")]
-        .map(|(verb, needed_for)| Permission::new("", "events", verb, needed_for).optional())
 }
 
 /// Additional permissions of the controllers' own accounts, beside [`needed`]. The API server grants them by
@@ -270,12 +259,6 @@ fn controllers(flags: &Flags) -> Vec<(&'static str, ControllerPermissions)> {
         (controller.client, permissions)
     };
     enabled.map(of_controller).collect()
-}
-
-/// Whether each controller writes with its own account. A dry run does not write, so it needs no other
-/// accounts.
-fn has_accounts(flags: &Flags) -> bool {
-    flags.generic.use_service_account_credentials && !flags.misc.dry_run
 }
 
 /// Removes duplicates. The first permission of each kind stays. Controllers may share an account.

@@ -13,9 +13,8 @@ mod replicas;
 
 use serde_json::{Value, json};
 
-use self::changes::Changes;
-pub use self::changes::Operation;
-use crate::names::labels;
+use self::changes::{Changes, cluster_label};
+pub use self::changes::{Operation, Refused};
 
 /// A kind whose objects get defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,23 +30,6 @@ pub enum Defaulted {
     /// The kind `ClusterResourceSet`.
     ClusterResourceSet,
 }
-
-/// An object cannot have its defaults, or metadata that the schema does not see is wrong. The text names the field.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refused {
-    /// The field, such as `spec.selector`.
-    pub field: String,
-    /// What is wrong with it.
-    pub reason: String,
-}
-
-impl std::fmt::Display for Refused {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "{}: {}", self.field, self.reason)
-    }
-}
-
-impl std::error::Error for Refused {}
 
 impl Defaulted {
     /// All of them.
@@ -94,13 +76,6 @@ impl Defaulted {
             Self::ClusterResourceSet => changes.fill("/spec/strategy", json!("ApplyOnce")),
         }
         Ok(changes.into_operations())
-    }
-}
-
-/// The label with the name of the Cluster follows the spec.
-fn cluster_label(changes: &mut Changes) {
-    if let Some(cluster) = changes.text("/spec/clusterName") {
-        changes.set(&format!("/metadata/labels/{}", changes::escape(labels::CLUSTER_NAME)), json!(cluster));
     }
 }
 

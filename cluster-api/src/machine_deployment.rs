@@ -6,22 +6,10 @@ use kube_derive::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::machine_set::{MachineSetDeletionOrder, MachineTemplateSpec};
+use crate::machine_set::{MachineNamingSpec, MachineSetDeletionOrder, MachineTemplateSpec};
 use crate::meta::{Condition, StatusVersion};
 use crate::serde_with::is_default;
 use crate::{rules, schema};
-
-/// How Machines are called.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[schemars(extend("minProperties" = 1))]
-pub struct MachineNamingSpec {
-    /// The name, with `{{ .cluster.name }}`, `{{ .machineSet.name }}` and `{{ .random }}` replaced. `{{
-    /// .random }}`, five letters and digits, must be there. Default: `{{ .machineSet.name }}-{{ .random }}`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 256), extend("x-kubernetes-validations" = rules::NAME_OF_MACHINES))]
-    pub template: Option<String>,
-}
 
 /// How many Machines there are, what they are made from, and how they are replaced.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]

@@ -6,7 +6,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::machine::MachineSpec;
-use crate::machine_deployment::MachineNamingSpec;
 use crate::meta::{Condition, ObjectMeta, StatusVersion};
 use crate::serde_with::is_default;
 use crate::{rules, schema};
@@ -53,6 +52,18 @@ pub struct MachineSetSpec {
     /// Which Machines go first.
     #[serde(default, skip_serializing_if = "is_default")]
     pub deletion: MachineSetDeletionSpec,
+}
+
+/// How Machines are called.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("minProperties" = 1))]
+pub struct MachineNamingSpec {
+    /// The name, with `{{ .cluster.name }}`, `{{ .machineSet.name }}` and `{{ .random }}` replaced. `{{
+    /// .random }}`, five letters and digits, must be there. Default: `{{ .machineSet.name }}-{{ .random }}`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 256), extend("x-kubernetes-validations" = rules::NAME_OF_MACHINES))]
+    pub template: Option<String>,
 }
 
 /// What Machines are made from.

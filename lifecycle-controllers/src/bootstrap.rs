@@ -1,25 +1,18 @@
-//! The bootstrap part: `KubeadmConfig`s, and the data by which kubeadm makes their machines Nodes.
+//! What the controller of the bootstrap part works with.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use cluster_api::{Cluster, KubeadmConfig, Machine};
-use component::{events::EventRecorder, inspection::Inspection, watching, work_queue::WorkQueue};
-use futures::FutureExt as _;
-use serde_json::json;
+use component::events::EventRecorder;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     engine::{
-        control::{self, LoopState},
         stores::{Store, Watches},
         writer::Writer,
     },
-    gate::{PartTerm, Writers},
-    kubeadm_config::KubeadmConfigController,
-    options::LifecycleOptions,
-    sources::saw,
-    workload::{AllowedAddresses, Dial, WorkloadClusters},
+    workload::WorkloadClusters,
 };
 
 /// What the controller of the part works with.
@@ -58,84 +51,9 @@ impl Bootstrap {
         watches.tasks
     }
 
-    async fn synced(&self) {
+    pub(crate) async fn synced(&self) {
         self.clusters.synced().await;
         self.machines.synced().await;
         self.configs.synced().await;
     }
-}
-
-/// Runs the controllers of the part for one term, until `stop` is cancelled. Passes that have begun are finished first.
-///
-/// # Errors
-/// Never: nothing of the controllers goes on.
-pub async fn run(
-    term: PartTerm,
-    options: LifecycleOptions,
-    stop: CancellationToken,
-    inspection: Inspection,
-) -> cloudprovider::Result<()> {
-    let PartTerm { fence, clients, events, writers, .. } = term;
-    let connector = Arc::new(Dial::new(AllowedAddresses::of_flag(options.workload_networks.clone())));
-    let reader = watching::client(clients.unthrottled.clone());
-    let bootstrap = Arc::new(Bootstrap {
-        clusters: Store::default(),
-        machines: Store::default(),
-        configs: Store::default(),
-        workload: WorkloadClusters::new(clients.client.clone(), fence, connector, Default::default()),
-        writer: Writer::new(clients.client),
-        events,
-        watch_filter: options.watch_filter,
-        token_ttl: options.bootstrap_token_ttl,
-    });
-    let mut watches = bootstrap.watch(&reader, options.namespace.as_deref(), &stop);
-    watches.spawn(notice_others(bootstrap.configs.clone(), writers));
-    work(bootstrap, watches, stop, inspection).await;
-    Ok(())
-}
-
-/// Tells the gate who writes the objects. It ends the part when another manager does.
-async fn notice_others(configs: Store<KubeadmConfig>, writers: Writers) {
-    let mut changes = configs.subscribe();
-    loop {
-        let keys = changes.next().await;
-        saw(&configs, &keys, &writers);
-    }
-}
-
-/// Runs until `stop` is cancelled. `watches` keep the caches up to date.
-pub(crate) async fn work(
-    bootstrap: Arc<Bootstrap>,
-    mut watches: JoinSet<()>,
-    stop: CancellationToken,
-    mut inspection: Inspection,
-) {
-    let stop = stop.child_token();
-    let _ends_all = stop.clone().drop_guard();
-    tokio::select! {
-        () = stop.cancelled() => return,
-        _ = watches.join_next() => return,
-        () = inspection.beside(bootstrap.synced()) => {}
-    }
-    let mut loops = JoinSet::new();
-    {
-        let (workload, stop) = (bootstrap.workload.clone(), stop.clone());
-        loops.spawn(async move { workload.run(stop).map(drop).await });
-    }
-    let controller = KubeadmConfigController::new(Arc::clone(&bootstrap));
-    let (sources, state) = (controller.sources(), LoopState::default());
-    loops.spawn(control::run(Arc::new(controller), sources, WorkQueue::new(), stop.clone(), state.clone()));
-    loop {
-        tokio::select! {
-            () = stop.cancelled() => break,
-            _ = watches.join_next() => break,
-            _ = loops.join_next() => break,
-            question = inspection.question() => question.answer(json!({
-                "objects": {"kubeadmConfigs": bootstrap.configs.len()},
-                "kubeadmConfigs": state.to_json(),
-            })),
-        }
-    }
-    stop.cancel();
-    while loops.join_next().await.is_some() {}
 }

@@ -1,12 +1,6 @@
-//! The core part: Clusters, Machines, `MachineSet`s, `MachineDeployment`s, and what their controllers share.
-
-mod run;
+//! What the controllers of the core part share.
 
 use std::sync::Arc;
-
-pub use run::run;
-#[cfg(test)]
-pub(crate) use run::{Queues, work};
 
 use cluster_api::{
     Cluster, ContractVersionedObjectReference, Machine,

@@ -2,6 +2,7 @@
 //!
 //! | Part | Module |
 //! |---|---|
+//! | the tokens of machines that have not joined | [`controller`] |
 //! | what a config waits for, and its status | [`pass`], [`status`] |
 //! | Secrets, certificates and token that the data have in them | [`material`] |
 //! | the Secret with the data | [`data_secret`] |
@@ -9,6 +10,7 @@
 //!
 //! `kubeadm_bootstrap` makes the data. Source of the rules: `bootstrap/kubeadm/reconcilers/kubeadmconfig` of Cluster API 1.14.2.
 
+mod controller;
 mod data_secret;
 mod init_lock;
 mod material;
@@ -20,34 +22,21 @@ use std::{
     sync::Arc,
 };
 
-use cluster_api::{KubeadmConfig, names::conditions as types};
-use parking_lot::Mutex;
+pub use controller::KubeadmConfigController;
+
+use cluster_api::names::conditions as types;
 
 use crate::{
     bootstrap::Bootstrap,
     core::is_cluster_paused,
     engine::{
         control::{Controller, Failure, Source, Then, source},
-        object::{Meta as _, key, names_kind, split_key},
+        object::{Meta as _, key, split_key},
     },
     sources::{is_news, workload_source},
-    workload::tokens::BootstrapToken,
 };
 
-/// The controller of `KubeadmConfig`s.
-#[derive(Debug)]
-pub struct KubeadmConfigController {
-    bootstrap: Arc<Bootstrap>,
-    /// Tokens of machines that have not joined, by the UID of the config.
-    tokens: Mutex<HashMap<String, BootstrapToken>>,
-}
-
 impl KubeadmConfigController {
-    /// A controller of all configs of these caches.
-    pub fn new(bootstrap: Arc<Bootstrap>) -> Self {
-        Self { bootstrap, tokens: Mutex::default() }
-    }
-
     /// What a pass may change for.
     pub fn sources(&self) -> Vec<Source> {
         let own = source(self.bootstrap.configs.subscribe(), |keys| keys);
@@ -109,18 +98,6 @@ impl KubeadmConfigController {
         };
         vec![own, of_machines, of_clusters, of_workload]
     }
-
-    fn token(&self, config: &KubeadmConfig) -> Option<BootstrapToken> {
-        self.tokens.lock().get(config.uid_or_empty()).cloned()
-    }
-
-    fn remember(&self, config: &KubeadmConfig, token: BootstrapToken) {
-        self.tokens.lock().insert(config.uid_or_empty().to_owned(), token);
-    }
-
-    fn forget(&self, config: &KubeadmConfig) -> Option<BootstrapToken> {
-        self.tokens.lock().remove(config.uid_or_empty())
-    }
 }
 
 /// The configs of Machines of chosen Clusters.
@@ -131,16 +108,6 @@ fn configs_of(bootstrap: &Bootstrap, is_chosen: impl Fn(&str, &str) -> bool) -> 
         .filter(|machine| !machine.spec.bootstrap.config_ref.name.is_empty())
         .map(|machine| key(machine.namespace_or_empty(), &machine.spec.bootstrap.config_ref.name))
         .collect()
-}
-
-/// The Machine that controls a config.
-fn machine_of(
-    bootstrap: &Bootstrap,
-    config: &KubeadmConfig,
-) -> Option<Arc<crate::engine::object::Stored<cluster_api::Machine>>> {
-    let owner = config.controller().filter(|owner| names_kind(owner, "cluster.x-k8s.io", "Machine"))?;
-    let machine = bootstrap.machines.get(&key(config.namespace_or_empty(), &owner.name))?;
-    (machine.uid_or_empty() == owner.uid).then_some(machine)
 }
 
 impl Controller for KubeadmConfigController {

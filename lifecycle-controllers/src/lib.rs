@@ -12,6 +12,7 @@ pub mod machine_deployment;
 pub mod machine_health_check;
 pub mod machine_set;
 pub mod options;
+pub mod parts;
 pub mod replicas;
 mod rollout;
 mod sources;

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | finalizer, pause, labels, owner | [`pass`] |
 //! | bootstrap config and infrastructure machine: owned by the Machine, and what they say copied | [`related`] |
+//! | what a pass works with | [`facts`] |
 //! | the Node: found by provider ID, labels, annotations and taints written to it | [`node`] |
 //! | a deletion: hooks, drain, volumes, infrastructure, bootstrap config, Node | [`deletion`] |
 //! | the status | [`status`] |
@@ -12,6 +13,7 @@
 //! Source of the rules: `core/reconcilers/machine` of Cluster API 1.14.2.
 
 mod deletion;
+mod facts;
 mod node;
 mod pass;
 mod related;
@@ -19,8 +21,6 @@ mod sources;
 mod status;
 
 use std::sync::Arc;
-
-pub(crate) use status::template_of;
 
 use crate::{
     core::Core,

@@ -1,8 +1,12 @@
 //! `MachineDeployment`s as the planner of `lifecycle` sees them.
 
-use cluster_api::{MachineDeployment, MachineDeploymentRolloutStrategyType};
+use cluster_api::{
+    ContractVersionedObjectReference, MachineDeployment, MachineDeploymentRolloutStrategyType, MachineSpec,
+};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use lifecycle::rollout::{Bound, Deployment, Strategy};
+use lifecycle::rollout::{Bootstrap, Bound, Deployment, Reference, Strategy, Template};
+
+use crate::core::defined;
 
 /// A number or a percentage. `None`: the text is neither, which the definition refuses.
 pub(crate) fn bound(of: &IntOrString) -> Option<Bound> {
@@ -31,4 +35,22 @@ pub(crate) fn deployment(of: &MachineDeployment) -> Option<Deployment> {
         },
         in_place_updates: false,
     })
+}
+
+/// What of a template replaces Machines.
+pub(crate) fn template_of(spec: &MachineSpec) -> Template {
+    let reference = |of: &ContractVersionedObjectReference| Reference {
+        group: of.api_group.clone(),
+        kind: of.kind.clone(),
+        name: of.name.clone(),
+    };
+    Template {
+        version: spec.version.clone().unwrap_or_default(),
+        bootstrap: match defined(&spec.bootstrap.config_ref) {
+            Some(config) => Bootstrap::Config(reference(config)),
+            None => Bootstrap::DataSecret(spec.bootstrap.data_secret_name.clone()),
+        },
+        infrastructure: reference(&spec.infrastructure_ref),
+        failure_domain: spec.failure_domain.clone().unwrap_or_default(),
+    }
 }

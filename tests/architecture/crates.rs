@@ -21,7 +21,15 @@ const RULES: [Rule; 22] = [
     ("kubeadm-bootstrap", &["basics", "cluster-api"], &["test-env"]),
     (
         "lifecycle-controllers",
-        &["cloudprovider", "cluster-api", "component", "controller-kit", "kubeadm-bootstrap", "lifecycle"],
+        &[
+            "basics",
+            "cloudprovider",
+            "cluster-api",
+            "component",
+            "controller-kit",
+            "kubeadm-bootstrap",
+            "lifecycle",
+        ],
         &["sandbox"],
     ),
     ("netlink", &[], &[]),
@@ -33,7 +41,18 @@ const RULES: [Rule; 22] = [
     ("component", &["basics"], &["sandbox"]),
     ("controller-kit", &["cloudprovider", "component"], &["sandbox"]),
     ("machine-controller", &["cloudprovider", "component", "controller-kit"], &["sandbox"]),
-    ("ccm", &["cloudprovider", "component", "controller-kit", "machine-controller"], &["sandbox"]),
+    (
+        "ccm",
+        &[
+            "cloudprovider",
+            "cluster-api",
+            "component",
+            "controller-kit",
+            "lifecycle-controllers",
+            "machine-controller",
+        ],
+        &["sandbox"],
+    ),
     // The only crate that knows the providers.
     (
         "cloud-controller-manager",

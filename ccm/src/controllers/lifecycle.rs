@@ -8,9 +8,9 @@ use component::{
 };
 use futures::future::BoxFuture;
 use lifecycle_controllers::{
-    bootstrap, core,
     gate::{self, Gate, GateOptions, Part, PartTerm},
     options::LifecycleOptions,
+    parts::{bootstrap, core},
 };
 use tokio_util::sync::CancellationToken;
 

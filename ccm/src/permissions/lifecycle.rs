@@ -4,7 +4,7 @@
 use controller_kit::rbac::Permission;
 use lifecycle_controllers::gate::{self, Part};
 
-use super::{events, has_accounts, of_namespace};
+use super::shared::{events, has_accounts, of_namespace};
 use crate::flags::{Flags, LIFECYCLE_CORE};
 
 const READ: &[&str] = &["get", "list", "watch"];

@@ -3,6 +3,8 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::names::labels;
+
 /// An operation of JSON Patch (RFC 6902).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Operation {
@@ -87,3 +89,27 @@ impl Changes {
 pub(super) fn escape(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }
+
+/// The label with the name of the Cluster follows the spec.
+pub(super) fn cluster_label(changes: &mut Changes) {
+    if let Some(cluster) = changes.text("/spec/clusterName") {
+        changes.set(&format!("/metadata/labels/{}", escape(labels::CLUSTER_NAME)), json!(cluster));
+    }
+}
+
+/// An object cannot have its defaults, or metadata that the schema does not see is wrong. The text names the field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// The field, such as `spec.selector`.
+    pub field: String,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+impl std::fmt::Display for Refused {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{}: {}", self.field, self.reason)
+    }
+}
+
+impl std::error::Error for Refused {}

@@ -3,9 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{
-    Refused,
-    changes::{Changes, escape},
-    cluster_label, replicas,
+    changes::{Changes, Refused, cluster_label, escape},
+    replicas,
 };
 use crate::names::{
     annotations::{PREFLIGHT_CHECKS, SKIP_PREFLIGHT_CHECKS},

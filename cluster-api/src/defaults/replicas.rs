@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Refused, changes::Changes, changes::escape};
+use super::changes::{Changes, Refused, escape};
 use crate::names::annotations::{AUTOSCALER_MAX_SIZE, AUTOSCALER_MIN_SIZE};
 
 /// The number of replicas of an object that does not say it.

@@ -9,7 +9,7 @@ use kubeadm_bootstrap::{
 };
 use secrecy::ExposeSecret as _;
 
-use super::{KubeadmConfigController, status::Progress};
+use super::{controller::KubeadmConfigController, status::Progress};
 use crate::{
     bootstrap::Bootstrap,
     core::workload_key,

@@ -13,7 +13,8 @@ use kubeadm_bootstrap::{Role, needs_token};
 use lifecycle::conditions::Status;
 
 use super::{
-    KubeadmConfigController, data_secret, init_lock, machine_of,
+    controller::{KubeadmConfigController, machine_of},
+    data_secret, init_lock,
     material::{self, Problem},
     status::{Progress, status},
 };

@@ -14,7 +14,7 @@ use lifecycle::{
     },
 };
 
-use super::pass::Pass;
+use super::facts::Pass;
 use crate::{
     core::Referenced,
     engine::{

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cluster_api::{
     Cluster, Machine, MachineDeployment, MachineSet, MachineStatus,
-    names::{annotations, conditions as types, finalizers, labels},
+    names::{annotations, conditions as types, finalizers},
 };
 use jiff::Timestamp;
 use kube::ResourceExt as _;
@@ -12,31 +12,21 @@ use serde_json::{Map, Value, json};
 
 use super::{
     deletion::Deletion,
+    facts::Pass,
     node::{self, Found},
     related::RelatedObjects,
     status::{Observed, status},
 };
 use crate::{
     adoption::{adopted, without_finalizer},
-    core::{Core, Referenced, defined, is_cluster_paused, is_paused, workload_key},
+    core::{Core, Referenced, is_cluster_paused, is_paused, workload_key},
     engine::{
         conditions::{Conditions, paused},
         control::{Failure, Then},
         object::{Meta as _, Stored, key, names_kind},
     },
     machine_set::deployment_of,
-    workload::WorkloadCluster,
 };
-
-/// What one pass works with.
-pub(super) struct Pass<'a> {
-    pub(super) core: &'a Core,
-    pub(super) cluster: Option<&'a Cluster>,
-    pub(super) connected: Option<WorkloadCluster>,
-    pub(super) related: RelatedObjects,
-    pub(super) node: Found,
-    pub(super) now: i64,
-}
 
 pub(super) async fn reconcile(core: &Core, of: &str) -> Result<Then, Failure> {
     let Some(machine) = core.stores.machines.get(of).filter(|machine| core.is_ours(&***machine)) else {
@@ -198,22 +188,5 @@ impl Pass<'_> {
             Found::NotConnected if self.cluster.is_some() => Then::After(std::time::Duration::from_secs(30)),
             _ => Then::WhenChanged,
         }
-    }
-
-    /// Machines of the control plane that stay.
-    pub(super) fn control_plane_machines(&self, machine: &Machine) -> usize {
-        let of_cluster = |one: &Machine| {
-            one.spec.cluster_name == machine.spec.cluster_name
-                && one.labels().contains_key(labels::CONTROL_PLANE)
-                && !one.is_deleting()
-        };
-        self.core.machines_in(machine.namespace_or_empty(), of_cluster).len()
-    }
-
-    /// The object of `spec.controlPlaneRef` of the Cluster.
-    pub(super) async fn control_plane(&self) -> Option<Referenced> {
-        let cluster = self.cluster?;
-        let reference = defined(&cluster.spec.control_plane_ref)?;
-        Some(self.core.referenced(cluster.namespace_or_empty(), reference).await)
     }
 }

@@ -19,6 +19,7 @@ use crate::{
         external::GroupKind,
         object::{Meta as _, key, split_key},
     },
+    rollout::template_of,
     sources::{external_source, is_news, workload_source},
     workload::{ClusterChange, ClusterKey},
 };
@@ -114,7 +115,7 @@ fn changed_sets(core: &Core, keys: &HashSet<String>, known: &mut HashMap<String,
     let changed = keys.iter().filter(|key| {
         let digest = core.stores.machine_sets.get(key).map(|set| {
             let revision = set.annotation(annotations::REVISION).unwrap_or_default().to_owned();
-            format!("{revision} {:?}", super::status::template_of(&set.spec.template.spec))
+            format!("{revision} {:?}", template_of(&set.spec.template.spec))
         });
         is_news(known, key, digest)
     });
@@ -133,7 +134,7 @@ fn changed_deployments(
     let changed = keys.iter().filter(|key| {
         let digest = core.stores.machine_deployments.get(key).map(|deployment| {
             let revision = deployment.annotation(annotations::REVISION).unwrap_or_default().to_owned();
-            let template = super::status::template_of(&deployment.spec.template.spec);
+            let template = template_of(&deployment.spec.template.spec);
             format!("{revision} {template:?} {:?}", deployment.spec.rollout.after)
         });
         is_news(known, key, digest)

@@ -2,7 +2,7 @@
 
 use cluster_api::{
     Cluster, ConditionPolarity, Machine, MachineAddress, MachineAddressType, MachineDeletionStatus,
-    MachineDeployment, MachineNodeReference, MachinePhase, MachineSet, MachineSpec, MachineStatus,
+    MachineDeployment, MachineNodeReference, MachinePhase, MachineSet, MachineStatus,
     names::{annotations, conditions as types, labels},
 };
 use k8s_openapi::api::core::v1::NodeSystemInfo;
@@ -13,7 +13,6 @@ use lifecycle::{
         Availability, Deletion, Gate, Phase, Progress, UpToDateInputs, available, bootstrap_config_ready,
         deleting, infrastructure_ready, phase, ready, up_to_date,
     },
-    rollout::{Bootstrap, Reference, Template},
 };
 
 use super::related::{RelatedObjects, related};
@@ -23,6 +22,7 @@ use crate::engine::{
     external::External,
     object::Meta as _,
 };
+use crate::rollout::template_of;
 
 /// What a pass has found out.
 #[derive(Debug)]
@@ -174,24 +174,6 @@ fn addresses(infrastructure: &External) -> Vec<MachineAddress> {
         .filter_map(|(kind, address)| Some(MachineAddress { type_: known(kind)?, address: address.clone() }));
     // The limits of the schema.
     known.filter(|one| one.address.len() <= 256).take(256).collect()
-}
-
-/// What of a template replaces Machines.
-pub(crate) fn template_of(spec: &MachineSpec) -> Template {
-    let reference = |of: &cluster_api::ContractVersionedObjectReference| Reference {
-        group: of.api_group.clone(),
-        kind: of.kind.clone(),
-        name: of.name.clone(),
-    };
-    Template {
-        version: spec.version.clone().unwrap_or_default(),
-        bootstrap: match crate::core::defined(&spec.bootstrap.config_ref) {
-            Some(config) => Bootstrap::Config(reference(config)),
-            None => Bootstrap::DataSecret(spec.bootstrap.data_secret_name.clone()),
-        },
-        infrastructure: reference(&spec.infrastructure_ref),
-        failure_domain: spec.failure_domain.clone().unwrap_or_default(),
-    }
 }
 
 fn up_to_date_statement(

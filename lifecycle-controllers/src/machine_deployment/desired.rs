@@ -21,7 +21,7 @@ use crate::{
         object::{Meta as _, Stored, owner_reference},
         writer::{difference, to_json},
     },
-    machine::template_of,
+    rollout::template_of,
 };
 
 /// The annotation by which upstream's older versions converted objects. It is of no other object.

@@ -28,10 +28,9 @@ use crate::{
         object::{MACHINE_DEPLOYMENT_MANAGER, Meta as _, Stored, owner_reference},
         writer::{Guard, Place, shown, to_json},
     },
-    machine::template_of,
     machine_set::missing_templates,
     replicas::{Machines, selector, selects},
-    rollout,
+    rollout::{self, template_of},
 };
 
 pub(super) async fn reconcile(core: &Core, of: &str) -> Result<Then, Failure> {

@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     bootstrap::Bootstrap,
-    core::{Core, CoreOptions, Queues, work},
+    core::{Core, CoreOptions},
     engine::{
         external::{Externals, GroupKind},
         object::{Kind, Stored},
@@ -30,6 +30,7 @@ use crate::{
         writer::Writer,
     },
     gate::PartFence,
+    parts::core::{Queues, work},
     workload::{Access, ClusterKey, Connector, Options, WorkloadClusters},
 };
 
@@ -190,7 +191,7 @@ impl World {
         let watches = bootstrap.watch(&client, None, &self.stop);
         let (health, debug) = Default::default();
         let inspection = component::inspection::Inspection::register("bootstrap", &health, &debug);
-        self.tasks.spawn(crate::bootstrap::work(Arc::clone(&bootstrap), watches, self.stop.clone(), inspection));
+        self.tasks.spawn(crate::parts::bootstrap::work(Arc::clone(&bootstrap), watches, self.stop.clone(), inspection));
         bootstrap
     }
 

@@ -8,9 +8,9 @@ use serde_json::{Map, Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::{Core, CoreOptions, KeyFilter};
 use crate::{
     cluster_resource_set::ClusterResourceSetController,
+    core::{Core, CoreOptions, KeyFilter},
     engine::{
         control::{self, Controller, LoopState, Source},
         external::Externals,
