@@ -15,13 +15,16 @@ use tokio::time::timeout;
 use super::manifest::Manifest;
 
 /// The field manager of objects that follow their resource.
-const MANAGER: &str = "capi-clusterresourceset";
+const MANAGER: &str = "cloud-controller-manager-clusterresourceset";
 /// The namespace of objects of a namespaced kind that name none.
 const DEFAULT_NAMESPACE: &str = "default";
 /// How long all objects of a resource may take. Later ones are tried in the next pass.
 const WITHIN: Duration = Duration::from_secs(300);
-/// How many problems are told of one resource.
+/// How many problems of one resource a message names.
 const MOST_PROBLEMS: usize = 5;
+/// So many kinds are kept of a version of an API group, and so many versions. The lists are another API server's.
+const MOST_KINDS: usize = 1_000;
+const MOST_VERSIONS: usize = 64;
 /// How long the words of an API server may be, in characters.
 const LONGEST: usize = 300;
 
@@ -64,7 +67,7 @@ enum Problem {
     NoAnswer(String),
 }
 
-/// Applies all of these objects, whatever becomes of one. `is_secret`: nothing of them may be told.
+/// Applies all of these objects, whatever becomes of one. `is_secret`: nothing of them may be in a message.
 ///
 /// # Errors
 /// What became of those that are not there, in a few lines.
@@ -188,6 +191,9 @@ impl Kinds {
         if !is_fresh {
             let kinds = list(client, &root(version)?, is_secret).await?;
             let listed = Listed { kinds, definitions: self.definitions };
+            if self.by_version.len() >= MOST_VERSIONS {
+                self.by_version.clear();
+            }
             self.by_version.insert(version.clone(), listed);
         }
         let listed = self.by_version.get(version).into_iter().flat_map(|listed| &listed.kinds);
@@ -202,7 +208,10 @@ async fn list(client: &Client, root: &str, is_secret: bool) -> Result<Vec<WireKi
     let request = request.map_err(|_| Problem::Refused("apiVersion cannot be in a path".to_owned()))?;
     match client.request::<WireKinds>(request).await {
         // The names are another API server's, and become parts of paths. Those with a slash are subresources.
-        Ok(list) => Ok(list.resources.into_iter().filter(|kind| dns::is_label(&kind.name)).collect()),
+        Ok(list) => {
+            let is_usual = |kind: &WireKind| dns::is_label(&kind.name) && kind.kind.len() <= 63;
+            Ok(list.resources.into_iter().filter(is_usual).take(MOST_KINDS).collect())
+        }
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(Vec::new()),
         Err(error) => Err(problem(&error, is_secret)),
     }

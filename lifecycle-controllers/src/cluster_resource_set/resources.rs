@@ -62,9 +62,10 @@ struct Wire {
     data: Option<BTreeMap<String, String>>,
 }
 
-/// A resource, for people.
+/// A resource, for people. What is no name may be any text.
 pub(super) fn name_of(resource: &ResourceRef) -> String {
-    format!("{:?} {}", resource.kind, resource.name)
+    let ResourceRef { name, kind } = resource;
+    if dns::is_subdomain(name) { format!("{kind:?} {name}") } else { format!("{kind:?} {name:?}") }
 }
 
 /// Reads a resource.
