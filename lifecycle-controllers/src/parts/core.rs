@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    cluster_resource_set::ClusterResourceSetController,
+    cluster_resource_set::{ClusterResourceSetBindingController, ClusterResourceSetController},
     core::{Core, CoreOptions, KeyFilter},
     engine::{
         control::{self, Controller, LoopState, Source},
@@ -40,6 +40,8 @@ pub(crate) struct Queues {
     pub(crate) machine_health_checks: WorkQueue,
     /// Of `ClusterResourceSet`s.
     pub(crate) cluster_resource_sets: WorkQueue,
+    /// Of `ClusterResourceSetBinding`s.
+    pub(crate) cluster_resource_set_bindings: WorkQueue,
 }
 
 /// Runs the controllers of the part for one term, until `stop` is cancelled. Passes that have begun are finished first.
@@ -124,6 +126,7 @@ pub(crate) async fn work(
     let deployments = MachineDeploymentController::new(Arc::clone(&core));
     let checks = MachineHealthCheckController::new(Arc::clone(&core));
     let resource_sets = ClusterResourceSetController::new(Arc::clone(&core));
+    let bindings = ClusterResourceSetBindingController::new(Arc::clone(&core));
     let mut states = Vec::new();
     let Queues {
         machines: of_machines,
@@ -131,6 +134,7 @@ pub(crate) async fn work(
         machine_deployments,
         machine_health_checks,
         cluster_resource_sets,
+        cluster_resource_set_bindings,
     } = queues;
     states.push(start(&mut loops, machines.sources(), machines, of_machines, &stop));
     states.push(start(&mut loops, sets.sources(), sets, machine_sets, &stop));
@@ -143,6 +147,7 @@ pub(crate) async fn work(
         cluster_resource_sets,
         &stop,
     ));
+    states.push(start(&mut loops, bindings.sources(), bindings, cluster_resource_set_bindings, &stop));
     loop {
         tokio::select! {
             () = stop.cancelled() => break,
