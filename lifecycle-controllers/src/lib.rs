@@ -2,6 +2,7 @@
 
 mod adoption;
 pub mod bootstrap;
+pub mod cluster;
 pub mod cluster_resource_set;
 pub mod core;
 pub mod engine;
