@@ -1,6 +1,6 @@
 //! What the controllers of the core part share.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use cluster_api::{
     Cluster, ContractVersionedObjectReference, Machine,
@@ -11,6 +11,7 @@ use kube::ResourceExt as _;
 
 use crate::{
     engine::{
+        control::Then,
         external::{External, ExternalKind, Externals, GroupKind, NotReadable},
         object::{Kind, Meta as _, Stored, key},
         stores::Stores,
@@ -81,6 +82,9 @@ pub struct Core {
     pub options: CoreOptions,
 }
 
+/// When to look again for an object that does not exist. Its kind may not exist either, and nothing says when one is installed.
+pub const UNTIL_THERE: Duration = Duration::from_secs(30);
+
 /// The object of a reference.
 #[derive(Clone, Debug)]
 pub enum Referenced {
@@ -93,6 +97,11 @@ pub enum Referenced {
 }
 
 impl Referenced {
+    /// When to look again, if it does not exist.
+    pub fn until_there(&self) -> Then {
+        if matches!(self, Self::Missing) { Then::After(UNTIL_THERE) } else { Then::WhenChanged }
+    }
+
     /// The object, if it is there.
     pub fn object(&self) -> Option<&External> {
         match self {

@@ -1,6 +1,6 @@
 //! One pass over a Cluster.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use cluster_api::{
     Cluster, ClusterPhase, ClusterStatus,
@@ -28,9 +28,6 @@ use crate::{
     },
     workload::{ClusterKey, Connection},
 };
-
-/// When to look again for an object that does not exist.
-const UNTIL_THERE: Duration = Duration::from_secs(30);
 
 pub(super) async fn reconcile(core: &Core, options: &ClusterOptions, of: &str) -> Result<Then, Failure> {
     let (namespace, name) = split_key(of);
@@ -117,9 +114,7 @@ async fn finish(
             Ok(again) => then = again,
             Err(error) => failure = Some(error),
         }
-        if related.is_missing() {
-            then = then.or(Then::After(UNTIL_THERE));
-        }
+        then = then.or(related.until_there());
     }
     // What was deleted is shown by the caches already.
     let descendants = if stage.is_some() { Descendants::of(core, cluster) } else { descendants };

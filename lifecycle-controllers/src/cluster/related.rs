@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::{
     core::{Core, Referenced, defined},
     engine::{
-        control::Failure,
+        control::{Failure, Then},
         external::{Endpoint, External},
         object::{Meta as _, Stored, key, names_kind, owner_reference},
         writer::{Guard, to_json},
@@ -49,9 +49,10 @@ impl RelatedObjects {
             .or_else(|| of(&self.control_plane, &cluster.spec.control_plane_ref))
     }
 
-    /// Whether one of them does not exist. Its kind may not be watched, so nothing says when it does.
-    pub(super) fn is_missing(&self) -> bool {
-        [&self.infrastructure, &self.control_plane].iter().any(|of| matches!(of, Some(Referenced::Missing)))
+    /// When to look again for one that does not exist.
+    pub(super) fn until_there(&self) -> Then {
+        let of = [&self.infrastructure, &self.control_plane];
+        of.into_iter().flatten().map(Referenced::until_there).fold(Then::WhenChanged, Then::or)
     }
 }
 

@@ -178,8 +178,17 @@ impl Pass<'_> {
         core.writer.patch_status(&core.stores.machines, &***machine, &status).await?;
         match failure {
             Some(failure) => Err(failure),
-            None => Ok(then.or(by_time).or(self.grace())),
+            None => Ok(then.or(by_time).or(self.grace()).or(self.until_there(machine))),
         }
+    }
+
+    /// When to look again for what the Machine refers to. Of one that is being deleted, nothing is to come.
+    fn until_there(&self, machine: &Machine) -> Then {
+        if machine.is_deleting() {
+            return Then::WhenChanged;
+        }
+        let bootstrap = self.related.bootstrap.as_ref().map_or(Then::WhenChanged, Referenced::until_there);
+        self.related.infrastructure.until_there().or(bootstrap)
     }
 
     /// While the cluster is away, the conditions of the Node change with time alone.

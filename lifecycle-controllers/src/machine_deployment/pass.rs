@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     adoption::{adopted, without_finalizer},
-    core::{Core, is_paused},
+    core::{Core, UNTIL_THERE, is_paused},
     engine::{
         control::{Failure, Then},
         object::{MACHINE_DEPLOYMENT_MANAGER, Meta as _, Stored, owner_reference},
@@ -77,7 +77,8 @@ pub(super) async fn reconcile(core: &Core, of: &str) -> Result<Then, Failure> {
     let status = status(&deployment, &observed, now);
     core.writer.patch_status(&core.stores.machine_deployments, &**deployment, &status).await?;
     rolled?;
-    Ok(after(&deployment, now))
+    let until_there = if missing.is_empty() { Then::WhenChanged } else { Then::After(UNTIL_THERE) };
+    Ok(after(&deployment, now).or(until_there))
 }
 
 /// When `spec.rollout.after` comes.

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     adoption::{adopted, without_finalizer},
-    core::{Core, is_paused},
+    core::{Core, UNTIL_THERE, is_paused},
     engine::{
         control::{Failure, Then},
         object::{Meta as _, Stored, key, owner_reference},
@@ -70,7 +70,9 @@ pub(super) async fn reconcile(core: &Core, of: &str) -> Result<Then, Failure> {
     let observed = Observed { machines: Some(&machines), ..observed };
     let status = status(&set, &observed, now);
     core.writer.patch_status(&core.stores.machine_sets, &**set, &status).await?;
-    result.map(|()| Then::WhenChanged)
+    result.map(|()| {
+        if observed.missing_templates.is_empty() { Then::WhenChanged } else { Then::After(UNTIL_THERE) }
+    })
 }
 
 async fn scale(
