@@ -1,6 +1,7 @@
 //! The controller of Clusters on a sandbox, alone: no other controller touches the objects.
 
 mod deletion;
+mod together;
 
 use std::{sync::Arc, time::Duration};
 
@@ -321,6 +322,41 @@ async fn a_provisioned_cluster_is_connected_until_it_is_gone() {
     while is_followed() {
         changes.next().await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_connection_is_said_after_its_grace_period() {
+    let stage = Stage::new().await;
+    let _workload = stage.workload("c").await;
+    run(&stage).await;
+    create(&stage, json!({"controlPlaneRef": control_plane_ref()})).await;
+    until(&stage, |cluster| said(cluster, "RemoteConnectionProbe").1 == "ProbeSucceeded").await;
+    let lost = tokio::time::Instant::now();
+    delete(&stage.sandbox, &object("v1", "Secret", "c-kubeconfig")).await;
+    let cluster = until(&stage, |cluster| said(cluster, "RemoteConnectionProbe").1 == "ProbeFailed").await;
+    // The last success may be as old as the pause between two probes.
+    let after = lost.elapsed();
+    assert!(after > Duration::from_secs(35) && after < Duration::from_secs(60), "{after:?}");
+    let message = said(&cluster, "RemoteConnectionProbe").2;
+    assert!(message.starts_with("Remote connection probe failed, probe last succeeded at 20"), "{message}");
+    assert!(said(&cluster, "Available").2.contains(&message));
+}
+
+#[tokio::test(start_paused = true)]
+async fn machines_that_stand_alone_initialize_their_cluster() {
+    let stage = stage().await;
+    create(&stage, json!({"infrastructureRef": infrastructure_ref()})).await;
+    let mut control_plane = machine("p1", true);
+    stage.create(control_plane.clone()).await;
+    let waiting = "Waiting for the first control plane machine to have status.nodeRef set";
+    until(&stage, |cluster| said(cluster, "ControlPlaneInitialized").2 == waiting).await;
+    control_plane["status"] = json!({"nodeRef": {"name": "node"}});
+    crate::testing::patch(&stage.sandbox, &control_plane, &json!({"status": control_plane["status"]})).await;
+    let cluster = until(&stage, |cluster| said(cluster, "ControlPlaneInitialized").1 == "Initialized").await;
+    let status = cluster.status.as_ref().expect("a status");
+    assert_eq!(status.initialization.control_plane_initialized, Some(true));
+    assert_eq!((status.control_plane.replicas, status.control_plane.ready_replicas), (Some(1), None));
+    assert_eq!(said(&cluster, "ControlPlaneAvailable").2, "No control plane Machine is available");
 }
 
 #[tokio::test(start_paused = true)]

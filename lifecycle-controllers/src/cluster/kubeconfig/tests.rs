@@ -36,7 +36,9 @@ async fn look_again(stage: &Stage) {
 }
 
 fn stand_alone() -> Value {
-    json!({"controlPlaneEndpoint": {"host": "10.0.0.1", "port": 6443}})
+    let infrastructure =
+        json!({"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "FakeInfrastructure", "name": "i"});
+    json!({"controlPlaneEndpoint": {"host": "10.0.0.1", "port": 6443}, "infrastructureRef": infrastructure})
 }
 
 #[tokio::test(start_paused = true)]
