@@ -3,12 +3,12 @@
 //!
 //! | Step of a pass | Module |
 //! |---|---|
-//! | finalizer, pause, the connection to the workload cluster, the endpoint | [`pass`] |
-//! | infrastructure cluster and control plane: owned by the Cluster | [`related`] |
-//! | `MachineDeployment`s, `MachineSet`s and Machines | [`descendants`] |
-//! | the Secret with the kubeconfig of a Cluster without a control plane object | [`kubeconfig`] |
-//! | a deletion: workers, control plane, infrastructure | [`deletion`] |
-//! | the status | [`status`] |
+//! | finalizer, pause, the connection to the workload cluster, the endpoint | `pass` |
+//! | infrastructure cluster and control plane: owned by the Cluster | `related` |
+//! | `MachineDeployment`s, `MachineSet`s and Machines | `descendants` |
+//! | the Secret with the kubeconfig of a Cluster without a control plane object | `kubeconfig` |
+//! | a deletion: workers, control plane, infrastructure | `deletion` |
+//! | the status | `status` |
 //!
 //! `spec.topology` is not reconciled; a condition and an event say so.
 //!

@@ -3,12 +3,12 @@
 //!
 //! | Step of a pass | Module |
 //! |---|---|
-//! | finalizer, pause, labels, owner | [`pass`] |
-//! | bootstrap config and infrastructure machine: owned by the Machine, and what they say copied | [`related`] |
-//! | what a pass works with | [`facts`] |
-//! | the Node: found by provider ID, labels, annotations and taints written to it | [`node`] |
-//! | a deletion: hooks, drain, volumes, infrastructure, bootstrap config, Node | [`deletion`] |
-//! | the status | [`status`] |
+//! | finalizer, pause, labels, owner | `pass` |
+//! | bootstrap config and infrastructure machine: owned by the Machine, and what they say copied | `related` |
+//! | what a pass works with | `facts` |
+//! | the Node: found by provider ID, labels, annotations and taints written to it | `node` |
+//! | a deletion: hooks, drain, volumes, infrastructure, bootstrap config, Node | `deletion` |
+//! | the status | `status` |
 //!
 //! Source of the rules: `core/reconcilers/machine` of Cluster API 1.14.2.
 

@@ -2,9 +2,9 @@
 //!
 //! | Step of a pass | Module |
 //! |---|---|
-//! | finalizer, pause, labels, owner, which `MachineSet`s are its own, and what is written | [`pass`] |
-//! | a `MachineSet` as its deployment wants it | [`desired`] |
-//! | the status | [`status`] |
+//! | finalizer, pause, labels, owner, which `MachineSet`s are its own, and what is written | `pass` |
+//! | a `MachineSet` as its deployment wants it | `desired` |
+//! | the status | `status` |
 //!
 //! [`lifecycle::rollout`] plans. Source of the rules: `core/reconcilers/machinedeployment` of Cluster API 1.14.2.
 

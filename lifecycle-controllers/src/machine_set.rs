@@ -2,13 +2,13 @@
 //!
 //! | Step of a pass | Module |
 //! |---|---|
-//! | finalizer, pause, labels, owner, which Machines are its own | [`pass`] |
-//! | unhealthy Machines replaced | [`remediation`] |
-//! | labels, annotations and what else needs no new Machine written to the Machines | [`sync`] |
-//! | Machines created, each with bootstrap config and infrastructure machine, and what was created in vain deleted | [`create`] |
-//! | Machines deleted | [`scale_down`] |
-//! | what holds back new Machines | [`preflight`] |
-//! | the status | [`status`] |
+//! | finalizer, pause, labels, owner, which Machines are its own | `pass` |
+//! | unhealthy Machines replaced | `remediation` |
+//! | labels, annotations and what else needs no new Machine written to the Machines | `sync` |
+//! | Machines created, each with bootstrap config and infrastructure machine, and what was created in vain deleted | `create` |
+//! | Machines deleted | `scale_down` |
+//! | what holds back new Machines | `preflight` |
+//! | the status | `status` |
 //!
 //! Source of the rules: `core/reconcilers/machineset` of Cluster API 1.14.2.
 
