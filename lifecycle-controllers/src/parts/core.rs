@@ -9,6 +9,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    cluster::{ClusterController, ClusterOptions},
     cluster_resource_set::{ClusterResourceSetBindingController, ClusterResourceSetController},
     core::{Core, CoreOptions, KeyFilter},
     engine::{
@@ -30,6 +31,8 @@ use crate::{
 /// The queues of the controllers.
 #[derive(Debug, Default)]
 pub(crate) struct Queues {
+    /// Of Clusters.
+    pub(crate) clusters: WorkQueue,
     /// Of Machines.
     pub(crate) machines: WorkQueue,
     /// Of `MachineSet`s.
@@ -121,6 +124,7 @@ pub(crate) async fn work(
         let (core, stop) = (Arc::clone(&core), stop.clone());
         loops.spawn(async move { core.workload.run(stop).await });
     }
+    let clusters = ClusterController::new(Arc::clone(&core), ClusterOptions::default());
     let machines = MachineController::new(Arc::clone(&core));
     let sets = MachineSetController::new(Arc::clone(&core));
     let deployments = MachineDeploymentController::new(Arc::clone(&core));
@@ -129,6 +133,7 @@ pub(crate) async fn work(
     let bindings = ClusterResourceSetBindingController::new(Arc::clone(&core));
     let mut states = Vec::new();
     let Queues {
+        clusters: of_clusters,
         machines: of_machines,
         machine_sets,
         machine_deployments,
@@ -136,6 +141,7 @@ pub(crate) async fn work(
         cluster_resource_sets,
         cluster_resource_set_bindings,
     } = queues;
+    states.push(start(&mut loops, clusters.sources(), clusters, of_clusters, &stop));
     states.push(start(&mut loops, machines.sources(), machines, of_machines, &stop));
     states.push(start(&mut loops, sets.sources(), sets, machine_sets, &stop));
     states.push(start(&mut loops, deployments.sources(), deployments, machine_deployments, &stop));
