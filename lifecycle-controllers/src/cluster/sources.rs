@@ -1,17 +1,10 @@
 //! What a pass over a Cluster is made for.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use cluster_api::{Cluster, Machine, names::conditions as types};
-use controller_kit::cache::Changes;
-use futures::{StreamExt as _, future::ready, stream};
 use kube::ResourceExt as _;
 use lifecycle::conditions::Condition;
-use tokio::time::{Instant, sleep_until};
 
 use crate::{
     core::Core,
@@ -22,7 +15,7 @@ use crate::{
         object::{Kind, Meta as _, Stored, key, split_key},
         stores::Store,
     },
-    sources::{external_source, is_news, workload_source},
+    sources::{external_source, is_news, paced, workload_source},
     workload::ClusterChange,
 };
 
@@ -72,7 +65,7 @@ fn descendants<K: Kind, D: PartialEq + Send + 'static>(
     read: impl Fn(&Stored<K>) -> (String, D) + Send + 'static,
 ) -> Source {
     let (store, mut known) = (store.clone(), HashMap::<String, (String, D)>::new());
-    coalesced(store.subscribe(), move |keys| {
+    let changed = source(store.subscribe(), move |keys| {
         let cluster_of = |of: &String| {
             let new = store.get(of).map(|object| read(&object));
             let before = known.get(of).map(|(cluster, _)| cluster.clone());
@@ -80,21 +73,8 @@ fn descendants<K: Kind, D: PartialEq + Send + 'static>(
             is_news(&mut known, of, new).then(|| key(split_key(of).0, &cluster))
         };
         keys.iter().filter_map(cluster_of).collect()
-    })
-}
-
-/// As [`source`], with pauses between, in which changes gather.
-fn coalesced(
-    changes: Changes,
-    keys_of: impl FnMut(HashSet<String>) -> HashSet<String> + Send + 'static,
-) -> Source {
-    let gathered = stream::unfold((changes, Instant::now()), |(mut changes, next)| async move {
-        sleep_until(next).await;
-        let keys = changes.next().await;
-        Some((keys, (changes, Instant::now() + PAUSE)))
     });
-    let keys = gathered.map(keys_of);
-    keys.filter(|keys| ready(!keys.is_empty())).boxed()
+    paced(changed, PAUSE)
 }
 
 fn version<K: Kind>(object: &Stored<K>) -> String {
