@@ -194,6 +194,7 @@ where
     let listed = within_deadline(api.list(&ListParams::default()))
         .await
         .map_err(|error| format!("{} cannot be listed: {error}", resource.plural))?;
-    cache.replace(listed.items.into_iter().map(Into::into).collect());
+    // One that cannot be read is left out, as the controller does.
+    cache.replace(listed.items.into_iter().filter_map(|one| one.try_into().ok()).collect());
     Ok(())
 }
