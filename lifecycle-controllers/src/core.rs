@@ -145,8 +145,7 @@ impl Core {
         is_chosen: impl Fn(&Machine) -> bool,
     ) -> Vec<Arc<Stored<Machine>>> {
         let machines = self.stores.machines.read();
-        let chosen =
-            machines.values().filter(|one| one.namespace_or_empty() == namespace && is_chosen(&***one));
+        let chosen = machines.values().filter(|one| one.namespace_or_empty() == namespace && is_chosen(one));
         chosen.cloned().collect()
     }
 

@@ -222,13 +222,13 @@ fn pause_after(failures: u32) -> Duration {
 /// The keys of objects of a cache that changed, as `keys_of` translates them.
 pub fn source(
     changes: Changes,
-    mut keys_of: impl FnMut(HashSet<String>) -> HashSet<String> + Send + 'static,
+    keys_of: impl FnMut(HashSet<String>) -> HashSet<String> + Send + 'static,
 ) -> Source {
     stream::unfold(changes, |mut changes| async move {
         let keys = changes.next().await;
         Some((keys, changes))
     })
-    .map(move |keys| keys_of(keys))
+    .map(keys_of)
     .filter(|keys| futures::future::ready(!keys.is_empty()))
     .boxed()
 }

@@ -54,8 +54,7 @@ pub(super) async fn reconcile(controller: &KubeadmConfigController, of: &str) ->
     let initialization = config.status.as_ref().map(|status| &status.initialization);
     let is_created = initialization.and_then(|one| one.data_secret_created).unwrap_or_default();
     let progress = match progress(controller, &config, &machine, &cluster, is_created).await {
-        Ok(progress) => progress,
-        Err(Problem::Said(progress)) => progress,
+        Ok(progress) | Err(Problem::Said(progress)) => progress,
         Err(Problem::Failed(failure)) => return Err(failure),
     };
     write(controller, &config, Some(&cluster), &progress, now).await?;

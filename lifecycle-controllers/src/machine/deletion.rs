@@ -5,6 +5,7 @@ use std::time::Duration;
 use cluster_api::{Machine, MachineDeletionStatus, names::annotations};
 use component::events::EventType;
 use controller_kit::writes::WriteError;
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 use lifecycle::{
@@ -20,6 +21,7 @@ use crate::{
     engine::{
         conditions::time,
         control::{Failure, Then},
+        external::External,
         object::{Meta as _, Stored},
         writer::Guard,
     },
@@ -116,7 +118,7 @@ impl<'a> Deletion<'a> {
         let control_plane = control_plane.as_ref().and_then(Referenced::object);
         let owning = OwningCluster {
             is_deleting: cluster.is_deleting(),
-            control_plane_is_deleting: control_plane.is_some_and(|one| one.is_deleting()),
+            control_plane_is_deleting: control_plane.is_some_and(External::is_deleting),
             control_plane_is_external: control_plane.is_some_and(|one| one.external_managed_control_plane),
             control_plane_machines: self.pass.control_plane_machines(self.machine),
         };
@@ -234,7 +236,7 @@ impl<'a> Deletion<'a> {
                 let limit = self.machine.spec.deletion.node_drain_timeout_seconds;
                 Ok(Stepped::Says(
                     message,
-                    Then::After(self.left(limit, &self.times.node_drain_start_time, after)),
+                    Then::After(self.left(limit, self.times.node_drain_start_time.as_ref(), after)),
                 ))
             }
         }
@@ -255,11 +257,11 @@ impl<'a> Deletion<'a> {
         }
         let began = &self.times.wait_for_node_volume_detach_start_time;
         let limit = self.machine.spec.deletion.node_volume_detach_timeout_seconds;
-        Ok(Stepped::Waits(Then::After(self.left(limit, began, volumes::RETRY))))
+        Ok(Stepped::Waits(Then::After(self.left(limit, began.as_ref(), volumes::RETRY))))
     }
 
     /// When to look again: after `pause`, or when the time limit ends.
-    fn left(&self, limit: Option<i32>, began: &Option<Time>, pause: Duration) -> Duration {
+    fn left(&self, limit: Option<i32>, began: Option<&Time>, pause: Duration) -> Duration {
         let limit = limit.filter(|limit| *limit > 0).map(i64::from);
         let (Some(limit), Some(began)) = (limit, began) else { return pause };
         let left = began.0.as_second().saturating_add(limit).saturating_sub(self.pass.now);
@@ -288,7 +290,7 @@ impl<'a> Deletion<'a> {
             return Ok(Stepped::Done);
         };
         let limit = self.machine.spec.deletion.node_deletion_timeout_seconds.unwrap_or(NODE_DELETION);
-        let since = self.machine.deleted_at().map_or(self.pass.now, |at| at.as_second());
+        let since = self.machine.deleted_at().map_or(self.pass.now, Timestamp::as_second);
         let is_over = limit > 0 && self.pass.now.saturating_sub(since) >= i64::from(limit);
         tracing::warn!(machine = self.machine.name_or_empty(), node = name, error = %failure, "Node not deleted");
         if is_over {

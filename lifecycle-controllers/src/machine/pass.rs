@@ -114,11 +114,11 @@ fn paused_status(machine: &Machine, cluster: Option<&Cluster>, now: i64) -> Mach
     status
 }
 
-/// The `MachineSet` and the `MachineDeployment` of a Machine.
-fn owners_of(
-    core: &Core,
-    machine: &Machine,
-) -> Option<(Arc<Stored<MachineSet>>, Arc<Stored<MachineDeployment>>)> {
+/// A `MachineSet` and its `MachineDeployment`.
+type Owners = (Arc<Stored<MachineSet>>, Arc<Stored<MachineDeployment>>);
+
+/// Those of a Machine.
+fn owners_of(core: &Core, machine: &Machine) -> Option<Owners> {
     let owner = machine.controller().filter(|owner| names_kind(owner, "cluster.x-k8s.io", "MachineSet"))?;
     let set = core.stores.machine_sets.get(&key(machine.namespace_or_empty(), &owner.name))?;
     let deployment = deployment_of(core, &set)?;

@@ -5,6 +5,7 @@ use cluster_api::{
     MachineDeployment, MachineNodeReference, MachinePhase, MachineSet, MachineStatus,
     names::{annotations, conditions as types, labels},
 };
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::NodeSystemInfo;
 use kube::ResourceExt as _;
 use lifecycle::{
@@ -72,7 +73,7 @@ pub(super) fn status(machine: &Machine, observed: &Observed<'_>) -> (MachineStat
     }
     let stage = observed.deletion.as_ref().map(|(stage, _)| stage);
     let deletion = stage.map(|stage| Deletion {
-        since: machine.deleted_at().map_or(now, |at| at.as_second()),
+        since: machine.deleted_at().map_or(now, Timestamp::as_second),
         stage: &stage.reason,
         message: &stage.message,
         drain_since: status.deletion.node_drain_start_time.as_ref().map(|time| time.0.as_second()),

@@ -104,7 +104,7 @@ async fn roll_out(
         (0..RANDOM).map(|_| char::from(ALPHABET[fastrand::usize(..ALPHABET.len())])).collect();
     let choice = choose(deployment, &sets, now);
     let has_templates = missing_templates.is_empty();
-    let Some(planned) = planned(core, deployment, &plan, &choice, &sets, &random, is_paused, has_templates)?
+    let Some(planned) = planned(core, deployment, &plan, &choice, &sets, &random, is_paused, has_templates)
     else {
         return Ok(());
     };
@@ -156,16 +156,16 @@ fn planned(
     random: &str,
     is_paused: bool,
     has_templates: bool,
-) -> Result<Option<Plan>, Failure> {
+) -> Option<Plan> {
     let set = |index: usize| machine_set(&sets[index]);
     let old: Vec<_> = choice.old.iter().map(|old| set(old.index)).collect();
     if is_paused {
-        return Ok(Some(scaled(deployment, plan, choice, sets)));
+        return Some(scaled(deployment, plan, choice, sets));
     }
     let current = match choice.current {
         Some(current) => Current::Exists(set(current)),
         None if has_templates => Current::New { name: name(deployment, random) },
-        None => return Ok(None),
+        None => return None,
     };
     let machines: Vec<_> = core
         .machines_in(deployment.namespace_or_empty(), |machine| {
@@ -179,7 +179,7 @@ fn planned(
             updating: machine.annotations().contains_key(annotations::UPDATE_IN_PROGRESS),
         })
         .collect();
-    Ok(Some(planner::plan(plan, current, old, &machines)))
+    Some(planner::plan(plan, current, old, &machines))
 }
 
 /// The same for a deployment whose rollout is paused: the sets stay, and share what is scaled.

@@ -64,7 +64,7 @@ pub(super) fn of(core: &Arc<Core>) -> Vec<Source> {
 
 fn keys_of(core: &Core, namespace: &str, is_chosen: impl Fn(&MachineDeployment) -> bool) -> HashSet<String> {
     let all = core.stores.machine_deployments.all();
-    let chosen = all.iter().filter(|one| one.namespace_or_empty() == namespace && is_chosen(&***one));
+    let chosen = all.iter().filter(|one| one.namespace_or_empty() == namespace && is_chosen(one));
     chosen.map(|one| key(one.namespace_or_empty(), one.name_or_empty())).collect()
 }
 

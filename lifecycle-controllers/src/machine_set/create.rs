@@ -209,7 +209,7 @@ pub(super) async fn delete_orphans(core: &Core, set: &MachineSet) -> Result<(), 
             }
             match core.writer.delete_at(&kind.place(namespace, name), Guard::of(&*orphan)).await {
                 Ok(()) => {
-                    tracing::info!(name, namespace, kind = kind.of.kind, "deleted what no Machine came for")
+                    tracing::info!(name, namespace, kind = kind.of.kind, "deleted what no Machine came for");
                 }
                 Err(WriteError::Gone | WriteError::Stale(_)) => {}
                 Err(error) => return Err(error.into()),

@@ -108,7 +108,7 @@ fn control_plane_of(
 
 fn keys_of(core: &Core, namespace: &str, is_chosen: impl Fn(&MachineSet) -> bool) -> HashSet<String> {
     let all = core.stores.machine_sets.all();
-    let chosen = all.iter().filter(|one| one.namespace_or_empty() == namespace && is_chosen(&***one));
+    let chosen = all.iter().filter(|one| one.namespace_or_empty() == namespace && is_chosen(one));
     chosen.map(|one| key(one.namespace_or_empty(), one.name_or_empty())).collect()
 }
 

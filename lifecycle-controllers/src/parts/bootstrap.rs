@@ -20,7 +20,7 @@ use crate::{
     kubeadm_config::KubeadmConfigController,
     options::LifecycleOptions,
     sources::saw,
-    workload::{AllowedAddresses, Dial, WorkloadClusters},
+    workload::{AllowedAddresses, Dial, Options, WorkloadClusters},
 };
 
 /// Runs the controllers of the part for one term, until `stop` is cancelled. Passes that have begun are finished first.
@@ -40,7 +40,7 @@ pub async fn run(
         clusters: Store::default(),
         machines: Store::default(),
         configs: Store::default(),
-        workload: WorkloadClusters::new(clients.client.clone(), fence, connector, Default::default()),
+        workload: WorkloadClusters::new(clients.client.clone(), fence, connector, Options::default()),
         writer: Writer::new(clients.client),
         events,
         watch_filter: options.watch_filter,

@@ -25,7 +25,7 @@ use crate::{
     machine_set::MachineSetController,
     options::LifecycleOptions,
     sources::saw,
-    workload::{AllowedAddresses, Dial, WorkloadClusters},
+    workload::{AllowedAddresses, Dial, Options, WorkloadClusters},
 };
 
 /// The queues of the controllers.
@@ -62,7 +62,7 @@ pub async fn run(
     let reader = watching::client(clients.unthrottled.clone());
     let connector = Arc::new(Dial::new(AllowedAddresses::of_flag(options.workload_networks.clone())));
     // Its writes are behind the fence of the part, and in a dry run it makes none.
-    let workload = WorkloadClusters::new(clients.client.clone(), fence, connector, Default::default());
+    let workload = WorkloadClusters::new(clients.client.clone(), fence, connector, Options::default());
     let (labels, annotations) =
         (options.additional_machine_labels.clone(), options.additional_machine_annotations.clone());
     let core = Arc::new(Core {

@@ -179,9 +179,9 @@ impl World {
         let connector = Arc::new(Same(self.workload.client()));
         let fence = PartFence::default();
         let bootstrap = Arc::new(Bootstrap {
-            clusters: Default::default(),
-            machines: Default::default(),
-            configs: Default::default(),
+            clusters: Cache::default(),
+            machines: Cache::default(),
+            configs: Cache::default(),
             writer: Writer::new(client.clone()),
             workload: WorkloadClusters::new(client.clone(), fence, connector, Options::default()),
             events: events(client.clone()),
@@ -191,7 +191,12 @@ impl World {
         let watches = bootstrap.watch(&client, None, &self.stop);
         let (health, debug) = Default::default();
         let inspection = component::inspection::Inspection::register("bootstrap", &health, &debug);
-        self.tasks.spawn(crate::parts::bootstrap::work(Arc::clone(&bootstrap), watches, self.stop.clone(), inspection));
+        self.tasks.spawn(crate::parts::bootstrap::work(
+            Arc::clone(&bootstrap),
+            watches,
+            self.stop.clone(),
+            inspection,
+        ));
         bootstrap
     }
 
@@ -449,13 +454,14 @@ impl Provided {
 /// Lets a test that hangs say where.
 pub(super) async fn in_time(world: &World, what: &str, wait: impl Future<Output = ()>) {
     if tokio::time::timeout(GUARD, wait).await.is_err() {
+        let mut found = Vec::new();
         for kind in ["Machine", "MachineSet", "MachineDeployment"] {
             for name in world.names("cluster.x-k8s.io", kind).await {
-                let found = world.get("cluster.x-k8s.io", kind, &name).await.unwrap_or_default();
-                eprintln!("{kind} {name}: {} {}", found["spec"], found["status"]);
+                let object = world.get("cluster.x-k8s.io", kind, &name).await.unwrap_or_default();
+                found.push(format!("{kind} {name}: {} {}", object["spec"], object["status"]));
             }
         }
         let cluster = ClusterKey::new(NAMESPACE, "c");
-        panic!("{what} does not come; {:?}", world.core.workload.connection(&cluster));
+        panic!("{what} does not come; {:?}\n{}", world.core.workload.connection(&cluster), found.join("\n"));
     }
 }
