@@ -13,6 +13,7 @@ pub mod service;
 pub(crate) use descriptor::{
     Build, Capability, ClusterRoutes, ControllerContext, ControllerDescriptor, NodeQuestion, Run, name_of,
 };
+pub(crate) use lifecycle::providers as lifecycle_providers;
 pub(crate) use permissions::{ControllerPermissions, node_patches, node_status_patch};
 pub use running::{ControllerMetrics, ControllerRuns};
 

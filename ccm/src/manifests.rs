@@ -17,6 +17,7 @@ use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 
 use crate::{
+    controllers::lifecycle_providers,
     flags::{self, Flags},
     permissions::{self, Permission},
 };
@@ -70,12 +71,13 @@ impl ManifestOptions {
         Ok(objects)
     }
 
-    /// The definitions of the kinds of the providers' machines, and the policies about them.
+    /// The definitions of Cluster API's own kinds for the lifecycle controllers, those of the kinds of the providers' machines,
+    /// and the policies about these.
     ///
     /// # Errors
-    /// What cannot be said in a definition.
+    /// What cannot be said in a definition, and where the lifecycle controllers run everything that is wrong with the options.
     pub fn definitions(&self) -> Result<Vec<Value>, Vec<String>> {
-        let mut all = Vec::new();
+        let mut all = if self.lifecycle { lifecycle_definitions(&self.flags()?)? } else { Vec::new() };
         for MachineOptions { provider, types, .. } in &self.machines {
             let fault = |error: &dyn std::fmt::Display| vec![format!("machines of {provider}: {error}")];
             let mut definitions = Definitions::of(provider, types).map_err(|error| fault(&error))?;
@@ -201,4 +203,15 @@ impl ManifestOptions {
         }
         faults
     }
+}
+
+/// The definitions of Cluster API's own kinds that the enabled lifecycle controllers bring.
+fn lifecycle_definitions(flags: &Flags) -> Result<Vec<Value>, Vec<String>> {
+    let mut all = Vec::new();
+    for provider in lifecycle_providers(flags) {
+        let definitions = provider.definitions().map(|all| all.into_iter().map(serde_json::to_value));
+        let objects = definitions.and_then(Iterator::collect::<Result<Vec<_>, _>>);
+        all.extend(objects.map_err(|error| vec![format!("the kinds of {}: {error}", provider.name())])?);
+    }
+    Ok(all)
 }

@@ -1,6 +1,7 @@
 //! `check`: reports whether a daemon with these flags would work, without changing anything.
 
 mod cloud;
+mod lifecycle;
 mod permissions;
 mod report;
 mod stored;
@@ -221,6 +222,7 @@ async fn check_api_server(
     for kinds in kinds {
         check_kinds(flags, &client, kinds, report).await;
     }
+    lifecycle::check_definitions(flags, &client, report).await;
     for types in types {
         stored::check_stored(&client, types, report).await;
     }

@@ -1,6 +1,7 @@
 //! The rows of Cluster API's own controllers in the table of controllers. Each part runs once in the daemon, beside machines of
 //! any provider, and behind its gate: it works while it holds the Lease of Cluster API's manager.
 
+use cluster_api::definitions::Provider;
 use component::{
     inspection::Inspection,
     leader_election::{ElectionMetrics, identity},
@@ -16,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     controllers::{Build, ControllerContext, ControllerDescriptor, ControllerPermissions, Run},
-    flags::{BOOTSTRAP_PART, CORE_PART, ControllerNames, Flags},
+    flags::{BOOTSTRAP_PART, CORE_PART, ControllerNames, Flags, LIFECYCLE_BOOTSTRAP, LIFECYCLE_CORE},
 };
 
 /// The core part.
@@ -32,6 +33,12 @@ pub(crate) const BOOTSTRAP: ControllerDescriptor = row(BOOTSTRAP_PART, |context|
         Box::pin(bootstrap::run(term, options, stop, inspection))
     })
 });
+
+/// The providers of Cluster API in whose place the enabled parts work.
+pub(crate) fn providers(flags: &Flags) -> Vec<Provider> {
+    let all = [(LIFECYCLE_CORE, Provider::Core), (LIFECYCLE_BOOTSTRAP, Provider::KubeadmBootstrap)];
+    all.into_iter().filter(|(part, _)| flags.enables(part)).map(|(_, provider)| provider).collect()
+}
 
 /// The controllers of a part for one term.
 type Controllers = fn(

@@ -109,12 +109,14 @@ pub struct ManifestsCommand {
     #[arg(long)]
     pub machines: bool,
 
-    /// The lifecycle controllers run too, in place of Cluster API's managers: adds the permissions for them, and `lifecycle` to
-    /// the flag --controllers unless --set has another one. Without --provider, nothing else runs.
+    /// The lifecycle controllers run too, in place of Cluster API's managers: adds the definitions of Cluster API's kinds, the
+    /// permissions for them, and `lifecycle` to the flag --controllers unless --set has another one. Without --provider, nothing
+    /// else runs.
     #[arg(long)]
     pub lifecycle: bool,
 
-    /// Prints nothing but the definitions of the kinds of the provider's machines, and the policies that belong to them.
+    /// Prints nothing but the definitions of kinds, and the policies that belong to them: those of the provider's machines, and with
+    /// --lifecycle Cluster API's own.
     #[arg(long)]
     pub only_definitions: bool,
 
@@ -187,8 +189,8 @@ impl ManifestsCommand {
         if self.provider.is_empty() {
             faults.extend(self.faults_without_provider());
         }
-        if self.only_definitions && !self.machines && self.machine_provider.is_empty() {
-            faults.push("--only-definitions needs --machines or --machine-provider".to_owned());
+        if self.only_definitions && !self.machines && self.machine_provider.is_empty() && !self.lifecycle {
+            faults.push("--only-definitions needs --machines, --machine-provider or --lifecycle".to_owned());
         }
         let (mut secrets, mut service_access) = (BTreeSet::new(), ServiceAccessNeeds::default());
         for text in &self.secret {

@@ -402,6 +402,20 @@ fn the_lifecycle_runs_alone_or_beside_others_with_its_permissions() {
     );
     let bootstrap = rendered(&["--lifecycle", "--set=controllers=lifecycle-bootstrap"]);
     assert!(!bootstrap.contains("aggregate-to-manager") && !bootstrap.contains("[machinedeployments]"));
+    let kinds = |arguments: &[&str]| {
+        let yaml = rendered(&[&["--lifecycle"], arguments].concat());
+        let is_name = |line: &&str| line.starts_with("  name: ") && line.ends_with(".cluster.x-k8s.io");
+        let names = yaml.lines().filter(is_name).map(|line| line.trim_start_matches("  name: ").to_owned());
+        names.collect::<Vec<_>>()
+    };
+    let all = kinds(&["--only-definitions"]);
+    assert_eq!(all.len(), 10, "{all:?}");
+    assert!(all.iter().any(|name| name == "machinedeployments.cluster.x-k8s.io"), "{all:?}");
+    assert_eq!(kinds(&[]), all, "with everything else as well");
+    assert_eq!(
+        kinds(&["--set=controllers=lifecycle-bootstrap"]),
+        ["kubeadmconfigs.bootstrap.cluster.x-k8s.io", "kubeadmconfigtemplates.bootstrap.cluster.x-k8s.io"]
+    );
     let one = rendered(&["--lifecycle", "--set=namespace=team"]);
     assert!(one.contains("kind: RoleBinding") && one.contains("namespace: team"), "{one}");
     assert!(!rendered(&["--provider=libvirt"]).contains("cluster.x-k8s.io"), "only if it is asked for");

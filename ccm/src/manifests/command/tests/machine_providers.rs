@@ -174,7 +174,7 @@ fn each_fault_names_its_option() {
         ),
         (
             &["--provider=fake", "--only-definitions"],
-            "--only-definitions needs --machines or --machine-provider",
+            "--only-definitions needs --machines, --machine-provider or --lifecycle",
         ),
     ] {
         let faults = command(arguments).run(&providers()).expect_err("faulty");
