@@ -3,10 +3,11 @@
 
 use cloudprovider::MachineTypes;
 use component::{program::Program, yaml};
+use lifecycle_controllers::gate;
 use serde_json::{Value, json};
 
 use super::{CloudConfig, MachineOptions, ManifestOptions, NAME, labels, options::CONFIG_KEY};
-use crate::flags::MACHINE_CONTROLLER;
+use crate::flags::{LIFECYCLE, MACHINE_CONTROLLER};
 
 /// The label by which `clusterctl` finds what belongs to a provider.
 const PROVIDER_LABEL: &str = "cluster.x-k8s.io/provider";
@@ -33,18 +34,30 @@ impl ManifestOptions {
                 types: machines,
                 cloud_config: CloudConfig::None,
             }],
-            arguments: vec![
-                format!("--controllers={MACHINE_CONTROLLER}"),
-                format!("--leader-elect-resource-namespace={namespace}"),
-                "--authentication-skip-lookup=true".to_owned(),
-            ],
+            arguments: arguments(MACHINE_CONTROLLER, &namespace),
             namespace,
             ..Self::new(provider)
         }
     }
 
-    /// The file `infrastructure-components.yaml`. The provider's configuration is a variable: `LIBVIRT_CONFIG_B64`, in
-    /// base64, for the provider `libvirt`.
+    /// The lifecycle controllers alone, as the core provider `cluster-api` in its usual namespace. They bring the kinds of the
+    /// bootstrap provider `kubeadm` too, so that one is not installed beside them.
+    pub fn lifecycle_for_clusterctl() -> Self {
+        let namespace = gate::CORE.namespace;
+        Self {
+            name: format!("{NAME}-{LIFECYCLE}"),
+            namespace: namespace.to_owned(),
+            replicas: Some(1),
+            host_network: false,
+            cloud_config: CloudConfig::None,
+            lifecycle: true,
+            arguments: arguments(LIFECYCLE, namespace),
+            ..Self::new("")
+        }
+    }
+
+    /// The file `infrastructure-components.yaml`, or `core-components.yaml` of the lifecycle. The provider's configuration is a
+    /// variable: `LIBVIRT_CONFIG_B64`, in base64, for the provider `libvirt`.
     ///
     /// # Errors
     /// Everything that is wrong with the options.
@@ -64,8 +77,12 @@ impl ManifestOptions {
                 "data": {CONFIG_KEY: format!("${{{}}}", variable(&self.provider))},
             }));
         }
+        let label = match &*self.provider {
+            "" => gate::CORE.provider.label.to_owned(),
+            provider => format!("infrastructure-{provider}"),
+        };
         for object in &mut objects {
-            object["metadata"]["labels"][PROVIDER_LABEL] = json!(format!("infrastructure-{}", self.provider));
+            object["metadata"]["labels"][PROVIDER_LABEL] = json!(label);
             if object["kind"] == "Deployment" {
                 let pod = &mut object["spec"]["template"]["spec"];
                 pod["containers"][0]["name"] = json!(CONTAINER);
@@ -77,6 +94,15 @@ impl ManifestOptions {
         }
         Ok(objects)
     }
+}
+
+/// The flags of a daemon with these controllers alone. The Lease is in the namespace of its pods.
+fn arguments(controllers: &str, namespace: &str) -> Vec<String> {
+    vec![
+        format!("--controllers={controllers}"),
+        format!("--leader-elect-resource-namespace={namespace}"),
+        "--authentication-skip-lookup=true".to_owned(),
+    ]
 }
 
 /// The image with its registry, which `clusterctl` insists on. Without one, container runtimes take Docker's.
@@ -144,6 +170,23 @@ mod tests {
         assert!(apart.get("requiredDuringSchedulingIgnoredDuringExecution").is_none(), "{apart}");
         let [secret] = of_kind("Secret")[..] else { panic!("one Secret") };
         assert_eq!(secret["data"], json!({"cloud.conf": "${FAKE_CONFIG_B64}"}));
+    }
+
+    #[test]
+    fn the_lifecycle_is_the_core_provider() {
+        let components = ManifestOptions::lifecycle_for_clusterctl().clusterctl_components().expect("good");
+        let of_kind = |kind: &str| components.iter().filter(|one| one["kind"] == kind).collect::<Vec<_>>();
+        assert_eq!(of_kind("CustomResourceDefinition").len(), 10, "with those of the bootstrap provider");
+        for object in &components {
+            let namespace = object["metadata"]["namespace"].as_str();
+            assert!(namespace.is_none_or(|name| name == "capi-system"), "{object}");
+            assert_eq!(object["metadata"]["labels"][PROVIDER_LABEL], "cluster-api", "{object}");
+        }
+        let [deployment] = of_kind("Deployment")[..] else { panic!("one Deployment") };
+        let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+        assert_eq!(container["name"], "manager");
+        assert_eq!(container["args"][0], "--controllers=lifecycle", "{container}");
+        assert!(of_kind("Secret").is_empty(), "there is no configuration");
     }
 
     #[test]

@@ -126,11 +126,12 @@ pub struct ManifestsCommand {
     pub stored_version: Option<String>,
 
     /// Prints the file infrastructure-components.yaml of a repository for clusterctl: the machine controller alone, in a
-    /// namespace of its own. The provider's configuration is a variable, such as `LIBVIRT_CONFIG_B64`.
+    /// namespace of its own. The provider's configuration is a variable, such as `LIBVIRT_CONFIG_B64`. With --lifecycle, and
+    /// without --provider, the file core-components.yaml of the lifecycle controllers.
     #[arg(long, conflicts_with_all = [
         "namespace", "name", "replicas", "machine_provider", "config_secret", "config_map", "config_key", "cloud_config", "secret",
         "no_cloud_config", "api_server", "no_host_network", "host_network_admin", "service_monitor", "machines",
-        "only_definitions", "lifecycle",
+        "only_definitions",
     ])]
     pub for_clusterctl: bool,
 
@@ -161,6 +162,9 @@ impl ManifestsCommand {
 
     /// What `clusterctl` installs.
     fn components(&self, registry: &Registry) -> Result<Vec<Value>, Vec<String>> {
+        if self.lifecycle {
+            return self.core_components();
+        }
         if !registry.names().any(|known| known == self.provider) {
             return Err(vec![unknown_provider("--provider", &self.provider, registry)]);
         }
@@ -175,6 +179,25 @@ impl ManifestsCommand {
         }
         let mut options = ManifestOptions::for_clusterctl(&self.provider, machines);
         self.choose_stored_version(&mut options.machines).map_err(|fault| vec![fault])?;
+        if let Some(image) = &self.image {
+            options.image.clone_from(image);
+        }
+        options.image_pull_secrets.clone_from(&self.image_pull_secret);
+        options.arguments.extend(self.set.iter().map(|flag| argument(flag)));
+        options.clusterctl_components()
+    }
+
+    /// What `clusterctl` installs as its core provider.
+    fn core_components(&self) -> Result<Vec<Value>, Vec<String>> {
+        if !self.provider.is_empty() {
+            return Err(vec![
+                "--for-clusterctl: clusterctl installs each provider by itself; give --provider or --lifecycle".to_owned(),
+            ]);
+        }
+        if let Some(fault) = self.lifecycle_fault() {
+            return Err(vec![fault]);
+        }
+        let mut options = ManifestOptions::lifecycle_for_clusterctl();
         if let Some(image) = &self.image {
             options.image.clone_from(image);
         }

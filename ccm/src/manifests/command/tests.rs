@@ -374,6 +374,12 @@ fn clusterctl_gets_its_components() {
     assert!(warnings.is_empty(), "{warnings:?}");
     let faults = run(&["--provider=libvirt"]).expect_err("no machines");
     assert_eq!(faults, ["--for-clusterctl: cloud provider \"libvirt\" has no machines"]);
+    let (core, _) = run(&["--lifecycle", "--set=v=4"]).expect("good options");
+    for words in ["cluster.x-k8s.io/provider: cluster-api", "namespace: capi-system", "--v=4"] {
+        assert!(core.contains(words), "{words} is not in {core}");
+    }
+    let faults = run(&["--lifecycle", "--provider=fake"]).expect_err("two providers");
+    assert!(faults[0].contains("each provider by itself"), "{faults:?}");
     let faults = run(&["--provider=fak"]).expect_err("unknown");
     assert!(faults[0].starts_with("--provider: unknown cloud provider \"fak\""), "{faults:?}");
 }
