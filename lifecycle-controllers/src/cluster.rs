@@ -17,6 +17,7 @@
 mod deletion;
 mod descendants;
 mod kubeconfig;
+mod options;
 mod pass;
 mod related;
 mod sources;
@@ -24,25 +25,14 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
+
+pub use options::ClusterOptions;
 
 use crate::{
     core::Core,
     engine::control::{Controller, Failure, Source, Then},
 };
-
-/// The flags of the controller of Clusters.
-#[derive(Clone, Copy, Debug)]
-pub struct ClusterOptions {
-    /// After so long without a successful probe, `RemoteConnectionProbe` is `False`: upstream's `--remote-connection-grace-period`.
-    pub connection_grace: Duration,
-}
-
-impl Default for ClusterOptions {
-    fn default() -> Self {
-        Self { connection_grace: Duration::from_secs(50) }
-    }
-}
 
 /// The controller of Clusters.
 #[derive(Debug)]

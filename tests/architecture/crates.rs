@@ -162,8 +162,8 @@ fn the_contract_has_no_client_of_kubernetes_and_no_http() {
     assert!(found.is_empty(), "cloudprovider depends on {found:?}");
 }
 
-/// What only the secure port needs.
-const FOR_THE_PORT: [&str; 5] = ["flate2", "moka", "pprof", "rcgen", "x509-parser"];
+/// What only the secure port needs. The lifecycle controllers make certificates too.
+const FOR_THE_PORT: [&str; 3] = ["flate2", "moka", "pprof"];
 
 #[test]
 fn a_program_without_the_secure_port_does_not_compile_what_only_that_needs() {

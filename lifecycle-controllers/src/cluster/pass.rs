@@ -12,9 +12,10 @@ use kube::ResourceExt as _;
 use serde_json::json;
 
 use super::{
-    ClusterOptions, deletion,
+    deletion,
     descendants::Descendants,
     kubeconfig,
+    options::ClusterOptions,
     related::{RelatedObjects, endpoint},
     status::{Observed, paused_status, status},
 };
