@@ -1,7 +1,12 @@
 //! What all kinds get before anything else: a finalizer, the label with the Cluster's name, an owner.
 
-use cluster_api::{Cluster, names::labels};
+use cluster_api::{
+    Cluster,
+    defaults::{Defaulted, Operation},
+    names::labels,
+};
 use kube::ResourceExt as _;
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::engine::{
@@ -66,4 +71,15 @@ pub(crate) fn without_finalizer<K: Kind>(object: &K, finalizer: &str) -> Option<
     let finalizers = object.finalizers();
     let rest: Vec<_> = finalizers.iter().filter(|one| *one != finalizer).collect();
     (rest.len() < finalizers.len()).then(|| json!({"metadata": {"finalizers": rest}}))
+}
+
+/// The defaults of an object that are stored: Cluster API's webhooks write them, and `clusterctl`'s templates rely on them. Here the first
+/// pass over the object does. Empty: it has them.
+///
+/// # Errors
+/// If its metadata cannot be those of Machines, with the field.
+pub(crate) fn defaults<K: Kind + Serialize>(object: &K) -> Result<Vec<Operation>, Failure> {
+    let (group, plural) = (K::group(&()), K::plural(&()));
+    let Some(kind) = Defaulted::find(&group, &plural) else { return Ok(Vec::new()) };
+    kind.defaults(&to_json(object)?, None).map_err(|refused| Failure::Failed(refused.to_string()))
 }

@@ -3,10 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use cloudprovider::{FairPermit, FairPermits, dns};
+use cluster_api::defaults::Operation;
 use controller_kit::{
     cache::{Cache, CachedObject as _},
     writes::{
-        APPLY_PATCH, MERGE_PATCH, WHOLE_OBJECT, WriteError, create_as, delete, patch_as, patch_by,
+        APPLY_PATCH, JSON_PATCH, MERGE_PATCH, WHOLE_OBJECT, WriteError, create_as, delete, patch_as, patch_by,
         within_deadline,
     },
 };
@@ -253,6 +254,32 @@ impl Writer {
         body: Value,
     ) -> Result<Stored<K>, WriteError> {
         let written: K = self.patch_at(&Place::of(object), Guard::of(object), body).await?;
+        shown(store, written).await
+    }
+
+    /// Applies operations of JSON Patch to exactly this object, and waits until its cache shows that.
+    ///
+    /// # Errors
+    /// As [`patch_at`](Self::patch_at).
+    pub async fn patch_by_operations<K: Kind>(
+        &self,
+        store: &Cache<Stored<K>>,
+        object: &K,
+        operations: &[Operation],
+    ) -> Result<Stored<K>, WriteError> {
+        let guard = Guard::of(object);
+        let mut body = vec![
+            json!({"op": "test", "path": "/metadata/uid", "value": guard.uid}),
+            json!({"op": "test", "path": "/metadata/resourceVersion", "value": guard.version}),
+        ];
+        for operation in operations {
+            body.push(to_json(operation)?);
+        }
+        let place = Place::of(object);
+        let path = place.path()?;
+        let _turn = self.turn(&place.namespace).await;
+        let written: K =
+            patch_as(&self.client, &path, JSON_PATCH, &body.into(), WHOLE_OBJECT).await?;
         shown(store, written).await
     }
 

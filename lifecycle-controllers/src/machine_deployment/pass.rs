@@ -21,7 +21,7 @@ use super::{
     status::{Observed, status},
 };
 use crate::{
-    adoption::{adopted, without_finalizer},
+    adoption::{adopted, defaults, without_finalizer},
     core::{Core, UNTIL_THERE, is_paused},
     engine::{
         control::{Failure, Then},
@@ -56,6 +56,13 @@ pub(super) async fn reconcile(core: &Core, of: &str) -> Result<Then, Failure> {
             "waiting for the Cluster to exist"
         );
         return Ok(Then::WhenChanged);
+    };
+    let operations = defaults(&**deployment)?;
+    let deployment = if operations.is_empty() {
+        deployment
+    } else {
+        let store = &core.stores.machine_deployments;
+        Arc::new(core.writer.patch_by_operations(store, &**deployment, &operations).await?)
     };
     let name = &deployment.spec.cluster_name;
     let deployment = match adopted(&**deployment, name, finalizers::MACHINE_DEPLOYMENT, Some(cluster))? {

@@ -21,7 +21,7 @@ use super::{
     sync::sync,
 };
 use crate::{
-    adoption::{adopted, without_finalizer},
+    adoption::{adopted, defaults, without_finalizer},
     core::{Core, UNTIL_THERE, is_paused},
     engine::{
         control::{Failure, Then},
@@ -57,6 +57,12 @@ pub(super) async fn reconcile(core: &Core, of: &str) -> Result<Then, Failure> {
     if set.is_deleting() {
         return delete_all(core, &set, Some(cluster), now).await;
     }
+    let operations = defaults(&**set)?;
+    let set = if operations.is_empty() {
+        set
+    } else {
+        Arc::new(core.writer.patch_by_operations(&core.stores.machine_sets, &**set, &operations).await?)
+    };
     let deployment = deployment_of(core, &set);
     let owner = (deployment.is_none() && set.controller().is_none()).then_some(cluster);
     let set = match adopted(&**set, &set.spec.cluster_name, finalizers::MACHINE_SET, owner)? {

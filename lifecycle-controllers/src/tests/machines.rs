@@ -44,3 +44,18 @@ async fn a_deployment_makes_machines_that_become_nodes() {
         assert_eq!(world.names(group, kind).await, Vec::<String>::new());
     }
 }
+
+#[tokio::test]
+async fn a_deployment_without_a_selector_gets_one() {
+    let mut world = World::new().await;
+    world.create_templates().await;
+    world.create_deployment(1).await;
+    let bare = json!({"spec": {"selector": {"matchLabels": null}, "template": {"metadata": null}}});
+    world.patch(GROUP, "MachineDeployment", "d", bare).await;
+    world.start().await;
+    in_time(&world, "a Machine with a Node", world.until_running(1)).await;
+    let deployment = world.get(GROUP, "MachineDeployment", "d").await.expect("it exists");
+    let selector = &deployment["spec"]["selector"]["matchLabels"];
+    assert_eq!(selector["cluster.x-k8s.io/deployment-name"], "d", "{selector}");
+    assert_eq!(deployment["spec"]["template"]["metadata"]["labels"]["cluster.x-k8s.io/deployment-name"], "d");
+}
