@@ -13,6 +13,7 @@
 
 mod choose;
 mod in_place;
+mod marked;
 mod on_delete;
 mod reason;
 mod rolling_update;
@@ -22,6 +23,7 @@ mod template;
 use std::{collections::BTreeSet, fmt};
 
 pub use choose::{Candidate, Choice, Old, Revision, choose};
+pub use marked::{Marks, prefer_marked};
 pub use reason::Reason;
 pub use scale::{Share, scale};
 pub use template::{Bootstrap, Reference, Template};

@@ -20,6 +20,11 @@ pub enum Related<'a> {
     Missing,
     /// The API server did not say.
     Unknown,
+    /// It is not used, for this reason.
+    Refused {
+        /// Why.
+        why: &'a str,
+    },
 }
 
 /// `BootstrapConfigReady`. `config` is the kind of the bootstrap config, and what it is; `None`: the Machine refers to none, since a
@@ -83,5 +88,6 @@ fn of(kind: &str, related: Related<'_>, is_done: bool, field: &str) -> Statement
             Statement::new(Status::False, "ObjectDoesNotExist", format!("{kind} does not exist"))
         }
         Related::Unknown => Statement::new(Status::Unknown, "InternalError", SEE_LOG),
+        Related::Refused { why } => Statement::new(Status::Unknown, "InternalError", why),
     }
 }

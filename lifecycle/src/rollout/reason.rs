@@ -47,6 +47,8 @@ pub enum Reason {
         /// So many.
         machines: i64,
     },
+    /// Machines that a user or an autoscaler has chosen go first.
+    MarkedGo,
     /// Nothing could move: an old `MachineSet` loses a machine that is not available.
     Deadlock,
 }
@@ -83,6 +85,7 @@ impl fmt::Display for Reason {
             Self::SurgeDropped { machines } => {
                 write!(f, "surge {machines} dropped to prioritize in-place updates")
             }
+            Self::MarkedGo => f.write_str("machines marked for deletion go first"),
             Self::Deadlock => {
                 f.write_str("scaling down by 1 to unblock rollout stuck due to unavailable Machine on oldMS")
             }
