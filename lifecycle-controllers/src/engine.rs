@@ -5,6 +5,7 @@
 //! | [`object`] | an object of a kind as a watch shows it |
 //! | [`external`] | objects of other groups that Clusters and Machines refer to: which kinds there are, and their watches |
 //! | [`stores`] | the caches of all kinds |
+//! | `status` | when a status is written: counters and messages wait for a second |
 //! | [`writer`] | writes, each guarded by the version that the decision was made for |
 //! | [`control`] | the one loop: keys, never two passes over one object at once, namespaces in turns |
 //! | [`conditions`] | between the conditions of the kinds and those that `lifecycle` words |
@@ -13,5 +14,6 @@ pub mod conditions;
 pub mod control;
 pub mod external;
 pub mod object;
+mod status;
 pub mod stores;
 pub mod writer;

@@ -16,14 +16,14 @@ mod create;
 mod pass;
 mod preflight;
 mod remediation;
-mod scale_down;
+pub(crate) mod scale_down;
 mod sources;
 mod status;
 mod sync;
 
 use std::sync::Arc;
 
-pub(crate) use create::missing_templates;
+pub(crate) use create::{Unusable, unusable_templates};
 pub(crate) use pass::deployment_of;
 
 use crate::{

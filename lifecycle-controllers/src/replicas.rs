@@ -53,7 +53,7 @@ impl Machines {
 }
 
 /// `status.versions` of these.
-pub fn status_versions<'a>(all: impl IntoIterator<Item = (&'a str, i64)>) -> Vec<StatusVersion> {
+pub(crate) fn status_versions<'a>(all: impl IntoIterator<Item = (&'a str, i64)>) -> Vec<StatusVersion> {
     let counted = versions(all).into_iter().map(|(version, replicas)| StatusVersion {
         version: version.to_owned(),
         replicas: i32::try_from(replicas).ok(),

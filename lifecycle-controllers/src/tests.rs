@@ -1,5 +1,14 @@
 //! The controllers of the core part together, on an API server in the process, with a provider that is played.
 
+mod bounds;
+mod costs;
+mod crashes;
+mod deletion;
 mod kubeadm;
+mod line;
 mod machines;
+mod metadata;
+mod ownership;
+mod rollouts;
+mod unreadable;
 mod world;

@@ -37,6 +37,9 @@ const CONTRACT: &str = "cluster.x-k8s.io/v1beta2";
 /// The same of the contract before.
 const OLDER_CONTRACT: &str = "cluster.x-k8s.io/v1beta1";
 
+/// The group of Cluster API's own kinds.
+pub(crate) const OWN_GROUP: &str = "cluster.x-k8s.io";
+
 /// How many objects one page of a list has.
 const PAGE: u32 = 500;
 
@@ -178,6 +181,13 @@ impl Externals {
 
     /// The version that keeps the contract, and the plural.
     async fn discover(&self, of: &GroupKind) -> Result<(String, String), NotReadable> {
+        if of.group == OWN_GROUP {
+            // A Machine would own, and delete, what is the user's Cluster.
+            let GroupKind { group, kind } = of;
+            return Err(NotReadable::NoContract(format!(
+                "{kind} of {group} is of Cluster API itself, and no provider's"
+            )));
+        }
         let plural = regular_plural(&of.kind);
         let name = format!("{plural}.{}", of.group);
         // A user writes kind and group, and the name becomes a part of a path.

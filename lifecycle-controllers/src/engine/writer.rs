@@ -7,8 +7,8 @@ use cluster_api::defaults::Operation;
 use controller_kit::{
     cache::{Cache, CachedObject as _},
     writes::{
-        APPLY_PATCH, JSON_PATCH, MERGE_PATCH, WHOLE_OBJECT, WriteError, create_as, delete, patch_as, patch_by,
-        within_deadline,
+        APPLY_PATCH, JSON_PATCH, MERGE_PATCH, WHOLE_OBJECT, WriteError, create_as, delete, patch_as,
+        patch_by, within_deadline,
     },
 };
 use kube::{Api, Client, Resource, api::ListParams};
@@ -16,7 +16,11 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
 use tokio::time::timeout;
 
-use super::object::{Kind, KindWithStatus, Meta as _, Stored, key};
+use super::{
+    control::Then,
+    object::{Kind, KindWithStatus, Meta as _, Stored, key},
+    status::{Stage, Waiting},
+};
 
 /// How many requests wait for an answer at the same time.
 const MAX_REQUESTS: usize = 32;
@@ -29,6 +33,7 @@ const SHOWN_WITHIN: Duration = Duration::from_secs(300);
 pub struct Writer {
     client: Client,
     turns: FairPermits<Arc<str>>,
+    waiting: Waiting,
 }
 
 impl std::fmt::Debug for Writer {
@@ -124,7 +129,7 @@ impl<'a> Guard<'a> {
 impl Writer {
     /// Writes with this client.
     pub fn new(client: Client) -> Self {
-        Self { client, turns: FairPermits::new(MAX_REQUESTS) }
+        Self { client, turns: FairPermits::new(MAX_REQUESTS), waiting: Waiting::default() }
     }
 
     /// Waits until a request for an object of this namespace may be sent.
@@ -278,8 +283,7 @@ impl Writer {
         let place = Place::of(object);
         let path = place.path()?;
         let _turn = self.turn(&place.namespace).await;
-        let written: K =
-            patch_as(&self.client, &path, JSON_PATCH, &body.into(), WHOLE_OBJECT).await?;
+        let written: K = patch_as(&self.client, &path, JSON_PATCH, &body.into(), WHOLE_OBJECT).await?;
         shown(store, written).await
     }
 
@@ -298,6 +302,37 @@ impl Writer {
         let body = json!({"status": difference});
         let written: K = self.patch_status_at(&Place::of(object), Guard::of(object), body).await?;
         shown(store, written).await.map(Some)
+    }
+
+    /// The same, but a change of counters and messages alone waits a second for more of the kind. So a set of many Machines is not
+    /// written once for each of them. The pass has to come back then.
+    ///
+    /// # Errors
+    /// As [`patch_at`](Self::patch_at).
+    pub async fn patch_status_soon<K: KindWithStatus>(
+        &self,
+        store: &Cache<Stored<K>>,
+        object: &K,
+        status: &K::Status,
+    ) -> Result<Then, WriteError> {
+        let stage = match object.status() {
+            _ if object.is_deleting() => Stage::Ends,
+            None => Stage::Begins,
+            Some(_) => Stage::Stays,
+        };
+        let before = to_json(&object.status().cloned().unwrap_or_default())?;
+        let of = format!("{} {}", K::kind(&()), key(object.namespace_or_empty(), object.name_or_empty()));
+        let Some(difference) = difference(&before, &to_json(status)?) else {
+            self.waiting.settled(&of);
+            return Ok(Then::WhenChanged);
+        };
+        if let Err(left) = self.waiting.is_due(&of, &before, &difference, stage) {
+            return Ok(Then::After(left));
+        }
+        let body = json!({"status": difference});
+        let written: K = self.patch_status_at(&Place::of(object), Guard::of(object), body).await?;
+        shown(store, written).await?;
+        Ok(Then::WhenChanged)
     }
 
     /// Creates an object, and waits until its cache shows it.

@@ -97,7 +97,7 @@ impl<'a> Deletion<'a> {
                     return self.outcome(Statement { message, ..statement }, then, None);
                 }
                 Err(failure) => {
-                    let statement = failed(next, statement, self.machine);
+                    let statement = failed(next, statement, self.machine, &failure);
                     return self.outcome(statement, Then::WhenChanged, Some(failure));
                 }
             }
@@ -334,18 +334,15 @@ fn internal(message: &str) -> Statement {
 }
 
 /// What `Deleting` says of a step that failed.
-fn failed(step: Next, statement: Statement, machine: &Machine) -> Statement {
-    let of =
-        |kind: &str| internal(&format!("Failed to delete {kind}, please check controller logs for errors"));
-    let says = |message: &str| Statement { message: message.to_owned(), ..statement.clone() };
+fn failed(step: Next, statement: Statement, machine: &Machine, why: &Failure) -> Statement {
+    let of = |kind: &str| internal(&format!("Failed to delete {kind}: {why}"));
+    let says = |what: &str| Statement { message: format!("{what}: {why}"), ..statement.clone() };
     match step {
-        Next::Drain => says("Error draining Node, please check controller logs for errors"),
-        Next::DetachVolumes => says(
-            "Error waiting for volumes to be detached from Node, please check controller logs for errors",
-        ),
+        Next::Drain => says("Error draining Node"),
+        Next::DetachVolumes => says("Error waiting for volumes to be detached from Node"),
         Next::DeleteInfrastructure | Next::WaitForInfrastructure => of(&machine.spec.infrastructure_ref.kind),
         Next::DeleteBootstrap | Next::WaitForBootstrap => of(&machine.spec.bootstrap.config_ref.kind),
-        Next::DeleteNode => says("Error deleting Node, please check controller logs for errors"),
+        Next::DeleteNode => says("Error deleting Node"),
         Next::WaitForPreDrainHooks | Next::WaitForPreTerminateHooks | Next::Release => statement,
     }
 }

@@ -175,10 +175,10 @@ impl Pass<'_> {
             now: self.now,
         };
         let (status, by_time) = status(machine, &observed);
-        core.writer.patch_status(&core.stores.machines, &***machine, &status).await?;
+        let written = core.writer.patch_status_soon(&core.stores.machines, &***machine, &status).await?;
         match failure {
             Some(failure) => Err(failure),
-            None => Ok(then.or(by_time).or(self.grace()).or(self.until_there(machine))),
+            None => Ok(then.or(by_time).or(self.grace()).or(self.until_there(machine)).or(written)),
         }
     }
 

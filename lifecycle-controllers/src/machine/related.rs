@@ -10,7 +10,7 @@ use crate::{
     core::{Core, Referenced, defined},
     engine::{
         control::Failure,
-        external::External,
+        external::{External, OWN_GROUP},
         object::{Meta as _, names_kind, owner_reference},
         writer::{Guard, to_json},
     },
@@ -47,12 +47,21 @@ async fn owned(
     cluster: Option<&Cluster>,
     reference: &ContractVersionedObjectReference,
 ) -> Result<Referenced, Failure> {
+    if machine.is_deleting() && reference.api_group == OWN_GROUP {
+        // It was refused from the beginning.
+        return Ok(Referenced::Missing);
+    }
     let found = core.referenced(machine.namespace_or_empty(), reference).await;
     let Referenced::There(kind, object) = &found else { return Ok(found) };
     let ownership = match ownership(object, machine, cluster) {
         Ok(Some(ownership)) => ownership,
         Ok(None) => return Ok(found),
-        Err(conflict) => return Ok(Referenced::Unreadable(conflict)),
+        // It stays when this Machine goes.
+        Err(_) if machine.is_deleting() => return Ok(Referenced::Missing),
+        Err(conflict) => {
+            let ContractVersionedObjectReference { kind, name, .. } = reference;
+            return Ok(Referenced::Unreadable(format!("{kind} {name} is not used: {conflict}")));
+        }
     };
     let place = kind.place(machine.namespace_or_empty(), &reference.name);
     let written: External = core.writer.patch_at(&place, Guard::of(&**object), ownership).await?;
@@ -102,7 +111,7 @@ pub(super) fn related(found: &Referenced) -> Related<'_> {
     match found {
         Referenced::There(_, object) => Related::There { ready: object.condition("Ready") },
         Referenced::Missing => Related::Missing,
-        Referenced::Unreadable(_) => Related::Unknown,
+        Referenced::Unreadable(why) => Related::Refused { why },
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use cluster_api::{
-    Cluster, MachineDeployment, MachineSet,
+    Cluster, Machine, MachineDeployment, MachineSet,
     names::{annotations, finalizers},
 };
 use component::events::EventType;
@@ -12,13 +12,14 @@ use jiff::Timestamp;
 use kube::ResourceExt as _;
 use lifecycle::{
     machine_set::{ALPHABET, RANDOM},
-    rollout::{self as planner, Candidate, Choice, Counts, Current, Deployment, Plan, Planned, Share},
+    replicas::{Counters, count},
+    rollout::{self as planner, Candidate, Choice, Counts, Current, Deployment, Marks, Plan, Planned, Share},
 };
 use serde_json::json;
 
 use super::{
     desired::{created, name, patch, revision, revision_patch},
-    status::{Observed, status},
+    status::{Observed, Owned, status},
 };
 use crate::{
     adoption::{adopted, defaults, without_finalizer},
@@ -28,7 +29,7 @@ use crate::{
         object::{MACHINE_DEPLOYMENT_MANAGER, Meta as _, Stored, owner_reference},
         writer::{Guard, Place, shown, to_json},
     },
-    machine_set::missing_templates,
+    machine_set::{Unusable, scale_down::is_marked, unusable_templates},
     replicas::{Machines, selector, selects},
     rollout::{self, template_of},
 };
@@ -71,21 +72,23 @@ pub(super) async fn reconcile(core: &Core, of: &str) -> Result<Then, Failure> {
         }
         None => deployment,
     };
-    let missing =
-        missing_templates(core, deployment.namespace_or_empty(), &deployment.spec.template.spec, cluster);
-    let missing = missing.await?;
+    let unusable =
+        unusable_templates(core, deployment.namespace_or_empty(), &deployment.spec.template.spec, cluster);
+    let Unusable { missing, .. } = unusable.await?;
     let rolled = roll_out(core, &deployment, &missing, now).await;
     // The annotation with the revision may have changed.
     let deployment = core.stores.machine_deployments.get(of).unwrap_or(deployment);
     let sets = sets_of(core, &deployment)?;
     let machines = machines_of(core, &deployment)?;
-    let observed =
-        Observed { cluster: Some(cluster), owned: Some((&sets, &machines)), missing_templates: &missing };
+    let counted = counted(core, &deployment, &sets);
+    let owned = Some(Owned { sets: sets.len(), counted: &counted, selected: &machines });
+    let observed = Observed { cluster: Some(cluster), owned, missing_templates: &missing };
     let status = status(&deployment, &observed, now);
-    core.writer.patch_status(&core.stores.machine_deployments, &**deployment, &status).await?;
+    let written =
+        core.writer.patch_status_soon(&core.stores.machine_deployments, &**deployment, &status).await?;
     rolled?;
     let until_there = if missing.is_empty() { Then::WhenChanged } else { Then::After(UNTIL_THERE) };
-    Ok(after(&deployment, now).or(until_there))
+    Ok(after(&deployment, now).or(until_there).or(written))
 }
 
 /// When `spec.rollout.after` comes.
@@ -164,10 +167,12 @@ fn planned(
     is_paused: bool,
     has_templates: bool,
 ) -> Option<Plan> {
-    let set = |index: usize| machine_set(&sets[index]);
+    let set = |index: usize| machine_set(core, &sets[index]);
     let old: Vec<_> = choice.old.iter().map(|old| set(old.index)).collect();
     if is_paused {
-        return Some(scaled(deployment, plan, choice, sets));
+        let mut planned = scaled(core, deployment, plan, choice, sets);
+        prefer_marked(core, plan, sets, &mut planned);
+        return Some(planned);
     }
     let current = match choice.current {
         Some(current) => Current::Exists(set(current)),
@@ -175,9 +180,7 @@ fn planned(
         None => return None,
     };
     let machines: Vec<_> = core
-        .machines_in(deployment.namespace_or_empty(), |machine| {
-            sets.iter().any(|set| machine.is_owned_by(set.uid_or_empty()))
-        })
+        .machines_in(deployment.namespace_or_empty(), |machine| sets.iter().any(|set| is_of(machine, set)))
         .iter()
         .map(|machine| planner::Machine {
             name: machine.name_or_empty().to_owned(),
@@ -186,11 +189,44 @@ fn planned(
             updating: machine.annotations().contains_key(annotations::UPDATE_IN_PROGRESS),
         })
         .collect();
-    Some(planner::plan(plan, current, old, &machines))
+    let mut planned = planner::plan(plan, current, old, &machines);
+    prefer_marked(core, plan, sets, &mut planned);
+    Some(planned)
+}
+
+/// Lets marked Machines go first, if the deployment was scaled down since its sets were written.
+fn prefer_marked(core: &Core, plan: &Deployment, sets: &[Arc<Stored<MachineSet>>], planned: &mut Plan) {
+    let desired = |set: &Arc<Stored<MachineSet>>| set.annotation(annotations::DESIRED_REPLICAS)?.parse().ok();
+    let Some(had) = sets.iter().filter_map(desired).max() else { return };
+    if had <= plan.replicas {
+        return;
+    }
+    let marks: Vec<_> = sets.iter().map(|set| marks(core, set)).collect();
+    planner::prefer_marked(plan, had, &marks, planned);
+}
+
+fn marks(core: &Core, set: &MachineSet) -> Marks {
+    let machines =
+        core.machines_in(set.namespace_or_empty(), |machine| is_of(machine, set) && !machine.is_deleting());
+    let (marked, others): (Vec<_>, Vec<_>) =
+        machines.into_iter().partition(|machine| is_marked(core, machine));
+    let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+    let (marked_count, others_count) = (number(marked.len()), number(others.len()));
+    let available = |machines| count(&Machines::new(machines).replicas()).available;
+    let marked_available = available(marked);
+    Marks {
+        name: set.name_or_empty().to_owned(),
+        replicas: set.spec.replicas.unwrap_or_default().into(),
+        machines: marked_count + others_count,
+        available: marked_available + available(others),
+        marked: marked_count,
+        marked_available,
+    }
 }
 
 /// The same for a deployment whose rollout is paused: the sets stay, and share what is scaled.
 fn scaled(
+    core: &Core,
     deployment: &MachineDeployment,
     plan: &Deployment,
     choice: &Choice,
@@ -203,7 +239,7 @@ fn scaled(
             name: set.name_or_empty().to_owned(),
             created: set.created(),
             replicas: set.spec.replicas.unwrap_or_default().into(),
-            available: machine_set(set).status.available,
+            available: machine_set(core, set).status.available,
             desired: number(annotations::DESIRED_REPLICAS),
             max: number(annotations::MAX_REPLICAS),
         }
@@ -214,7 +250,7 @@ fn scaled(
     let sizes = planner::scale(plan, has.into(), current.as_ref(), &old);
     let order = choice.current.into_iter().chain(choice.old.iter().map(|old| old.index));
     let machine_sets = order.map(|index| {
-        let set = machine_set(&sets[index]);
+        let set = machine_set(core, &sets[index]);
         let size = sizes.iter().find(|(name, _)| *name == set.name).map(|(_, size)| *size);
         Planned {
             replicas: size.unwrap_or(set.replicas),
@@ -230,23 +266,23 @@ fn scaled(
     Plan { machine_sets: machine_sets.collect() }
 }
 
-/// A `MachineSet` as the planner sees it.
-fn machine_set(set: &MachineSet) -> planner::MachineSet {
-    let status = set.status.clone().unwrap_or_default();
-    let number = |count: Option<i32>| count.unwrap_or_default().into();
+/// A `MachineSet` as the planner sees it. Its Machines are counted here: the status of the set may be a second late.
+fn machine_set(core: &Core, set: &MachineSet) -> planner::MachineSet {
+    let machines = Machines::new(core.machines_in(set.namespace_or_empty(), |machine| is_of(machine, set)));
+    let Counters { replicas, available, up_to_date, .. } = count(&machines.replicas());
     planner::MachineSet {
         name: set.name_or_empty().to_owned(),
         created: set.created(),
         replicas: set.spec.replicas.unwrap_or_default().into(),
-        status: Counts {
-            replicas: number(status.replicas),
-            available: number(status.available_replicas),
-            up_to_date: number(status.up_to_date_replicas),
-        },
+        status: Counts { replicas, available, up_to_date },
         updatable_in_place: false,
         acknowledged: BTreeSet::new(),
         revision: revision(set),
     }
+}
+
+fn is_of(machine: &Machine, set: &MachineSet) -> bool {
+    machine.controller().is_some_and(|owner| owner.uid == set.uid_or_empty())
 }
 
 async fn write(
@@ -337,10 +373,11 @@ async fn delete(
         core.writer.delete(&core.stores.machine_sets, &***set).await?;
     }
     let machines = machines_of(core, deployment)?;
-    let observed = Observed { cluster, owned: Some((&sets, &machines)), missing_templates: &[] };
+    let counted = counted(core, deployment, &sets);
+    let owned = Some(Owned { sets: sets.len(), counted: &counted, selected: &machines });
+    let observed = Observed { cluster, owned, missing_templates: &[] };
     let status = status(deployment, &observed, now);
-    core.writer.patch_status(&core.stores.machine_deployments, &**deployment, &status).await?;
-    Ok(Then::WhenChanged)
+    Ok(core.writer.patch_status_soon(&core.stores.machine_deployments, &**deployment, &status).await?)
 }
 
 /// The `MachineSet`s that the deployment selects or controls, and that nothing else controls.
@@ -360,6 +397,15 @@ fn sets_of(core: &Core, deployment: &MachineDeployment) -> Result<Vec<Arc<Stored
         .collect();
     sets.sort_by(|one, other| one.name_or_empty().cmp(other.name_or_empty()));
     Ok(sets)
+}
+
+/// The Machines that the sets control.
+fn counted(core: &Core, deployment: &MachineDeployment, sets: &[Arc<Stored<MachineSet>>]) -> Machines {
+    Machines::new(
+        core.machines_in(deployment.namespace_or_empty(), |machine| {
+            sets.iter().any(|set| is_of(machine, set))
+        }),
+    )
 }
 
 fn machines_of(core: &Core, deployment: &MachineDeployment) -> Result<Machines, Failure> {

@@ -223,19 +223,30 @@ fn object_key(object: &External) -> String {
     key(object.namespace_or_empty(), object.name_or_empty())
 }
 
-/// The templates of a `MachineSet` or `MachineDeployment` that do not exist, by kind. Each that does has the Cluster as an owner from now on, so that `clusterctl move` takes
-/// it along.
-pub(crate) async fn missing_templates(
+/// The templates that cannot be used.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Unusable {
+    /// The kinds of those that do not exist.
+    pub(crate) missing: Vec<String>,
+    /// Why others cannot be read.
+    pub(crate) unreadable: Vec<String>,
+}
+
+/// The templates of a `MachineSet` or `MachineDeployment` that cannot be used. Each that can has the Cluster as an owner from now on, so
+/// that `clusterctl move` takes it along.
+pub(crate) async fn unusable_templates(
     core: &Core,
     namespace: &str,
     spec: &MachineSpec,
     cluster: &Cluster,
-) -> Result<Vec<String>, Failure> {
-    let mut missing = Vec::new();
+) -> Result<Unusable, Failure> {
+    let mut unusable = Unusable::default();
     for reference in defined(&spec.bootstrap.config_ref).into_iter().chain([&spec.infrastructure_ref]) {
         match core.referenced(namespace, reference).await {
-            Referenced::Missing => missing.push(reference.kind.clone()),
-            Referenced::Unreadable(_) => {}
+            Referenced::Missing => unusable.missing.push(reference.kind.clone()),
+            Referenced::Unreadable(why) => {
+                unusable.unreadable.push(format!("{} {}: {why}", reference.kind, reference.name));
+            }
             Referenced::There(kind, object) => {
                 if !object.is_owned_by(cluster.uid_or_empty()) && !object.is_deleting() {
                     let mut owners = object.owner_references().to_vec();
@@ -248,5 +259,5 @@ pub(crate) async fn missing_templates(
             }
         }
     }
-    Ok(missing)
+    Ok(unusable)
 }

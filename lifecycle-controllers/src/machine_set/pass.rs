@@ -13,7 +13,7 @@ use kube::ResourceExt as _;
 use serde_json::json;
 
 use super::{
-    create::{create, delete_orphans, missing_templates},
+    create::{create, delete_orphans, unusable_templates},
     preflight::preflight,
     remediation::remediate,
     scale_down::delete,
@@ -75,10 +75,10 @@ pub(super) async fn reconcile(core: &Core, of: &str) -> Result<Then, Failure> {
     let machines = Machines::new(machines_of(core, &set)?);
     let observed = Observed { machines: Some(&machines), ..observed };
     let status = status(&set, &observed, now);
-    core.writer.patch_status(&core.stores.machine_sets, &**set, &status).await?;
-    result.map(|()| {
-        if observed.missing_templates.is_empty() { Then::WhenChanged } else { Then::After(UNTIL_THERE) }
-    })
+    let written = core.writer.patch_status_soon(&core.stores.machine_sets, &**set, &status).await?;
+    let until_there =
+        if observed.missing_templates.is_empty() { Then::WhenChanged } else { Then::After(UNTIL_THERE) };
+    result.map(|()| written.or(until_there))
 }
 
 async fn scale(
@@ -89,8 +89,9 @@ async fn scale(
     observed: &mut Observed<'_>,
     now: i64,
 ) -> Result<(), Failure> {
-    observed.missing_templates =
-        missing_templates(core, set.namespace_or_empty(), &set.spec.template.spec, cluster).await?;
+    let unusable =
+        unusable_templates(core, set.namespace_or_empty(), &set.spec.template.spec, cluster).await?;
+    observed.missing_templates = unusable.missing;
     for machine in machines_of(core, set)? {
         adopt(core, set, &machine).await?;
     }
@@ -108,6 +109,11 @@ async fn scale(
     let creates = set.annotation(annotations::DISABLE_MACHINE_CREATE) != Some("true");
     if machines.len() < wanted && creates {
         observed.holds = preflight(core, set, cluster).await?;
+        if let Some(why) = unusable.unreadable.first().cloned() {
+            observed.holds.extend(unusable.unreadable);
+            // No event says when that changes.
+            return Err(Failure::Failed(why));
+        }
         if observed.holds.is_empty() && observed.missing_templates.is_empty() {
             create(core, set, wanted - machines.len()).await?;
         }
@@ -136,8 +142,7 @@ async fn delete_all(
     let machines = Machines::new(machines_of(core, set)?);
     let observed = Observed { cluster, machines: Some(&machines), ..Observed::default() };
     let status = status(set, &observed, now);
-    core.writer.patch_status(&core.stores.machine_sets, &***set, &status).await?;
-    Ok(Then::WhenChanged)
+    Ok(core.writer.patch_status_soon(&core.stores.machine_sets, &***set, &status).await?)
 }
 
 /// The Machines that the set selects and that nothing else controls.

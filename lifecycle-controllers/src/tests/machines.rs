@@ -6,7 +6,7 @@ use super::world::{World, in_time};
 
 const GROUP: &str = "cluster.x-k8s.io";
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_deployment_makes_machines_that_become_nodes() {
     let mut world = World::new().await;
     world.create_templates().await;

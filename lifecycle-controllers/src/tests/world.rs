@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use super::line::Line;
 use crate::{
     bootstrap::Bootstrap,
     core::{Core, CoreOptions},
@@ -35,7 +36,7 @@ use crate::{
 };
 
 /// After this time a test counts as hanging. Nothing is judged by it.
-const GUARD: Duration = Duration::from_secs(120);
+const GUARD: Duration = Duration::from_secs(3600);
 
 /// PEM of a certificate that nobody reads.
 const CERTIFICATE: &str =
@@ -59,8 +60,12 @@ pub(super) struct World {
     pub(super) management: Sandbox,
     pub(super) workload: Sandbox,
     pub(super) core: Arc<Core>,
+    pub(super) line: Line,
+    pub(super) play: Arc<Play>,
+    options: CoreOptions,
     stop: CancellationToken,
     tasks: JoinSet<()>,
+    provider: JoinSet<()>,
 }
 
 impl World {
@@ -91,24 +96,39 @@ impl World {
         let metadata = kube::api::ObjectMeta { name: Some(NAMESPACE.to_owned()), ..Default::default() };
         let namespace = Namespace { metadata, ..Namespace::default() };
         namespaces.create(&PostParams::default(), &namespace).await.expect("a namespace");
-        let stop = CancellationToken::new();
-        let connector = Arc::new(Same(workload.client()));
-        let core = Core {
-            stores: Stores::default(),
-            externals: Externals::new(client.clone(), None, stop.clone()),
-            writer: Writer::new(client.clone()),
-            workload: WorkloadClusters::new(
-                client.clone(),
-                PartFence::default(),
-                connector,
-                Options::default(),
-            ),
-            events: events(client.clone()),
-            options: CoreOptions::default(),
+        let (stop, line, options) = (CancellationToken::new(), Line::default(), CoreOptions::default());
+        let core = core(&line, &management, &workload, &stop, &options);
+        let world = Self {
+            management,
+            workload,
+            core,
+            line,
+            play: Arc::default(),
+            options,
+            stop,
+            tasks: JoinSet::new(),
+            provider: JoinSet::new(),
         };
-        let world = Self { management, workload, core: Arc::new(core), stop, tasks: JoinSet::new() };
         world.create_cluster().await;
         world
+    }
+
+    /// The same with other flags.
+    pub(super) async fn with(options: CoreOptions) -> Self {
+        let mut world = Self::new().await;
+        world.core = core(&world.line, &world.management, &world.workload, &world.stop, &options);
+        world.options = options;
+        world
+    }
+
+    /// The daemon is dead, and another one begins, which knows nothing.
+    pub(super) async fn restart(&mut self) {
+        self.tasks.shutdown().await;
+        self.stop.cancel();
+        self.stop = CancellationToken::new();
+        self.line = Line::default();
+        self.core = core(&self.line, &self.management, &self.workload, &self.stop, &self.options);
+        self.start_controllers().await;
     }
 
     async fn create_cluster(&self) {
@@ -154,23 +174,22 @@ impl World {
 
     /// Lets the controllers and the provider run.
     pub(super) async fn start(&mut self) {
+        self.start_controllers().await;
+        let (client, workload) = (self.management.client(), self.workload.client());
+        let externals = Externals::new(client.clone(), None, CancellationToken::new());
+        let provider = Arc::new(Provided { client, workload, externals, play: Arc::clone(&self.play) });
+        self.provider.spawn(provider.run());
+    }
+
+    async fn start_controllers(&mut self) {
         let core = Arc::clone(&self.core);
-        let client = self.management.client();
+        let client = self.line.client(&self.management);
         let watches = core.stores.watch(&client, None, &self.stop);
         core.workload
             .follow(&ClusterKey::new(NAMESPACE, "c"), &self.uid("cluster.x-k8s.io", "Cluster", "c").await);
         let (health, debug) = Default::default();
         let inspection = component::inspection::Inspection::register("core", &health, &debug);
-        self.tasks.spawn(work(
-            Arc::clone(&core),
-            client.clone(),
-            watches,
-            Queues::default(),
-            self.stop.clone(),
-            inspection,
-        ));
-        let provider = Provided { client, workload: self.workload.client(), core };
-        self.tasks.spawn(provider.run());
+        self.tasks.spawn(work(core, client, watches, Queues::default(), self.stop.clone(), inspection));
     }
 
     /// Lets the bootstrap part run too. Its workload clusters are connected when a machine needs a token.
@@ -292,6 +311,82 @@ impl World {
         self.create("cluster.x-k8s.io", "MachineDeployment", deployment).await;
     }
 
+    /// A kind of the infrastructure's group without the label of the contract.
+    pub(super) async fn create_foreign_kind(&self, kind: &str) {
+        let mut definition = fake_definition(INFRASTRUCTURE, kind);
+        definition.metadata.labels = None;
+        let definitions: Api<CustomResourceDefinition> = Api::all(self.management.client());
+        definitions.create(&PostParams::default(), &definition).await.expect("a definition");
+    }
+
+    /// Another pair of templates.
+    pub(super) async fn create_templates_named(&self, name: &str) {
+        for (group, kind) in [(INFRASTRUCTURE, "FakeMachineTemplate"), (BOOTSTRAP, "FakeConfigTemplate")] {
+            let template = json!({
+                "apiVersion": format!("{group}/v1beta2"), "kind": kind, "metadata": {"name": name},
+                "spec": {"template": {"spec": {"size": 2}}},
+            });
+            self.create(group, kind, template).await;
+        }
+    }
+
+    /// Changes the deployment `d`.
+    pub(super) async fn patch_deployment(&self, spec: Value) {
+        self.patch("cluster.x-k8s.io", "MachineDeployment", "d", json!({"spec": spec})).await;
+    }
+
+    /// All objects of a kind of Cluster API's core.
+    pub(super) async fn all(&self, kind: &str) -> Vec<Value> {
+        let found = self.api("cluster.x-k8s.io", kind).list(&ListParams::default()).await.expect("a list");
+        found.items.into_iter().map(|one| serde_json::to_value(one).expect("JSON")).collect()
+    }
+
+    /// Whether the deployment `d` has so many Machines of a version, and nothing is left of others. As the API server shows it, so it does
+    /// not matter which controllers run.
+    pub(super) async fn is_complete(&self, replicas: usize, version: &str) -> bool {
+        let machines = self.all("Machine").await;
+        let is_right = |machine: &Value| {
+            machine["spec"]["version"] == version
+                && machine["status"]["phase"] == "Running"
+                && machine["metadata"]["deletionTimestamp"].is_null()
+        };
+        let deployment =
+            self.get("cluster.x-k8s.io", "MachineDeployment", "d").await.expect("the deployment");
+        let (metadata, status) = (&deployment["metadata"], &deployment["status"]);
+        machines.len() == replicas
+            && machines.iter().all(is_right)
+            && self.all("MachineSet").await.len() == 1
+            && metadata["generation"] == status["observedGeneration"]
+            && ["replicas", "readyReplicas", "availableReplicas", "upToDateReplicas"]
+                .iter()
+                .all(|field| status[field] == replicas)
+    }
+
+    /// Waits until it is, whichever controllers run.
+    pub(super) async fn until_complete(&self, replicas: usize, version: &str) {
+        let complete = async {
+            while !self.is_complete(replicas, version).await {
+                tokio::time::sleep(Duration::from_secs(2)).await;
+            }
+        };
+        in_time(self, &format!("{replicas} Machines of {version}"), complete).await;
+    }
+
+    /// Waits until something is as expected, looking now and then.
+    pub(super) async fn until(&self, what: &str, mut expected: impl AsyncFnMut() -> bool) {
+        let holds = async {
+            while !expected().await {
+                tokio::time::sleep(Duration::from_millis(200)).await;
+            }
+        };
+        in_time(self, what, holds).await;
+    }
+
+    /// Time for everything that is under way.
+    pub(super) async fn settle(&self) {
+        tokio::time::sleep(Duration::from_secs(40)).await;
+    }
+
     /// Waits until the deployment `d` is as expected.
     pub(super) async fn until_deployment(
         &self,
@@ -329,6 +424,26 @@ impl World {
             |node: DynamicObject| Some((node.metadata.name.clone()?, serde_json::to_value(node).ok()?));
         found.items.into_iter().filter_map(named).collect()
     }
+}
+
+/// Controllers without anything in their caches.
+fn core(
+    line: &Line,
+    management: &Sandbox,
+    workload: &Sandbox,
+    stop: &CancellationToken,
+    options: &CoreOptions,
+) -> Arc<Core> {
+    let client = line.client(management);
+    let connector = Arc::new(Same(line.client(workload)));
+    Arc::new(Core {
+        stores: Stores::default(),
+        externals: Externals::new(client.clone(), None, stop.clone()),
+        writer: Writer::new(client.clone()),
+        workload: WorkloadClusters::new(client.clone(), PartFence::default(), connector, Options::default()),
+        events: events(client),
+        options: options.clone(),
+    })
 }
 
 impl Drop for World {
@@ -377,26 +492,56 @@ fn fake_definition(group: &str, kind: &str) -> CustomResourceDefinition {
     serde_json::from_value(definition).expect("a definition")
 }
 
-/// The provider that is played.
+/// What the provider that is played does.
+#[derive(Debug, Default)]
+pub(super) struct Play {
+    /// No infrastructure is provisioned meanwhile.
+    pub(super) holds: tokio::sync::watch::Sender<bool>,
+    /// A pause before each step. Objects are provided one after the other then.
+    pub(super) pause: parking_lot::Mutex<Duration>,
+    turn: tokio::sync::Mutex<()>,
+}
+
 struct Provided {
     client: Client,
     workload: Client,
-    core: Arc<Core>,
+    externals: Externals,
+    play: Arc<Play>,
 }
 
 impl Provided {
-    async fn run(self) {
-        let mut changes = self.core.externals.changes();
+    async fn run(self: Arc<Self>) {
+        let (mut changes, mut holds) = (self.externals.changes(), self.play.holds.subscribe());
+        let mut kinds = Vec::new();
+        for (group, kind) in [(INFRASTRUCTURE, "FakeMachine"), (BOOTSTRAP, "FakeConfig")] {
+            let of = GroupKind { group: group.to_owned(), kind: kind.to_owned() };
+            kinds.push(self.externals.of(&of).await.expect("the kind"));
+        }
+        let mut tasks = JoinSet::new();
         loop {
-            let (kind, keys) = changes.next().await;
-            for key in keys {
-                let name = key.split_once('/').map(|(_, name)| name.to_owned()).unwrap_or_default();
-                self.provide(&kind, &name).await;
+            let found: Vec<(GroupKind, String)> = tokio::select! {
+                (kind, keys) = changes.next() => keys.into_iter().map(|key| (kind.clone(), key)).collect(),
+                Ok(()) = holds.changed() => {
+                    let keys = |kind: &crate::engine::external::ExternalKind| -> Vec<_> {
+                        kind.objects.read().keys().map(|key| (kind.of.clone(), key.clone())).collect()
+                    };
+                    kinds.iter().flat_map(keys).collect()
+                }
+            };
+            for (kind, key) in found {
+                let (this, name) = (Arc::clone(&self), key.split_once('/').expect("a key").1.to_owned());
+                tasks.spawn(async move { this.provide(&kind, &name).await });
             }
+            while tasks.try_join_next().is_some() {}
         }
     }
 
     async fn provide(&self, kind: &GroupKind, name: &str) {
+        if kind.kind == "FakeMachine" && *self.play.holds.borrow() {
+            return;
+        }
+        let pause = *self.play.pause.lock();
+        let _turn = self.play.turn.lock().await;
         let status = match kind.kind.as_str() {
             "FakeMachine" => json!({"initialization": {"provisioned": true}}),
             "FakeConfig" => {
@@ -412,8 +557,17 @@ impl Provided {
             }
             return;
         };
-        if object.data["status"]["initialization"].is_object() {
+        // A provider waits for the Machine.
+        let owners = object.metadata.owner_references.iter().flatten();
+        if !owners.into_iter().any(|owner| owner.kind == "Machine") {
             return;
+        }
+        if object.data["status"]["initialization"].is_object() || object.metadata.deletion_timestamp.is_some()
+        {
+            return;
+        }
+        if !pause.is_zero() {
+            tokio::time::sleep(pause).await;
         }
         let params = PatchParams::default();
         if kind.kind == "FakeMachine" {
@@ -432,6 +586,9 @@ impl Provided {
             let node: DynamicObject = serde_json::from_value(node).expect("a Node");
             drop(nodes(&self.workload).create(&PostParams::default(), &node).await);
             let times = json!({"lastHeartbeatTime": "2026-01-01T00:00:00Z", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+            if !pause.is_zero() {
+                tokio::time::sleep(pause).await;
+            }
             let condition = |kind: &str, status: &str| {
                 let mut condition = times.clone();
                 condition["type"] = kind.into();
@@ -459,6 +616,12 @@ pub(super) async fn in_time(world: &World, what: &str, wait: impl Future<Output 
             for name in world.names("cluster.x-k8s.io", kind).await {
                 let object = world.get("cluster.x-k8s.io", kind, &name).await.unwrap_or_default();
                 found.push(format!("{kind} {name}: {} {}", object["spec"], object["status"]));
+            }
+        }
+        for request in world.management.requests_matching(&sandbox::Matcher::any()) {
+            if !["get", "list", "watch"].contains(&request.verb) && request.resource != "events" {
+                let words = [request.verb, &request.resource, &request.subresource, &request.name];
+                found.push(words.join(" "));
             }
         }
         let cluster = ClusterKey::new(NAMESPACE, "c");

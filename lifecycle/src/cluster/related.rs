@@ -104,6 +104,9 @@ pub fn control_plane_initialized(
         Reference::To { related: Related::Unknown, .. } => {
             Statement::new(Status::Unknown, "InternalError", SEE_LOG)
         }
+        Reference::To { related: Related::Refused { why }, .. } => {
+            Statement::new(Status::Unknown, "InternalError", why)
+        }
     }
 }
 
@@ -124,6 +127,7 @@ fn of(mirrored: &Mirrored, kind: &str, related: Related<'_>, is_done: bool, is_d
             Statement::new(Status::False, "ObjectDoesNotExist", format!("{kind} does not exist"))
         }
         Related::Unknown => Statement::new(Status::Unknown, "InternalError", SEE_LOG),
+        Related::Refused { why } => Statement::new(Status::Unknown, "InternalError", why),
     }
 }
 

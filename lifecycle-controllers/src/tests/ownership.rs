@@ -1,0 +1,163 @@
+//! Who owns what, and what a reference reaches.
+
+use serde_json::{Value, json};
+
+use super::world::World;
+
+const GROUP: &str = "cluster.x-k8s.io";
+const INFRASTRUCTURE: &str = "infrastructure.cluster.x-k8s.io";
+const BOOTSTRAP: &str = "bootstrap.cluster.x-k8s.io";
+
+fn reference(group: &str, kind: &str, name: &str) -> Value {
+    json!({"apiGroup": group, "kind": kind, "name": name})
+}
+
+fn machine(name: &str, labels: Value, infrastructure: Value) -> Value {
+    json!({
+        "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "metadata": {"name": name, "labels": labels},
+        "spec": {
+            "clusterName": "c", "version": "v1.37.1", "bootstrap": {"dataSecretName": "data"},
+            "infrastructureRef": infrastructure,
+        },
+    })
+}
+
+fn set(replicas: i32, template: &str) -> Value {
+    json!({
+        "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineSet", "metadata": {"name": "s"},
+        "spec": {
+            "clusterName": "c", "replicas": replicas, "selector": {"matchLabels": {"pool": "s"}},
+            "template": {
+                "metadata": {"labels": {"pool": "s"}},
+                "spec": {
+                    "clusterName": "c", "version": "v1.37.1",
+                    "bootstrap": {"configRef": reference(BOOTSTRAP, "FakeConfigTemplate", "t")},
+                    "infrastructureRef": reference(INFRASTRUCTURE, template, "t"),
+                },
+            },
+        },
+    })
+}
+
+async fn fake_machine(world: &World, name: &str) {
+    let object = json!({
+        "apiVersion": format!("{INFRASTRUCTURE}/v1beta2"), "kind": "FakeMachine", "metadata": {"name": name}, "spec": {},
+    });
+    world.create(INFRASTRUCTURE, "FakeMachine", object).await;
+}
+
+async fn owners(world: &World, group: &str, kind: &str, name: &str) -> Vec<(String, String, bool)> {
+    let object = world.get(group, kind, name).await.unwrap_or_default();
+    let owners = object["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    owners.iter().map(|one| (text(&one["kind"]), text(&one["name"]), one["controller"] == true)).collect()
+}
+
+async fn says(world: &World, kind: &str, name: &str, condition: &str) -> String {
+    let object = world.get(GROUP, kind, name).await.unwrap_or_default();
+    let conditions = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    conditions.iter().find(|one| one["type"] == condition).map(Value::to_string).unwrap_or_default()
+}
+
+async fn until_says(world: &World, kind: &str, name: &str, condition: &str, words: &str) {
+    world.until(words, async || says(world, kind, name, condition).await.contains(words)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn machines_and_sets_stand_alone_and_are_adopted() {
+    let mut world = World::new().await;
+    world.create_templates().await;
+    fake_machine(&world, "m").await;
+    let alone = machine("m", json!({"pool": "s"}), reference(INFRASTRUCTURE, "FakeMachine", "m"));
+    world.create(GROUP, "Machine", alone).await;
+    world.start().await;
+    world.until_running(1).await;
+    let of = |kind: &str, name: &str, controls| (kind.to_owned(), name.to_owned(), controls);
+    assert_eq!(owners(&world, GROUP, "Machine", "m").await, [of("Cluster", "c", false)]);
+    assert_eq!(owners(&world, INFRASTRUCTURE, "FakeMachine", "m").await, [of("Machine", "m", true)]);
+
+    world.create(GROUP, "MachineSet", set(2, "FakeMachineTemplate")).await;
+    world.until_running(2).await;
+    world.settle().await;
+    let names = world.names(GROUP, "Machine").await;
+    assert!(names.len() == 2 && names.contains(&"m".to_owned()), "one is adopted, one is created: {names:?}");
+    assert!(owners(&world, GROUP, "Machine", "m").await.contains(&of("MachineSet", "s", true)));
+    assert_eq!(owners(&world, GROUP, "MachineSet", "s").await, [of("Cluster", "c", false)]);
+
+    // Creation is forbidden: one that goes is not replaced.
+    let annotation =
+        json!({"metadata": {"annotations": {"cluster.x-k8s.io/disable-machine-create": "true"}}});
+    world.patch(GROUP, "MachineSet", "s", annotation).await;
+    world.delete(GROUP, "Machine", "m").await;
+    world.until("its end", async || world.names(GROUP, "Machine").await.len() == 1).await;
+    world.settle().await;
+    assert_eq!(world.names(GROUP, "Machine").await.len(), 1);
+    world.delete(GROUP, "MachineSet", "s").await;
+    world.until_running(0).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_gets_no_infrastructure_of_another() {
+    let mut world = World::new().await;
+    fake_machine(&world, "m").await;
+    let infrastructure = || reference(INFRASTRUCTURE, "FakeMachine", "m");
+    world.create(GROUP, "Machine", machine("m", json!({}), infrastructure())).await;
+    world.start().await;
+    world.until_running(1).await;
+    world.create(GROUP, "Machine", machine("thief", json!({}), infrastructure())).await;
+    until_says(&world, "Machine", "thief", "InfrastructureReady", "Machine m controls it").await;
+    let thief = world.get(GROUP, "Machine", "thief").await.expect("it");
+    assert!(thief["spec"]["providerID"].is_null() && thief["status"]["nodeRef"].is_null(), "{thief}");
+    // It goes without what is not its own.
+    world.delete(GROUP, "Machine", "thief").await;
+    world.until("its end", async || world.names(GROUP, "Machine").await == ["m"]).await;
+    world.settle().await;
+    let kept = world.get(INFRASTRUCTURE, "FakeMachine", "m").await.expect("it stays");
+    assert!(kept["metadata"]["deletionTimestamp"].is_null(), "{kept}");
+    assert!(world.nodes().await.contains_key("m"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_is_no_providers_is_refused_with_words() {
+    let mut world = World::new().await;
+    world.create_templates().await;
+    world.create_foreign_kind("OtherTemplate").await;
+    let other = set(1, "OtherTemplate");
+    world.create(GROUP, "MachineSet", other).await;
+    let odd = machine("odd", json!({}), reference(GROUP, "Cluster", "c"));
+    world.create(GROUP, "Machine", odd).await;
+    world.start().await;
+    until_says(&world, "Machine", "odd", "InfrastructureReady", "is of Cluster API itself").await;
+    until_says(&world, "MachineSet", "s", "ScalingUp", "has no label cluster.x-k8s.io/v1beta2").await;
+    world.settle().await;
+    assert!(owners(&world, GROUP, "Cluster", "c").await.is_empty());
+    world.delete(GROUP, "Machine", "odd").await;
+    world.until("its end", async || world.names(GROUP, "Machine").await.is_empty()).await;
+    let cluster = world.get(GROUP, "Cluster", "c").await.expect("it stays");
+    assert!(cluster["metadata"]["deletionTimestamp"].is_null());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_missing_is_said_and_its_coming_is_an_event() {
+    let mut world = World::new().await;
+    world.create_deployment(1).await;
+    world.start().await;
+    until_says(&world, "MachineDeployment", "d", "ScalingUp", "FakeMachineTemplate do not exist").await;
+    world.settle().await;
+    assert!(world.names(GROUP, "Machine").await.is_empty());
+    // The control plane is upgraded first.
+    let status = |version: &str| json!({"status": {"version": version}});
+    let of_control_plane = ("controlplane.cluster.x-k8s.io", "FakeControlPlane");
+    world.patch_status(of_control_plane.0, of_control_plane.1, "cp", status("v1.36.0")).await;
+    world.create_templates().await;
+    world.until("the set", async || world.names(GROUP, "MachineSet").await.len() == 1).await;
+    let name = world.names(GROUP, "MachineSet").await.remove(0);
+    until_says(&world, "MachineSet", &name, "ScalingUp", "is upgrading").await;
+    world.settle().await;
+    assert!(world.names(GROUP, "Machine").await.is_empty());
+    world.patch_status(of_control_plane.0, of_control_plane.1, "cp", status("v1.37.1")).await;
+    let before = tokio::time::Instant::now();
+    world.until("the Machine", async || !world.names(GROUP, "Machine").await.is_empty()).await;
+    assert!(before.elapsed() < std::time::Duration::from_secs(1), "by the event");
+    world.until_complete(1, "v1.37.1").await;
+}

@@ -1,0 +1,187 @@
+//! How deployments replace Machines.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::{bounds::Bounds, world::World};
+
+const GROUP: &str = "cluster.x-k8s.io";
+
+async fn complete(replicas: usize, strategy: Value) -> (World, Bounds) {
+    let mut world = World::new().await;
+    world.create_templates().await;
+    world.create_templates_named("t2").await;
+    world.create_deployment(i32::try_from(replicas).expect("a number")).await;
+    world.patch_deployment(json!({"rollout": {"strategy": strategy}})).await;
+    let bounds = Bounds::new(&world.management);
+    world.start().await;
+    world.until_complete(replicas, "v1.37.1").await;
+    (world, bounds)
+}
+
+fn rolling(surge: &Value, unavailable: &Value) -> Value {
+    json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}})
+}
+
+fn version(version: &str) -> Value {
+    json!({"template": {"spec": {"version": version}}})
+}
+
+async fn names(world: &World) -> BTreeSet<String> {
+    world.names(GROUP, "Machine").await.into_iter().collect()
+}
+
+/// `spec.replicas` of the sets, those of the older template first.
+async fn sizes(world: &World) -> Vec<i64> {
+    let mut sets = world.all("MachineSet").await;
+    sets.sort_by_key(|set| set["spec"]["template"]["spec"]["version"].to_string());
+    sets.iter().map(|set| set["spec"]["replicas"].as_i64().unwrap_or_default()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollout_stays_in_its_bounds() {
+    for (surge, unavailable, most, least) in [
+        (json!(0), json!(0), 4, 3),
+        (json!(0), json!(1), 4, 3),
+        (json!(0), json!(2), 4, 2),
+        (json!(1), json!(0), 5, 4),
+        (json!(1), json!(1), 5, 3),
+        (json!(1), json!(2), 5, 2),
+        (json!(2), json!(0), 6, 4),
+        (json!(2), json!(1), 6, 3),
+        (json!(2), json!(2), 6, 2),
+        (json!("30%"), json!("30%"), 6, 3),
+    ] {
+        let what = format!("{surge} {unavailable}");
+        let (world, bounds) = complete(4, rolling(&surge, &unavailable)).await;
+        bounds.set(most, least);
+        let first = names(&world).await;
+        world.patch_deployment(version("v1.37.2")).await;
+        world.until_complete(4, "v1.37.2").await;
+        assert!(first.is_disjoint(&names(&world).await), "{what}");
+        // Other templates of the same version.
+        let before = names(&world).await;
+        let spec = json!({"infrastructureRef": {"name": "t2"}, "bootstrap": {"configRef": {"name": "t2"}}});
+        world.patch_deployment(json!({"template": {"spec": spec}})).await;
+        world.until("new Machines", async || before.is_disjoint(&names(&world).await)).await;
+        world.until_complete(4, "v1.37.2").await;
+        bounds.check(&what);
+        let deployment = world.get(GROUP, "MachineDeployment", "d").await.expect("it");
+        let revision = &deployment["metadata"]["annotations"]["machinedeployment.clusters.x-k8s.io/revision"];
+        assert_eq!(revision, "3", "{what}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn machines_are_replaced_when_the_time_has_come() {
+    let (world, bounds) = complete(2, rolling(&json!(1), &json!(0))).await;
+    let before = names(&world).await;
+    bounds.set(3, 2);
+    let soon = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(2);
+    let soon = jiff::Timestamp::from_second(soon.as_second()).expect("a time");
+    world.patch_deployment(json!({"rollout": {"after": soon.to_string()}})).await;
+    world.settle().await;
+    assert_eq!(names(&world).await, before, "not yet");
+    // Times in objects are of the real clock.
+    std::thread::sleep(soon.duration_since(jiff::Timestamp::now()).unsigned_abs());
+    world.until("new Machines", async || before.is_disjoint(&names(&world).await)).await;
+    world.until_complete(2, "v1.37.1").await;
+    let after = names(&world).await;
+    world.settle().await;
+    assert_eq!(names(&world).await, after, "once");
+    bounds.check("rollout.after");
+}
+
+#[tokio::test(start_paused = true)]
+async fn on_delete_a_user_decides() {
+    let (world, bounds) = complete(3, json!({"type": "OnDelete"})).await;
+    let before = names(&world).await;
+    bounds.set(3, 0);
+    world.patch_deployment(version("v1.37.2")).await;
+    world.until("the new set", async || sizes(&world).await.len() == 2).await;
+    world.settle().await;
+    assert_eq!(names(&world).await, before);
+    assert_eq!(sizes(&world).await, [3, 0]);
+    for name in &before {
+        world.delete(GROUP, "Machine", name).await;
+        world
+            .until("its successor", async || {
+                let all = names(&world).await;
+                all.len() == 3 && !all.contains(name)
+            })
+            .await;
+    }
+    world.until_complete(3, "v1.37.2").await;
+    bounds.check("OnDelete");
+}
+
+#[tokio::test(start_paused = true)]
+async fn machines_that_an_autoscaler_chose_go_whichever_set_has_them() {
+    let (world, bounds) = complete(4, rolling(&json!(1), &json!(0))).await;
+    let before = names(&world).await;
+    bounds.set(5, 3);
+    world.play.holds.send_replace(true);
+    world.patch_deployment(version("v1.37.2")).await;
+    world.until("a new Machine", async || names(&world).await.len() == 5).await;
+    world.settle().await;
+    let chosen = names(&world).await.difference(&before).next().cloned().expect("the new one");
+    let mark = json!({"metadata": {"annotations": {"cluster.x-k8s.io/delete-machine": "yes"}}});
+    world.patch(GROUP, "Machine", &chosen, mark).await;
+    world.patch_deployment(json!({"replicas": 3})).await;
+    world.until("its end", async || !names(&world).await.contains(&chosen)).await;
+    world.settle().await;
+    assert_eq!(names(&world).await.intersection(&before).count(), 3);
+    world.play.holds.send_replace(false);
+    world.until_complete(3, "v1.37.2").await;
+    bounds.check("marked");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollout_is_turned_back_scaled_and_paused() {
+    let (world, bounds) = complete(4, rolling(&json!(2), &json!(0))).await;
+    let before = names(&world).await;
+    bounds.set(6, 4);
+    // The new Machines get no Nodes, so the rollout stays where it is.
+    world.play.holds.send_replace(true);
+    world.patch_deployment(version("v1.37.2")).await;
+    world.until("two new Machines", async || sizes(&world).await == [4, 2]).await;
+    world.settle().await;
+    assert_eq!(names(&world).await.len(), 6);
+    world.patch_deployment(version("v1.37.1")).await;
+    world.until_complete(4, "v1.37.1").await;
+    assert_eq!(names(&world).await, before, "the Machines of the old template stay");
+
+    world.patch_deployment(version("v1.37.2")).await;
+    world.until("two new Machines", async || sizes(&world).await == [4, 2]).await;
+    world.settle().await;
+    bounds.check("back");
+    // Scaled meanwhile: the new ones grow.
+    bounds.set(8, 4);
+    world.patch_deployment(json!({"replicas": 6})).await;
+    world.until("four new Machines", async || sizes(&world).await == [4, 4]).await;
+    world.settle().await;
+    // Paused, both grow in proportion to 12 and the surge.
+    bounds.set(14, 4);
+    world.patch_deployment(json!({"paused": true})).await;
+    world.patch_deployment(json!({"replicas": 12})).await;
+    world.until("both grow", async || sizes(&world).await == [7, 7]).await;
+    world.play.holds.send_replace(false);
+    world.until("all run", async || world.core.stores.machines.len() == 14).await;
+    world.settle().await;
+    assert_eq!(sizes(&world).await, [7, 7], "paused");
+    bounds.set(14, 4);
+    world.patch_deployment(json!({"paused": false})).await;
+    world.until_complete(12, "v1.37.2").await;
+    // Scaled down in the middle of a rollout.
+    bounds.set(14, 5);
+    world.play.holds.send_replace(true);
+    world.patch_deployment(version("v1.37.3")).await;
+    world.until("two new Machines", async || sizes(&world).await == [12, 2]).await;
+    world.patch_deployment(json!({"replicas": 5})).await;
+    world.settle().await;
+    assert_eq!(names(&world).await.len(), 7);
+    world.play.holds.send_replace(false);
+    world.until_complete(5, "v1.37.3").await;
+    bounds.check("scaled");
+}
