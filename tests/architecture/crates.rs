@@ -91,6 +91,7 @@ const RULES: [Rule; 22] = [
             "cloudprovider-libvirt",
             "cloudprovider-rancher",
             "cloudprovider-vsphere",
+            "cluster-api",
             "controller-kit",
             "machine-controller",
             "provider-kit",

@@ -8,7 +8,7 @@ mod histories;
 mod hostile;
 mod kinds;
 pub(crate) mod libvirt;
-mod libvirt_many;
+pub(crate) mod libvirt_many;
 mod life;
 mod many;
 mod moves;

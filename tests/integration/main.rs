@@ -44,6 +44,7 @@ mod kubectl;
 mod kubelet;
 mod lag;
 mod leader_election;
+mod lifecycle;
 mod lifecycle_load;
 mod logging;
 mod machines;
@@ -137,6 +138,7 @@ fn run_together(mut arguments: Arguments) -> bool {
         .and(services::trials())
         .and(node_lifecycle::trials())
         .and(route::trials())
+        .and(lifecycle::trials())
         .and(lifecycle_load::trials())
         .and(clients::trials())
         .and(metrics::trials())

@@ -22,23 +22,23 @@ use crate::{fake_cloud::FakeCloud, support::set_ready_unknown};
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// On Nodes whose machines joined by the bootstrap data of Cluster API, until its core has seen them.
-pub(super) const NOT_SEEN_BY_CORE: &str = "node.cluster.x-k8s.io/uninitialized";
+pub(crate) const NOT_SEEN_BY_CORE: &str = "node.cluster.x-k8s.io/uninitialized";
 
 /// What there is in a cloud at a moment.
 #[derive(Default)]
-pub(super) struct Seen {
+pub(crate) struct Seen {
     /// The names of the machines that have joined, by their system UUIDs.
-    pub(super) joined: BTreeMap<String, String>,
+    pub(crate) joined: BTreeMap<String, String>,
     /// The system UUIDs of all machines that there are.
-    pub(super) there: BTreeSet<String>,
+    pub(crate) there: BTreeSet<String>,
 }
 
 /// Posts a Node for each machine that joins. Ends when dropped.
-pub(super) struct Kubelets(JoinHandle<()>);
+pub(crate) struct Kubelets(JoinHandle<()>);
 
 impl Kubelets {
     /// Those of the fake cloud's machines.
-    pub(super) fn start(client: &Client, cloud: &FakeCloud) -> Self {
+    pub(crate) fn start(client: &Client, cloud: &FakeCloud) -> Self {
         let cloud = cloud.clone();
         Self::follow(client, move || {
             let mut joined = machines(&cloud);
@@ -49,7 +49,7 @@ impl Kubelets {
     }
 
     /// Those of the machines that `look` sees.
-    pub(super) fn follow(
+    pub(crate) fn follow(
         client: &Client,
         look: impl Fn() -> anyhow::Result<Seen> + Send + Sync + 'static,
     ) -> Self {
@@ -80,7 +80,7 @@ impl Drop for Kubelets {
 }
 
 /// The UUIDs and the names of the fake cloud's machines.
-pub(super) fn machines(cloud: &FakeCloud) -> BTreeMap<String, String> {
+pub(crate) fn machines(cloud: &FakeCloud) -> BTreeMap<String, String> {
     let lines = cloud.objects().into_iter();
     let machine = |line: String| {
         let (name, uid) = line.strip_prefix("instance/")?.split_once(" of ")?;

@@ -12,7 +12,7 @@ use super::objects::{Objects, reference};
 use crate::support::node_vanishes;
 
 /// Where the machines are.
-pub(super) trait Infrastructure {
+pub(crate) trait Infrastructure {
     /// That there are exactly these machines, they run, and nothing is there beside them.
     fn runs(&self, names: &BTreeSet<String>) -> anyhow::Result<()>;
 
@@ -24,23 +24,23 @@ pub(super) trait Infrastructure {
 }
 
 /// A cluster `prod` with the deployment `workers`.
-pub(super) struct Life<'a, I> {
-    pub(super) objects: &'a Objects,
-    pub(super) infrastructure: &'a I,
+pub(crate) struct Life<'a, I> {
+    pub(crate) objects: &'a Objects,
+    pub(crate) infrastructure: &'a I,
     began: Instant,
 }
 
 impl<'a, I: Infrastructure> Life<'a, I> {
-    pub(super) fn new(objects: &'a Objects, infrastructure: &'a I) -> Self {
+    pub(crate) fn new(objects: &'a Objects, infrastructure: &'a I) -> Self {
         Self { objects, infrastructure, began: Instant::now() }
     }
 
-    pub(super) fn note(&self, what: &str) {
+    pub(crate) fn note(&self, what: &str) {
         println!("{what} after {:.1?}", self.began.elapsed());
     }
 
     /// Waits until this many machines run, and checks everything about them. Returns their names.
-    pub(super) async fn running(&self, count: usize) -> anyhow::Result<BTreeSet<String>> {
+    pub(crate) async fn running(&self, count: usize) -> anyhow::Result<BTreeSet<String>> {
         let all = self.objects.machines_run(count).await?;
         let names = all.keys().cloned().collect();
         self.infrastructure.runs(&names)?;
@@ -51,14 +51,14 @@ impl<'a, I: Infrastructure> Life<'a, I> {
     }
 
     /// The first machines.
-    pub(super) async fn begins(&self, count: usize, machine: &Value) -> anyhow::Result<BTreeSet<String>> {
+    pub(crate) async fn begins(&self, count: usize, machine: &Value) -> anyhow::Result<BTreeSet<String>> {
         self.objects.apply_template("small", machine).await?;
         self.objects.apply_workers("prod", "workers", count, "small").await?;
         self.running(count).await
     }
 
     /// Some of them stay.
-    pub(super) async fn is_scaled(
+    pub(crate) async fn is_scaled(
         &self,
         before: &BTreeSet<String>,
         count: usize,
@@ -72,7 +72,7 @@ impl<'a, I: Infrastructure> Life<'a, I> {
     }
 
     /// Another template, in which this field differs: machines of it come first, and the old ones go then.
-    pub(super) async fn is_rolled(
+    pub(crate) async fn is_rolled(
         &self,
         before: &BTreeSet<String>,
         machine: &Value,
@@ -95,7 +95,7 @@ impl<'a, I: Infrastructure> Life<'a, I> {
     }
 
     /// A health check, which replaces machines that are lost.
-    pub(super) async fn is_watched(&self) -> anyhow::Result<()> {
+    pub(crate) async fn is_watched(&self) -> anyhow::Result<()> {
         // The Node of a lost machine is gone too, which counts at once. The condition is also false while a machine is being made.
         let spec = json!({
             "clusterName": "prod",
@@ -111,7 +111,7 @@ impl<'a, I: Infrastructure> Life<'a, I> {
     }
 
     /// These are lost, and replaced.
-    pub(super) async fn is_healed(
+    pub(crate) async fn is_healed(
         &self,
         before: &BTreeSet<String>,
         lost: &BTreeSet<String>,
@@ -128,7 +128,7 @@ impl<'a, I: Infrastructure> Life<'a, I> {
     }
 
     /// The cluster is deleted. Nothing of these kinds of the infrastructure is left, and no Node of these names.
-    pub(super) async fn ends(&self, kinds: &[&str], nodes: &BTreeSet<String>) -> anyhow::Result<()> {
+    pub(crate) async fn ends(&self, kinds: &[&str], nodes: &BTreeSet<String>) -> anyhow::Result<()> {
         self.objects.delete("Cluster", "prod").await?;
         self.objects.vanishes("Cluster", "prod").await?;
         self.objects.none_are_left(kinds).await?;

@@ -16,7 +16,7 @@ use super::objects::Objects;
 use crate::{api, daemon::InProcess, fake_cloud::FakeCloud, support::tail};
 
 /// A kind of control planes that run elsewhere.
-pub(super) const HOSTED_CONTROL_PLANES: &str = "
+pub(crate) const HOSTED_CONTROL_PLANES: &str = "
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata:

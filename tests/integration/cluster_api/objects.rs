@@ -18,9 +18,9 @@ use crate::support::{eventually, has_taint, is_initialized, node_becomes};
 const LIMIT: Duration = Duration::from_secs(90);
 
 /// The objects of a namespace.
-pub(super) struct Objects {
-    pub(super) client: Client,
-    pub(super) namespace: String,
+pub(crate) struct Objects {
+    pub(crate) client: Client,
+    pub(crate) namespace: String,
     /// What the names of the infrastructure's kinds begin with.
     infrastructure: &'static str,
     /// The version of these kinds, if it is not the usual one.
@@ -48,24 +48,24 @@ fn api_version(kind: &str) -> &'static str {
 }
 
 /// A reference as Cluster API has it.
-pub(super) fn reference(kind: &str, name: &str) -> Value {
+pub(crate) fn reference(kind: &str, name: &str) -> Value {
     let group = api_version(kind).split('/').next();
     json!({"apiGroup": group, "kind": kind, "name": name})
 }
 
 /// The condition of this type, `null` if there is none.
-pub(super) fn condition<'o>(object: &'o Value, kind: &str) -> &'o Value {
+pub(crate) fn condition<'o>(object: &'o Value, kind: &str) -> &'o Value {
     let conditions = object["status"]["conditions"].as_array();
     conditions.into_iter().flatten().find(|one| one["type"] == kind).unwrap_or(&Value::Null)
 }
 
 /// Whether the condition of this type has this status.
-pub(super) fn is(object: &Value, kind: &str, status: &str) -> bool {
+pub(crate) fn is(object: &Value, kind: &str, status: &str) -> bool {
     condition(object, kind)["status"] == status
 }
 
 /// The name of an object.
-pub(super) fn name(object: &Value) -> &str {
+pub(crate) fn name(object: &Value) -> &str {
     object["metadata"]["name"].as_str().unwrap_or_default()
 }
 
@@ -77,17 +77,17 @@ fn is_passing(error: &kube::Error) -> bool {
 }
 
 impl Objects {
-    pub(super) fn new(client: Client, namespace: &str) -> Self {
+    pub(crate) fn new(client: Client, namespace: &str) -> Self {
         Self { client, namespace: namespace.to_owned(), infrastructure: "Fake", version: None, limit: LIMIT }
     }
 
     /// The same on another infrastructure, where something may take so long.
-    pub(super) fn on(self, infrastructure: &'static str, limit: Duration) -> Self {
+    pub(crate) fn on(self, infrastructure: &'static str, limit: Duration) -> Self {
         Self { infrastructure, limit, ..self }
     }
 
     /// The same, with another version of the infrastructure's kinds, such as `infrastructure.cluster.x-k8s.io/v1beta1`.
-    pub(super) fn in_version(self, version: &'static str) -> Self {
+    pub(crate) fn in_version(self, version: &'static str) -> Self {
         Self { version: Some(version), ..self }
     }
 
@@ -96,7 +96,7 @@ impl Objects {
     }
 
     /// A kind of the infrastructure, such as `FakeMachine`.
-    pub(super) fn kind(&self, kind: &str) -> String {
+    pub(crate) fn kind(&self, kind: &str) -> String {
         format!("{}{kind}", self.infrastructure)
     }
 
@@ -111,7 +111,7 @@ impl Objects {
     }
 
     /// Applies an object with these fields beside its name.
-    pub(super) async fn apply(&self, kind: &str, name: &str, mut fields: Value) -> anyhow::Result<Value> {
+    pub(crate) async fn apply(&self, kind: &str, name: &str, mut fields: Value) -> anyhow::Result<Value> {
         fields["apiVersion"] = self.api_version(kind).into();
         fields["kind"] = kind.into();
         fields["metadata"]["name"] = name.into();
@@ -139,14 +139,14 @@ impl Objects {
     }
 
     /// Changes an object.
-    pub(super) async fn merge(&self, kind: &str, name: &str, fields: Value) -> anyhow::Result<()> {
+    pub(crate) async fn merge(&self, kind: &str, name: &str, fields: Value) -> anyhow::Result<()> {
         let (params, patch) = (PatchParams::default(), Patch::Merge(fields));
         let what = format!("{kind} {name} is changed");
         self.patiently(&what, || async { self.of(kind).patch(name, &params, &patch).await }).await.map(drop)
     }
 
     /// Changes the status of an object.
-    pub(super) async fn merge_status(&self, kind: &str, name: &str, status: Value) -> anyhow::Result<()> {
+    pub(crate) async fn merge_status(&self, kind: &str, name: &str, status: Value) -> anyhow::Result<()> {
         let (params, patch) = (PatchParams::default(), Patch::Merge(json!({"status": status})));
         let what = format!("the status of {kind} {name} is changed");
         let change = || async { self.of(kind).patch_status(name, &params, &patch).await };
@@ -154,22 +154,27 @@ impl Objects {
     }
 
     /// Begins to delete an object.
-    pub(super) async fn delete(&self, kind: &str, name: &str) -> anyhow::Result<()> {
+    pub(crate) async fn delete(&self, kind: &str, name: &str) -> anyhow::Result<()> {
         let (params, what) = (DeleteParams::default(), format!("{kind} {name} is deleted"));
         self.patiently(&what, || async { self.of(kind).delete(name, &params).await }).await.map(drop)
     }
 
     /// All objects of a kind.
-    pub(super) async fn list(&self, kind: &str) -> anyhow::Result<Vec<Value>> {
+    pub(crate) async fn list(&self, kind: &str) -> anyhow::Result<Vec<Value>> {
         let (params, what) = (ListParams::default(), format!("the list of {kind}"));
         let found = self.patiently(&what, || async { self.of(kind).list(&params).await }).await?;
         Ok(found.items.into_iter().map(serde_json::to_value).collect::<Result<_, _>>()?)
     }
 
     /// That nothing is left of a cluster: of Cluster API's own kinds, and of those of the infrastructure.
-    pub(super) async fn none_are_left(&self, infrastructure: &[&str]) -> anyhow::Result<()> {
-        let core = ["MachineDeployment", "MachineSet", "Machine", "KubeadmConfig"];
-        for kind in core.iter().chain(infrastructure) {
+    pub(crate) async fn none_are_left(&self, infrastructure: &[&str]) -> anyhow::Result<()> {
+        self.none_are_left_of(&["MachineDeployment", "MachineSet", "Machine", "KubeadmConfig"]).await?;
+        self.none_are_left_of(infrastructure).await
+    }
+
+    /// That there are no objects of these kinds.
+    pub(crate) async fn none_are_left_of(&self, kinds: &[&str]) -> anyhow::Result<()> {
+        for kind in kinds {
             let left = self.list(kind).await?;
             ensure!(left.is_empty(), "{kind}: {left:?}");
         }
@@ -177,14 +182,14 @@ impl Objects {
     }
 
     /// An object.
-    pub(super) async fn get(&self, kind: &str, name: &str) -> anyhow::Result<Option<Value>> {
+    pub(crate) async fn get(&self, kind: &str, name: &str) -> anyhow::Result<Option<Value>> {
         let what = format!("{kind} {name} is read");
         let found = self.patiently(&what, || async { self.of(kind).get_opt(name).await }).await?;
         Ok(found.map(serde_json::to_value).transpose()?)
     }
 
     /// Waits until the object is as wanted.
-    pub(super) async fn becomes(
+    pub(crate) async fn becomes(
         &self,
         kind: &str,
         name: &str,
@@ -202,7 +207,7 @@ impl Objects {
     }
 
     /// Waits until the objects of a kind are as wanted.
-    pub(super) async fn all_become(
+    pub(crate) async fn all_become(
         &self,
         kind: &str,
         what: &str,
@@ -219,7 +224,7 @@ impl Objects {
     }
 
     /// Waits until there are this many Machines, and all of them run. Gives them by their names.
-    pub(super) async fn machines_run(&self, count: usize) -> anyhow::Result<BTreeMap<String, Value>> {
+    pub(crate) async fn machines_run(&self, count: usize) -> anyhow::Result<BTreeMap<String, Value>> {
         let all = self
             .all_become("Machine", &format!("{count} are running"), |all| {
                 let run = |one: &Value| one["status"]["phase"] == "Running" && is(one, "Available", "True");
@@ -231,13 +236,13 @@ impl Objects {
 
     /// Waits until the Node of a Machine is initialized and the core has written what it has to say about it. The core tells
     /// a Machine as running also where its write of the Node meets a conflict, and writes again later.
-    pub(super) async fn node_of(&self, machine: &str) -> anyhow::Result<Node> {
+    pub(crate) async fn node_of(&self, machine: &str) -> anyhow::Result<Node> {
         let is_seen = |node: &Node| is_initialized(node) && !has_taint(node, NOT_SEEN_BY_CORE);
         node_becomes(&self.client, machine, self.limit, "initialized, and seen by the core", is_seen).await
     }
 
     /// Waits until the object is gone.
-    pub(super) async fn vanishes(&self, kind: &str, name: &str) -> anyhow::Result<()> {
+    pub(crate) async fn vanishes(&self, kind: &str, name: &str) -> anyhow::Result<()> {
         let what = format!("{kind} {name} is gone");
         let gone = eventually(self.limit, &what, || async {
             Ok(self.get(kind, name).await?.is_none().then_some(()))

@@ -8,20 +8,20 @@ use test_env::ControlPlane;
 use super::objects::{Objects, reference};
 
 /// A version that the managers accept for a machine.
-pub(super) const VERSION: &str = "v1.36.3";
+pub(crate) const VERSION: &str = "v1.36.3";
 
 /// A command in the bootstrap data. Only a machine that runs it could print what it says.
 const GREETING: &str = "echo \"GUEST says $(hostname) $((6 * 7))\"";
 
 /// What the machine with this name says when it runs its bootstrap data.
-pub(super) fn greeting(name: &str) -> String {
+pub(crate) fn greeting(name: &str) -> String {
     format!("GUEST says {name} 42")
 }
 
 impl Objects {
     /// Applies the Cluster `name`, whose control plane is `control_plane`.
     /// `infrastructure` has the fields of the object of its infrastructure.
-    pub(super) async fn apply_cluster(
+    pub(crate) async fn apply_cluster(
         &self,
         name: &str,
         control_plane: &ControlPlane,
@@ -42,7 +42,7 @@ impl Objects {
     }
 
     /// Says so, as whoever hosts the control plane does.
-    pub(super) async fn control_plane_is_there(&self, name: &str, version: &str) -> anyhow::Result<()> {
+    pub(crate) async fn control_plane_is_there(&self, name: &str, version: &str) -> anyhow::Result<()> {
         let status = json!({
             "initialization": {"controlPlaneInitialized": true},
             "externalManagedControlPlane": true,
@@ -52,7 +52,7 @@ impl Objects {
     }
 
     /// What whoever made the control plane leaves for the managers: its authority, and a kubeconfig.
-    pub(super) async fn apply_secrets(
+    pub(crate) async fn apply_secrets(
         &self,
         cluster: &str,
         control_plane: &ControlPlane,
@@ -85,13 +85,13 @@ impl Objects {
     }
 
     /// Applies a template of machines with this spec.
-    pub(super) async fn apply_template(&self, name: &str, spec: &Value) -> anyhow::Result<()> {
+    pub(crate) async fn apply_template(&self, name: &str, spec: &Value) -> anyhow::Result<()> {
         let template = json!({"spec": {"template": {"spec": spec}}});
         self.apply(&self.kind("MachineTemplate"), name, template).await.map(drop)
     }
 
     /// Applies a deployment of machines that join by kubeadm, and its bootstrap template.
-    pub(super) async fn apply_workers(
+    pub(crate) async fn apply_workers(
         &self,
         cluster: &str,
         name: &str,
@@ -102,7 +102,7 @@ impl Objects {
     }
 
     /// The same in a failure domain.
-    pub(super) async fn apply_workers_in(
+    pub(crate) async fn apply_workers_in(
         &self,
         failure_domain: Option<&str>,
         cluster: &str,
@@ -117,10 +117,14 @@ impl Objects {
         let spec = json!({"preKubeadmCommands": [GREETING], "joinConfiguration": join});
         let bootstrap = json!({"spec": {"template": {"spec": spec}}});
         self.apply("KubeadmConfigTemplate", name, bootstrap).await?;
+        // A webhook of Cluster API would write these.
+        let labels =
+            json!({"cluster.x-k8s.io/cluster-name": cluster, "cluster.x-k8s.io/deployment-name": name});
         let mut spec = json!({
             "clusterName": cluster,
             "replicas": replicas,
-            "template": {"spec": {
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {
                 "clusterName": cluster,
                 "version": VERSION,
                 "bootstrap": {"configRef": reference("KubeadmConfigTemplate", name)},
@@ -136,7 +140,7 @@ impl Objects {
 
     /// Applies a Machine of its own, without a deployment, whose bootstrap data are a Secret that somebody
     /// wrote. `more` are further fields of its spec.
-    pub(super) async fn apply_machine(
+    pub(crate) async fn apply_machine(
         &self,
         cluster: &str,
         name: &str,
@@ -146,7 +150,7 @@ impl Objects {
     }
 
     /// The same with this spec of the object of its infrastructure.
-    pub(super) async fn apply_machine_of(
+    pub(crate) async fn apply_machine_of(
         &self,
         cluster: &str,
         name: &str,

@@ -51,14 +51,14 @@ const MAX_DELETION_CALLS: u64 = 22;
 /// How long all of it may take.
 const PATIENCE: Duration = test_env::PATIENCE;
 
-pub(super) const IMAGE: &str = "debian-12.raw";
+pub(crate) const IMAGE: &str = "debian-12.raw";
 
 pub(super) fn trials() -> Trials {
     Trials::new().trial("sandbox::machines::libvirt::many_at_once", many_at_once)
 }
 
 /// A hypervisor with 1 TiB of memory, whose pool has the image.
-pub(super) fn hypervisor() -> Result<NamedTempFile> {
+pub(crate) fn hypervisor() -> Result<NamedTempFile> {
     let xml = format!(
         "<node><cpu><mhz>2000</mhz><model>x</model><active>64</active><nodes>1</nodes><sockets>1</sockets>
          <cores>64</cores><threads>1</threads></cpu><memory>1073741824</memory>
@@ -265,7 +265,7 @@ fn difference(
     after.iter().map(count).filter(|(_, count)| *count > 0).collect()
 }
 
-async fn nothing_is_left(provider: &LibvirtProvider) -> Result<()> {
+pub(crate) async fn nothing_is_left(provider: &LibvirtProvider) -> Result<()> {
     for hypervisor in provider.hypervisors() {
         let look = |connect: &cloudprovider_libvirt::virt::connect::Connect| {
             let domains = connect.list_all_domains(0)?.len();

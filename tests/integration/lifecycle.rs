@@ -1,0 +1,14 @@
+//! Cluster API's own kinds, definitions and controllers are ours: none of its managers runs. The daemon is the binary, as the account
+//! that its manifests give it.
+
+mod gate;
+mod life;
+mod site;
+
+use crate::scenarios::Trials;
+
+pub(crate) fn trials() -> Trials {
+    Trials::new()
+        .trial("lifecycle::a_deployment_from_its_beginning_to_its_end", life::whole)
+        .trial("lifecycle::nothing_is_written_while_another_manager_holds_the_lease", gate::held)
+}
