@@ -255,9 +255,9 @@ impl<'a> Deletion<'a> {
             self.pass.core.record(&**self.machine, EventType::Normal, "NodeVolumesDetached", message);
             return Ok(Stepped::Done);
         }
-        let began = &self.times.wait_for_node_volume_detach_start_time;
+        let began = self.times.wait_for_node_volume_detach_start_time.as_ref();
         let limit = self.machine.spec.deletion.node_volume_detach_timeout_seconds;
-        Ok(Stepped::Waits(Then::After(self.left(limit, began.as_ref(), volumes::RETRY))))
+        Ok(Stepped::Waits(Then::After(self.left(limit, began, volumes::RETRY))))
     }
 
     /// When to look again: after `pause`, or when the time limit ends.

@@ -19,7 +19,7 @@ use crate::{
     core::{Core, Referenced, defined},
     engine::{
         control::Failure,
-        external::{External, ExternalKind, GroupKind},
+        external::{External, ExternalKind, GroupKind, NotReadable},
         object::{MACHINE_SET_MANAGER, Meta as _, key, owner_reference},
         writer::{Guard, Place, to_json},
     },
@@ -76,8 +76,9 @@ async fn create_one(
 ) -> Result<(), Failure> {
     let mut made = Vec::new();
     let result = create_all(core, set, name, config, infrastructure, &mut made).await;
-    if result.is_err() {
-        // What is left here anyway is found by the next pass, which looks for what has no Machine.
+    // The answer to the creation may have been lost, and the Machine may be there. What is left here is found by the next pass, which
+    // looks for what has no Machine.
+    if result.is_err() && !made.is_empty() && !exists(core, set.namespace_or_empty(), name).await {
         for (place, object) in made {
             let guard = Guard { version: None, ..Guard::of(&object) };
             if let Err(error) = core.writer.delete_at(&place, guard).await {
@@ -86,6 +87,12 @@ async fn create_one(
         }
     }
     result
+}
+
+/// Whether there is a Machine of this name, or may be.
+async fn exists(core: &Core, namespace: &str, name: &str) -> bool {
+    let read = core.writer.read_at::<Value>(&Place::in_namespace::<Machine>(namespace, name)).await;
+    !matches!(read, Err(WriteError::Gone))
 }
 
 /// Config and infrastructure come first: a Machine that refers to nothing would say so.
@@ -192,7 +199,11 @@ pub(super) async fn delete_orphans(core: &Core, set: &MachineSet) -> Result<(), 
     for reference in defined(&spec.bootstrap.config_ref).into_iter().chain([&spec.infrastructure_ref]) {
         let Some(made) = reference.kind.strip_suffix(TEMPLATE) else { continue };
         let of = GroupKind { group: reference.api_group.clone(), kind: made.to_owned() };
-        let Ok(kind) = core.externals.of(&of).await else { continue };
+        let kind = match core.externals.of(&of).await {
+            Ok(kind) => kind,
+            Err(NotReadable::NoDefinition(_) | NotReadable::NoContract(_)) => continue,
+            Err(NotReadable::Unknown(why)) => return Err(Failure::Failed(why)),
+        };
         let orphans = kind.objects.all().into_iter().filter(|object| {
             object.namespace_or_empty() == set.namespace_or_empty()
                 && !object.is_deleting()
@@ -203,15 +214,15 @@ pub(super) async fn delete_orphans(core: &Core, set: &MachineSet) -> Result<(), 
             let (namespace, name) = (orphan.namespace_or_empty(), orphan.name_or_empty());
             match core.writer.read_at::<Value>(&Place::in_namespace::<Machine>(namespace, name)).await {
                 Err(WriteError::Gone) => {}
-                // The cache is late.
-                Ok(_) => continue,
+                // The cache is late: a set that now lets go would leave the Machine, and one that scales would make one too many.
+                Ok(_) => return Err(Failure::Stale),
                 Err(error) => return Err(error.into()),
             }
             match core.writer.delete_at(&kind.place(namespace, name), Guard::of(&*orphan)).await {
                 Ok(()) => {
                     tracing::info!(name, namespace, kind = kind.of.kind, "deleted what no Machine came for");
                 }
-                Err(WriteError::Gone | WriteError::Stale(_)) => {}
+                Err(WriteError::Gone) => {}
                 Err(error) => return Err(error.into()),
             }
         }

@@ -78,6 +78,7 @@ pub(crate) fn standing<'a>(core: &Core, machine: &'a Stored<Machine>) -> Standin
         marked: is_marked(core, machine),
         updating: machine.annotations().contains_key(annotations::UPDATE_IN_PROGRESS),
         healthy: is_healthy,
+        available: conditions.iter().any(|one| one.kind == types::AVAILABLE && one.status == Status::True),
     }
 }
 

@@ -1,6 +1,10 @@
 //! How many Machines there are, looked at after every write.
 
-use std::{collections::BTreeMap, pin::pin, sync::Arc};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    pin::pin,
+    sync::Arc,
+};
 
 use component::watching;
 use futures::StreamExt as _;
@@ -21,16 +25,43 @@ struct Counted {
     most: usize,
     least: usize,
     broken: Vec<String>,
+    /// What happened last.
+    history: VecDeque<String>,
 }
 
 impl Counted {
+    fn note(&mut self, event: &str, object: &DynamicObject) {
+        let (metadata, spec) = (&object.metadata, &object.data["spec"]);
+        let conditions = object.data["status"]["conditions"].as_array().into_iter().flatten();
+        let bad: Vec<_> = conditions
+            .filter(|one| {
+                one["status"] != "True"
+                    && ["Ready", "Available", "NodeReady", "InfrastructureReady"]
+                        .contains(&one["type"].as_str().unwrap_or_default())
+            })
+            .map(|one| format!("{} {}: {}", one["type"], one["reason"], one["message"]))
+            .collect();
+        let deleted = if metadata.deletion_timestamp.is_some() { " deleted" } else { "" };
+        let name = metadata.name.as_deref().unwrap_or_default();
+        let is_available = is_available(object);
+        let words = format!(
+            "{event} {name}{deleted} replicas {} {} available {is_available} {bad:?}",
+            spec["replicas"], spec["version"]
+        );
+        self.history.push_back(words);
+        if self.history.len() > 30 {
+            self.history.pop_front();
+        }
+    }
+
     fn look(&mut self) {
         let (all, available) = (self.machines.len(), self.machines.values().filter(|is| **is).count());
         if all > self.most || available < self.least {
             let Self { most, least, .. } = *self;
             let words =
                 format!("{all} Machines of at most {most}, {available} available of at least {least}");
-            if self.broken.last() != Some(&words) {
+            if self.broken.is_empty() {
+                self.broken.extend(self.history.drain(..));
                 self.broken.push(words);
             }
         }
@@ -54,6 +85,11 @@ impl Bounds {
             let mut events = pin!(watching::watch(api, watcher::Config::default()));
             while let Some(event) = events.next().await {
                 let mut counted = shared.lock();
+                match &event {
+                    Ok(watcher::Event::Apply(machine)) => counted.note("", machine),
+                    Ok(watcher::Event::Delete(machine)) => counted.note("gone:", machine),
+                    _ => {}
+                }
                 match event {
                     Ok(watcher::Event::Apply(machine) | watcher::Event::InitApply(machine)) => {
                         let is_available =
@@ -66,6 +102,17 @@ impl Bounds {
                     _ => {}
                 }
                 counted.look();
+            }
+        });
+        let set = ApiResource::from_gvk(&GroupVersionKind::gvk("cluster.x-k8s.io", "v1beta2", "MachineSet"));
+        let api: Api<DynamicObject> = Api::all_with(watching::client(management.client()), &set);
+        let shared = Arc::clone(&counted);
+        task.spawn(async move {
+            let mut events = pin!(watching::watch(api, watcher::Config::default()));
+            while let Some(event) = events.next().await {
+                if let Ok(watcher::Event::Apply(set)) = event {
+                    shared.lock().note("set", &set);
+                }
             }
         });
         Self { counted, _task: task }

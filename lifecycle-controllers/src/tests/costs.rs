@@ -44,7 +44,6 @@ async fn a_machine_costs_twelve_writes_and_its_deletion_six() {
         let world = created(count, Duration::from_secs(pause)).await;
         world.settle().await;
         let (sum, all) = writes(&world, count);
-        eprintln!("{count} {pause}: {sum} {all:#?}");
         assert!(sum <= most * count, "{count} Machines, {pause} s: {sum} writes, {all:#?}");
 
         // A settled world writes nothing, whatever is looked at again.
@@ -60,7 +59,6 @@ async fn a_machine_costs_twelve_writes_and_its_deletion_six() {
         world.until_complete(0, "v1.37.1").await;
         world.settle().await;
         let (sum, all) = writes(&world, 1);
-        eprintln!("{count} {pause}: {sum} {all:#?}");
         let of_machines: usize = all
             .iter()
             .filter(|(of, _)| !of.contains("machineset") && !of.contains("machinedep"))

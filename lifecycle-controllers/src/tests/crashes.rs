@@ -38,8 +38,6 @@ async fn until(world: &mut World, what: &str, mut holds: impl AsyncFnMut(&World)
 async fn complete(world: &mut World, replicas: usize, version: &str) {
     until(world, "a complete deployment", async |world| world.is_complete(replicas, version).await).await;
     // What was created in vain is gone.
-    let left = std::cell::RefCell::new(String::new());
-    let print = Printed(&left);
     until(world, "nothing but what belongs to Machines", async |world| {
         let machines = world.names(GROUP, "Machine").await;
         let others = [
@@ -47,21 +45,9 @@ async fn complete(world: &mut World, replicas: usize, version: &str) {
             world.names("bootstrap.cluster.x-k8s.io", "FakeConfig").await,
             world.nodes().await.into_keys().collect(),
         ];
-        let is_right = others.iter().all(|names| *names == machines);
-        *left.borrow_mut() = format!("{machines:?} {others:?}");
-        is_right
+        others.iter().all(|names| *names == machines)
     })
     .await;
-    std::mem::forget(print);
-}
-
-/// Says what was seen last, if the test fails.
-struct Printed<'a>(&'a std::cell::RefCell<String>);
-
-impl Drop for Printed<'_> {
-    fn drop(&mut self) {
-        eprintln!("{}", self.0.borrow());
-    }
 }
 
 /// From the creation to the end. Returns how many writes it took.
@@ -106,7 +92,6 @@ async fn whenever_a_daemon_dies_the_next_one_comes_to_the_same() {
         cuts.truncate(CHOSEN);
     }
     for cut in cuts {
-        eprintln!("{cut:?} of {writes}");
         history(Some(cut)).await;
     }
 }

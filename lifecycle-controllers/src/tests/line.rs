@@ -37,12 +37,26 @@ struct State {
     writes: AtomicUsize,
     cut: Mutex<Option<(usize, Side)>>,
     is_cut: watch::Sender<bool>,
+    noise: Mutex<Option<fastrand::Rng>>,
 }
 
 impl Line {
     /// Cuts it at this write, counted from 0.
     pub(super) fn cut_at(&self, write: usize, side: Side) {
         *self.0.cut.lock() = Some((write, side));
+    }
+
+    /// From now on one write of ten fails, on either side.
+    pub(super) fn make_noisy(&self, seed: u64) {
+        *self.0.noise.lock() = Some(fastrand::Rng::with_seed(seed));
+    }
+
+    fn noise(&self) -> Option<Side> {
+        match self.0.noise.lock().as_mut()?.u8(..20) {
+            0 => Some(Side::Before),
+            1 => Some(Side::After),
+            _ => None,
+        }
     }
 
     pub(super) fn is_cut(&self) -> bool {
@@ -107,6 +121,14 @@ impl tower::Service<Request<Body>> for End {
             }
             if request.uri().path().ends_with("/eviction") {
                 return Ok(refused());
+            }
+            match line.noise() {
+                Some(Side::Before) => return Err("the connection broke".into()),
+                Some(Side::After) => {
+                    drop(server.call(request).await);
+                    return Err("the connection broke".into());
+                }
+                None => {}
             }
             let number = line.0.writes.fetch_add(1, Ordering::SeqCst);
             let cut = *line.0.cut.lock();

@@ -40,7 +40,7 @@ async fn labels_annotations_taints_and_timeouts_follow_the_deployment() {
         })
         .await;
     world.settle().await;
-    assert_eq!(world.names(GROUP, "Machine").await, [name.clone()], "no Machine is replaced");
+    assert_eq!(world.names(GROUP, "Machine").await, std::slice::from_ref(&name), "no Machine is replaced");
     for (group, kind) in [(GROUP, "Machine"), (INFRASTRUCTURE, "FakeMachine"), (BOOTSTRAP, "FakeConfig")] {
         let object = world.get(group, kind, &name).await.expect("it");
         let metadata = &object["metadata"];
@@ -82,7 +82,7 @@ async fn a_pause_holds_changes_and_deletions() {
     world.patch_deployment(json!({"replicas": 3, "template": {"spec": {"version": "v1.37.2"}}})).await;
     world.delete(GROUP, "Machine", &name).await;
     world.settle().await;
-    assert_eq!(world.names(GROUP, "Machine").await, [name.clone()]);
+    assert_eq!(world.names(GROUP, "Machine").await, std::slice::from_ref(&name));
     assert_eq!(world.names(GROUP, "MachineSet").await.len(), 1);
     let before = versions(&world).await;
     world.settle().await;

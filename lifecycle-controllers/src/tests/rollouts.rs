@@ -1,6 +1,6 @@
 //! How deployments replace Machines.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use serde_json::{Value, json};
 
@@ -184,4 +184,43 @@ async fn a_rollout_is_turned_back_scaled_and_paused() {
     world.play.holds.send_replace(false);
     world.until_complete(5, "v1.37.3").await;
     bounds.check("scaled");
+}
+
+/// Users change their minds, the provider takes its time, and the API server loses writes.
+#[tokio::test(start_paused = true)]
+async fn bounds_hold_in_random_histories() {
+    let seeds = match std::env::var("CCM_ROLLOUT_SEEDS").ok().and_then(|text| text.parse().ok()) {
+        Some(seeds) => 0..seeds,
+        None => 0..4,
+    };
+    for seed in seeds {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let (surge, unavailable) = [(1, 0), (0, 1), (1, 1), (2, 1)][random.usize(..4)];
+        let (world, bounds) = complete(4, rolling(&json!(surge), &json!(unavailable))).await;
+        bounds.set(4 + surge, 4 - unavailable);
+        world.line.make_noisy(seed);
+        *world.play.pause.lock() = Duration::from_millis(random.u64(..4000));
+        let mut last = String::new();
+        for _ in 0..12 {
+            last = format!("v1.37.{}", random.u8(1..4));
+            world.patch_deployment(version(&last)).await;
+            tokio::time::sleep(Duration::from_millis(random.u64(..40_000))).await;
+            if random.u8(..4) == 0 {
+                world.play.holds.send_modify(|holds| *holds = !*holds);
+            }
+        }
+        world.play.holds.send_replace(false);
+        world.until_complete(4, &last).await;
+        bounds.check(&format!("seed {seed}, {surge} {unavailable}"));
+        // What was created in vain goes.
+        world.settle().await;
+        let machines = world.names(GROUP, "Machine").await;
+        assert_eq!(
+            world.names("infrastructure.cluster.x-k8s.io", "FakeMachine").await,
+            machines,
+            "seed {seed}"
+        );
+        assert_eq!(world.names("bootstrap.cluster.x-k8s.io", "FakeConfig").await, machines, "seed {seed}");
+        assert_eq!(world.nodes().await.into_keys().collect::<Vec<_>>(), machines, "seed {seed}");
+    }
 }

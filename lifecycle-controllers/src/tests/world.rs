@@ -576,6 +576,11 @@ impl Provided {
         }
         drop(api.patch_status(name, &params, &Patch::Merge(json!({"status": status}))).await);
         if kind.kind == "FakeMachine" {
+            // A machine that goes boots no kubelet.
+            let Ok(Some(object)) = api.get_opt(name).await else { return };
+            if object.metadata.deletion_timestamp.is_some() {
+                return;
+            }
             let node = json!({
                 "apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
                 "spec": {

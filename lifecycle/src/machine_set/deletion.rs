@@ -29,6 +29,8 @@ pub struct Standing<'a> {
     pub updating: bool,
     /// It has a Node, and neither `NodeHealthy` nor `HealthCheckSucceeded` is `False`; `Unknown` says nothing.
     pub healthy: bool,
+    /// `Available` is `True`. A rollout counts on it that the others go first, which Cluster API does not do.
+    pub available: bool,
 }
 
 /// How good it is to delete a machine, the best first.
@@ -42,6 +44,8 @@ enum Priority {
     Updating,
     /// No workload misses it.
     Unhealthy,
+    /// It may become available, and no workload counts on it yet.
+    Unavailable,
     Healthy,
 }
 
@@ -55,6 +59,8 @@ impl Standing<'_> {
             Priority::Updating
         } else if !self.healthy {
             Priority::Unhealthy
+        } else if !self.available {
+            Priority::Unavailable
         } else {
             Priority::Healthy
         }
@@ -80,7 +86,15 @@ mod tests {
     use super::*;
 
     fn healthy(name: &str) -> Standing<'_> {
-        Standing { name, created: 0, deleting: false, marked: false, updating: false, healthy: true }
+        Standing {
+            name,
+            created: 0,
+            deleting: false,
+            marked: false,
+            updating: false,
+            healthy: true,
+            available: true,
+        }
     }
 
     fn order(mut machines: Vec<Standing<'_>>, order: DeletionOrder) -> Vec<&str> {
@@ -93,6 +107,7 @@ mod tests {
         let machines = || {
             vec![
                 Standing { created: 1, ..healthy("healthy") },
+                Standing { created: 5, available: false, ..healthy("unavailable") },
                 Standing { created: 9, healthy: false, ..healthy("unhealthy") },
                 Standing { created: 2, updating: true, ..healthy("updating") },
                 Standing { created: 3, marked: true, healthy: false, ..healthy("marked") },
@@ -100,7 +115,10 @@ mod tests {
             ]
         };
         for by in [DeletionOrder::Random, DeletionOrder::Newest, DeletionOrder::Oldest] {
-            assert_eq!(order(machines(), by), ["deleting", "marked", "updating", "unhealthy", "healthy"]);
+            assert_eq!(
+                order(machines(), by),
+                ["deleting", "marked", "updating", "unhealthy", "unavailable", "healthy"]
+            );
         }
     }
 
