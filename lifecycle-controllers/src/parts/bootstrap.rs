@@ -9,6 +9,7 @@ use serde_json::json;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use super::idle;
 use crate::{
     bootstrap::Bootstrap,
     engine::{
@@ -33,6 +34,10 @@ pub async fn run(
     stop: CancellationToken,
     inspection: Inspection,
 ) -> cloudprovider::Result<()> {
+    if options.dry_run {
+        idle(term.part.name, stop, inspection).await;
+        return Ok(());
+    }
     let PartTerm { fence, clients, events, writers, .. } = term;
     let connector = Arc::new(Dial::new(AllowedAddresses::of_flag(options.workload_networks.clone())));
     let reader = watching::client(clients.unthrottled.clone());

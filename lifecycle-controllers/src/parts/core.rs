@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use super::idle;
 use crate::{
     cluster::{ClusterController, ClusterOptions},
     cluster_resource_set::{ClusterResourceSetBindingController, ClusterResourceSetController},
@@ -57,11 +58,15 @@ pub async fn run(
     stop: CancellationToken,
     inspection: Inspection,
 ) -> cloudprovider::Result<()> {
+    if options.dry_run {
+        idle(term.part.name, stop, inspection).await;
+        return Ok(());
+    }
     let PartTerm { fence, clients, events, writers, .. } = term;
     let namespace = options.namespace.clone();
     let reader = watching::client(clients.unthrottled.clone());
     let connector = Arc::new(Dial::new(AllowedAddresses::of_flag(options.workload_networks.clone())));
-    // Its writes are behind the fence of the part, and in a dry run it makes none.
+    // Its writes are behind the fence of the part.
     let workload = WorkloadClusters::new(clients.client.clone(), fence, connector, Options::default());
     let (labels, annotations) =
         (options.additional_machine_labels.clone(), options.additional_machine_annotations.clone());

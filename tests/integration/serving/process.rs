@@ -86,6 +86,7 @@ async fn beside_go(api: &Api) -> anyhow::Result<()> {
         "/cloudcontrollermanager.config.k8s.io/KubeCloudShared/CloudProvider/CloudConfigFile",
         "/cloudcontrollermanager.config.k8s.io/KubeCloudShared/CloudProvider/Name",
         "/cloudcontrollermanager.config.k8s.io/KubeCloudShared/RouteReconciliationPeriod",
+        "/cloudcontrollermanager.config.k8s.io/Lifecycle",
         "/cloudcontrollermanager.config.k8s.io/MachineController",
         "/cloudcontrollermanager.config.k8s.io/ServiceController/ConcurrentServiceSyncs",
     ];
