@@ -80,7 +80,7 @@ async fn beside_go(api: &Api) -> anyhow::Result<()> {
     let own = get("/configz").token(token).expect(200).await?.json()?;
     let differences = differences(&theirs, &own);
     // The provider differs, we send JSON to the API server, routes follow changes of Nodes, so their period is longer,
-    // Services are worked on in parallel, and there is one more controller.
+    // Services are worked on in parallel, and there are more controllers.
     let expected = [
         "/cloudcontrollermanager.config.k8s.io/Generic/ClientConnection/contentType",
         "/cloudcontrollermanager.config.k8s.io/KubeCloudShared/CloudProvider/CloudConfigFile",
