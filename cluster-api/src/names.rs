@@ -50,14 +50,6 @@ pub mod secrets {
     pub const KUBECONFIG: &str = "kubeconfig";
     /// The Secret `CLUSTER-ca`: the certificate authority of the API server.
     pub const CLUSTER_CA: &str = "ca";
-    /// The Secret `CLUSTER-etcd`: the certificate authority of etcd.
-    pub const ETCD_CA: &str = "etcd";
-    /// The Secret `CLUSTER-sa`: the keys that sign tokens of `ServiceAccount`s.
-    pub const SERVICE_ACCOUNT: &str = "sa";
-    /// The Secret `CLUSTER-proxy`: the certificate authority of the aggregation layer.
-    pub const FRONT_PROXY_CA: &str = "proxy";
-    /// The Secret `CLUSTER-apiserver-etcd-client`: the API server's certificate for an etcd outside of the cluster.
-    pub const API_SERVER_ETCD_CLIENT: &str = "apiserver-etcd-client";
 
     /// The name of the Secret of a Cluster for a purpose, such as [`KUBECONFIG`].
     pub fn name(cluster: &str, purpose: &str) -> String {

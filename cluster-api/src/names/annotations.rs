@@ -4,8 +4,6 @@
 pub const PAUSED: &str = "cluster.x-k8s.io/paused";
 /// On an infrastructure cluster: something else than its provider takes care of it.
 pub const MANAGED_BY: &str = "cluster.x-k8s.io/managed-by";
-/// On a control plane or a pool whose replicas something else decides.
-pub const REPLICAS_MANAGED_BY: &str = "cluster.x-k8s.io/replicas-managed-by";
 /// On objects that were made from a template: its name. Controllers compare it with the template of today.
 pub const CLONED_FROM_NAME: &str = "cluster.x-k8s.io/cloned-from-name";
 /// On objects that were made from a template: `Kind.group` of the template.
@@ -73,16 +71,6 @@ pub const PENDING_ACKNOWLEDGE_MOVE: &str =
     "in-place-updates.internal.cluster.x-k8s.io/pending-acknowledge-move";
 /// On a Machine that is being updated in place.
 pub const UPDATE_IN_PROGRESS: &str = "in-place-updates.internal.cluster.x-k8s.io/update-in-progress";
-/// On a `MachineSet`: the one that gets its Machines beyond `replicas`.
-pub const MOVE_MACHINES_TO_MACHINE_SET: &str =
-    "in-place-updates.internal.cluster.x-k8s.io/move-machines-to-machineset";
-/// On a `MachineSet`: those that may give it Machines, with commas.
-pub const RECEIVE_MACHINES_FROM_MACHINE_SETS: &str =
-    "in-place-updates.internal.cluster.x-k8s.io/receive-machines-from-machinesets";
-/// On a `MachineSet`: the Machines that its deployment counted after their move, with commas.
-pub const ACKNOWLEDGED_MOVE: &str = "in-place-updates.internal.cluster.x-k8s.io/acknowledged-move";
 
 /// Holds `clusterctl move` while it is there.
 pub const BLOCK_MOVE: &str = "clusterctl.cluster.x-k8s.io/block-move";
-/// On an object that `clusterctl move` deletes after it was copied: nothing in a cloud goes with it.
-pub const DELETE_FOR_MOVE: &str = "clusterctl.cluster.x-k8s.io/delete-for-move";

@@ -17,17 +17,11 @@ pub const POOL_NAME: &str = "cluster.x-k8s.io/pool-name";
 pub const MACHINE_TEMPLATE_HASH: &str = "machine-template-hash";
 /// Compared with `--watch-filter`: a daemon with a filter works on objects with that value alone.
 pub const WATCH_FILTER: &str = "cluster.x-k8s.io/watch-filter";
-/// On objects of a managed topology. Where it is, the topology controller is the controlling owner.
-pub const TOPOLOGY_OWNED: &str = "topology.cluster.x-k8s.io/owned";
 /// On Nodes whose instance the cloud may take back. The infrastructure provider asks for it.
 pub const INTERRUPTIBLE: &str = "cluster.x-k8s.io/interruptible";
 /// On a Pod of a workload cluster: `skip` keeps it from being evicted, `wait-completed` makes the drain wait for its end.
 /// It counts more than any `MachineDrainRule`.
 pub const POD_DRAIN: &str = "cluster.x-k8s.io/drain";
-/// The value of [`POD_DRAIN`] of Pods that stay.
-pub const POD_DRAIN_SKIP: &str = "skip";
-/// The value of [`POD_DRAIN`] of Pods that are waited for.
-pub const POD_DRAIN_WAIT_COMPLETED: &str = "wait-completed";
 /// On definitions and other parts of a provider, with its name. clusterctl finds what belongs to a provider by it.
 pub const PROVIDER: &str = "cluster.x-k8s.io/provider";
 /// On definitions that clusterctl may move and delete.
