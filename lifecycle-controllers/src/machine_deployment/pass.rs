@@ -13,7 +13,10 @@ use kube::ResourceExt as _;
 use lifecycle::{
     machine_set::{ALPHABET, RANDOM},
     replicas::{Counters, count},
-    rollout::{self as planner, Candidate, Choice, Counts, Current, Deployment, Marks, Plan, Planned, Share},
+    rollout::{
+        self as planner, Candidate, Choice, Counts, Current, Deployment, Marks, Plan, Planned, Share,
+        Strategy,
+    },
 };
 use serde_json::json;
 
@@ -107,35 +110,18 @@ async fn roll_out(
     for set in sets_of(core, deployment)? {
         adopt(core, deployment, &set).await?;
     }
-    let Some(plan) = rollout::deployment(deployment) else { return Ok(()) };
+    let Some(wanted) = rollout::deployment(deployment) else { return Ok(()) };
     let sets = sets_of(core, deployment)?;
-    let is_paused = deployment.spec.paused.unwrap_or_default();
-    let random: String =
-        (0..RANDOM).map(|_| char::from(ALPHABET[fastrand::usize(..ALPHABET.len())])).collect();
     let choice = choose(deployment, &sets, now);
-    let has_templates = missing_templates.is_empty();
-    let Some(planned) = planned(core, deployment, &plan, &choice, &sets, &random, is_paused, has_templates)
-    else {
-        return Ok(());
-    };
-    let mut revision = None;
-    for planned in &planned.machine_sets {
-        let set = sets.iter().find(|set| set.name_or_empty() == planned.name);
-        let is_current = match (choice.current, set) {
-            (Some(current), Some(set)) => sets[current].name_or_empty() == set.name_or_empty(),
-            (_, None) => true,
-            (None, Some(_)) => false,
-        };
-        if is_current {
-            revision = planned.revision.as_ref().map(|revision| revision.number);
-        }
-        write(core, deployment, &plan, planned, set, &random).await?;
-    }
-    if let Some(patch) = revision.and_then(|revision| revision_patch(deployment, revision)) {
-        core.writer.patch(&core.stores.machine_deployments, &**deployment, patch).await?;
-    }
-    if !is_paused && is_complete(deployment, &plan) {
-        clean_up(core, deployment, &choice, &sets).await?;
+    let random = (0..RANDOM).map(|_| char::from(ALPHABET[fastrand::usize(..ALPHABET.len())])).collect();
+    let pass = Pass { core, deployment, wanted, sets, choice, random };
+    let is_paused = deployment.spec.paused.unwrap_or_default();
+    let plan = if is_paused { Some(pass.scaled()) } else { pass.planned(missing_templates.is_empty()) };
+    let Some(mut plan) = plan else { return Ok(()) };
+    pass.prefer_marked(&mut plan);
+    pass.write_all(&plan).await?;
+    if !is_paused && is_complete(deployment, &pass.wanted) {
+        pass.clean_up().await?;
     }
     Ok(())
 }
@@ -155,54 +141,173 @@ fn choose(deployment: &MachineDeployment, sets: &[Arc<Stored<MachineSet>>], now:
     planner::choose(&candidates, after, now)
 }
 
-/// What this pass writes. `None`: a `MachineSet` is needed that cannot be created.
-#[expect(clippy::too_many_arguments, reason = "each is another part of what the plan depends on")]
-fn planned(
-    core: &Core,
-    deployment: &MachineDeployment,
-    plan: &Deployment,
-    choice: &Choice,
-    sets: &[Arc<Stored<MachineSet>>],
-    random: &str,
-    is_paused: bool,
-    has_templates: bool,
-) -> Option<Plan> {
-    let set = |index: usize| machine_set(core, &sets[index]);
-    let old: Vec<_> = choice.old.iter().map(|old| set(old.index)).collect();
-    if is_paused {
-        let mut planned = scaled(core, deployment, plan, choice, sets);
-        prefer_marked(core, plan, sets, &mut planned);
-        return Some(planned);
-    }
-    let current = match choice.current {
-        Some(current) => Current::Exists(set(current)),
-        None if has_templates => Current::New { name: name(deployment, random) },
-        None => return None,
-    };
-    let machines: Vec<_> = core
-        .machines_in(deployment.namespace_or_empty(), |machine| sets.iter().any(|set| is_of(machine, set)))
-        .iter()
-        .map(|machine| planner::Machine {
-            name: machine.name_or_empty().to_owned(),
-            machine_set: machine.controller().map(|owner| owner.name.clone()).unwrap_or_default(),
-            pending_acknowledge: machine.annotations().contains_key(annotations::PENDING_ACKNOWLEDGE_MOVE),
-            updating: machine.annotations().contains_key(annotations::UPDATE_IN_PROGRESS),
-        })
-        .collect();
-    let mut planned = planner::plan(plan, current, old, &machines);
-    prefer_marked(core, plan, sets, &mut planned);
-    Some(planned)
+/// What a pass decides on.
+struct Pass<'a> {
+    core: &'a Core,
+    deployment: &'a Stored<MachineDeployment>,
+    /// The deployment as the planner sees it.
+    wanted: Deployment,
+    sets: Vec<Arc<Stored<MachineSet>>>,
+    /// Which of `sets` is the current one.
+    choice: Choice,
+    /// The end of the name of a new set.
+    random: String,
 }
 
-/// Lets marked Machines go first, if the deployment was scaled down since its sets were written.
-fn prefer_marked(core: &Core, plan: &Deployment, sets: &[Arc<Stored<MachineSet>>], planned: &mut Plan) {
-    let desired = |set: &Arc<Stored<MachineSet>>| set.annotation(annotations::DESIRED_REPLICAS)?.parse().ok();
-    let Some(had) = sets.iter().filter_map(desired).max() else { return };
-    if had <= plan.replicas {
-        return;
+impl Pass<'_> {
+    fn set(&self, index: usize) -> planner::MachineSet {
+        machine_set(self.core, &self.sets[index])
     }
-    let marks: Vec<_> = sets.iter().map(|set| marks(core, set)).collect();
-    planner::prefer_marked(plan, had, &marks, planned);
+
+    fn is_current(&self, name: &str) -> bool {
+        match self.choice.current {
+            Some(current) => self.sets[current].name_or_empty() == name,
+            None => !self.sets.iter().any(|set| set.name_or_empty() == name),
+        }
+    }
+
+    /// The next step of the rollout. `None`: a `MachineSet` is needed that cannot be created.
+    fn planned(&self, has_templates: bool) -> Option<Plan> {
+        let Self { deployment, sets, choice, .. } = self;
+        let current = match choice.current {
+            Some(current) => Current::Exists(self.set(current)),
+            None if has_templates => Current::New { name: name(deployment, &self.random) },
+            None => return None,
+        };
+        let old = choice.old.iter().map(|old| self.set(old.index)).collect();
+        let is_of_set = |machine: &Machine| sets.iter().any(|set| is_of(machine, set));
+        let machines: Vec<_> = self
+            .core
+            .machines_in(deployment.namespace_or_empty(), is_of_set)
+            .iter()
+            .map(|machine| planner::Machine {
+                name: machine.name_or_empty().to_owned(),
+                machine_set: machine.controller().map(|owner| owner.name.clone()).unwrap_or_default(),
+                pending_acknowledge: machine
+                    .annotations()
+                    .contains_key(annotations::PENDING_ACKNOWLEDGE_MOVE),
+                updating: machine.annotations().contains_key(annotations::UPDATE_IN_PROGRESS),
+            })
+            .collect();
+        Some(planner::plan(&self.wanted, current, old, &machines))
+    }
+
+    /// For a deployment whose rollout is paused: the sets stay, and share what is scaled.
+    fn scaled(&self) -> Plan {
+        let Self { deployment, sets, choice, .. } = self;
+        let share = |index: usize| {
+            let set = &sets[index];
+            let number = |annotation| set.annotation(annotation).and_then(|text: &str| text.parse().ok());
+            Share {
+                name: set.name_or_empty().to_owned(),
+                created: set.created(),
+                replicas: set.spec.replicas.unwrap_or_default().into(),
+                available: self.set(index).status.available,
+                desired: number(annotations::DESIRED_REPLICAS),
+                max: number(annotations::MAX_REPLICAS),
+            }
+        };
+        let current = choice.current.map(share);
+        let old: Vec<_> = choice.old.iter().map(|old| share(old.index)).collect();
+        let has = deployment.status.as_ref().and_then(|status| status.replicas).unwrap_or_default();
+        let sizes = planner::scale(&self.wanted, has.into(), current.as_ref(), &old);
+        let order = choice.current.into_iter().chain(choice.old.iter().map(|old| old.index));
+        let machine_sets = order.map(|index| {
+            let set = self.set(index);
+            let size = sizes.iter().find(|(name, _)| *name == set.name).map(|(_, size)| *size);
+            Planned {
+                replicas: size.unwrap_or(set.replicas),
+                creates_no_machines: self.wanted.strategy == Strategy::OnDelete
+                    && !self.is_current(&set.name),
+                name: set.name,
+                revision: set.revision,
+                moves_machines_to: None,
+                receives_machines_from: BTreeSet::new(),
+                acknowledged: BTreeSet::new(),
+                reasons: Vec::new(),
+            }
+        });
+        Plan { machine_sets: machine_sets.collect() }
+    }
+
+    /// Lets marked Machines go first, if the deployment was scaled down since its sets were written.
+    fn prefer_marked(&self, plan: &mut Plan) {
+        let desired =
+            |set: &Arc<Stored<MachineSet>>| set.annotation(annotations::DESIRED_REPLICAS)?.parse().ok();
+        let Some(had) = self.sets.iter().filter_map(desired).max() else { return };
+        if had <= self.wanted.replicas {
+            return;
+        }
+        let marks: Vec<_> = self.sets.iter().map(|set| marks(self.core, set)).collect();
+        planner::prefer_marked(&self.wanted, had, &marks, plan);
+    }
+
+    async fn write_all(&self, plan: &Plan) -> Result<(), Failure> {
+        let Self { core, deployment, .. } = self;
+        let mut revision = None;
+        for planned in &plan.machine_sets {
+            if self.is_current(&planned.name) {
+                revision = planned.revision.as_ref().map(|revision| revision.number);
+            }
+            self.write(planned).await?;
+        }
+        if let Some(patch) = revision.and_then(|revision| revision_patch(deployment, revision)) {
+            core.writer.patch(&core.stores.machine_deployments, &***deployment, patch).await?;
+        }
+        Ok(())
+    }
+
+    async fn write(&self, planned: &Planned) -> Result<(), Failure> {
+        let Self { core, deployment, wanted, .. } = self;
+        let name = &planned.name;
+        let Some(set) = self.sets.iter().find(|set| set.name_or_empty() == name) else {
+            let set = created(deployment, wanted, planned, &self.random);
+            core.writer.apply(&core.stores.machine_sets, MACHINE_DEPLOYMENT_MANAGER, &set).await?;
+            tracing::info!(machine_set = name, replicas = planned.replicas, "MachineSet created");
+            let message = format!("Created MachineSet {name} with {} replicas", planned.replicas);
+            core.record(&***deployment, EventType::Normal, "SuccessfulCreate", message);
+            return Ok(());
+        };
+        if set.is_deleting() {
+            return Ok(());
+        }
+        let Some(patch) = patch(deployment, wanted, planned, set)? else { return Ok(()) };
+        let (place, guard) = (Place::of(&***set), Guard::of(&***set));
+        let written: MachineSet =
+            core.writer.patch_by(&place, guard, MACHINE_DEPLOYMENT_MANAGER, patch).await?;
+        shown(&core.stores.machine_sets, written).await?;
+        let before = i64::from(set.spec.replicas.unwrap_or_default());
+        if before != planned.replicas {
+            let why: Vec<_> = planned.reasons.iter().map(ToString::to_string).collect();
+            let after = planned.replicas;
+            tracing::info!(machine_set = name, before, after, why = why.join("; "), "MachineSet scaled");
+            let direction = if after > before { "up" } else { "down" };
+            let message = format!("Scaled {direction} MachineSet {name}: {before} -> {after}");
+            core.record(&***deployment, EventType::Normal, "SuccessfulScale", message);
+        }
+        Ok(())
+    }
+
+    /// Deletes old `MachineSet`s without Machines.
+    async fn clean_up(&self) -> Result<(), Failure> {
+        let core = self.core;
+        for set in self.choice.old.iter().map(|old| &self.sets[old.index]) {
+            let status = set.status.as_ref();
+            let has_seen = status.is_some_and(|status| status.observed_generation >= set.metadata.generation);
+            let is_empty = status.is_some_and(|status| status.replicas == Some(0));
+            if set.spec.replicas != Some(0) || !is_empty || !has_seen || set.is_deleting() {
+                continue;
+            }
+            // The version is a condition: another program may have scaled it meanwhile.
+            match core.writer.delete_at(&Place::of(&***set), Guard::of(&***set)).await {
+                Ok(()) | Err(WriteError::Gone) => {}
+                Err(error) => return Err(error.into()),
+            }
+            let message = format!("Deleted MachineSet {:?}", set.name_or_empty());
+            core.record(&**self.deployment, EventType::Normal, "SuccessfulDelete", message);
+        }
+        Ok(())
+    }
 }
 
 fn marks(core: &Core, set: &MachineSet) -> Marks {
@@ -224,48 +329,6 @@ fn marks(core: &Core, set: &MachineSet) -> Marks {
     }
 }
 
-/// The same for a deployment whose rollout is paused: the sets stay, and share what is scaled.
-fn scaled(
-    core: &Core,
-    deployment: &MachineDeployment,
-    plan: &Deployment,
-    choice: &Choice,
-    sets: &[Arc<Stored<MachineSet>>],
-) -> Plan {
-    let share = |index: usize| {
-        let set = &sets[index];
-        let number = |annotation| set.annotation(annotation).and_then(|text: &str| text.parse().ok());
-        Share {
-            name: set.name_or_empty().to_owned(),
-            created: set.created(),
-            replicas: set.spec.replicas.unwrap_or_default().into(),
-            available: machine_set(core, set).status.available,
-            desired: number(annotations::DESIRED_REPLICAS),
-            max: number(annotations::MAX_REPLICAS),
-        }
-    };
-    let current = choice.current.map(share);
-    let old: Vec<_> = choice.old.iter().map(|old| share(old.index)).collect();
-    let has = deployment.status.as_ref().and_then(|status| status.replicas).unwrap_or_default();
-    let sizes = planner::scale(plan, has.into(), current.as_ref(), &old);
-    let order = choice.current.into_iter().chain(choice.old.iter().map(|old| old.index));
-    let machine_sets = order.map(|index| {
-        let set = machine_set(core, &sets[index]);
-        let size = sizes.iter().find(|(name, _)| *name == set.name).map(|(_, size)| *size);
-        Planned {
-            replicas: size.unwrap_or(set.replicas),
-            name: set.name,
-            revision: set.revision,
-            creates_no_machines: false,
-            moves_machines_to: None,
-            receives_machines_from: BTreeSet::new(),
-            acknowledged: BTreeSet::new(),
-            reasons: Vec::new(),
-        }
-    });
-    Plan { machine_sets: machine_sets.collect() }
-}
-
 /// A `MachineSet` as the planner sees it. Its Machines are counted here: the status of the set may be a second late.
 fn machine_set(core: &Core, set: &MachineSet) -> planner::MachineSet {
     let machines = Machines::new(core.machines_in(set.namespace_or_empty(), |machine| is_of(machine, set)));
@@ -285,75 +348,14 @@ fn is_of(machine: &Machine, set: &MachineSet) -> bool {
     machine.controller().is_some_and(|owner| owner.uid == set.uid_or_empty())
 }
 
-async fn write(
-    core: &Core,
-    deployment: &Stored<MachineDeployment>,
-    plan: &Deployment,
-    planned: &Planned,
-    set: Option<&Arc<Stored<MachineSet>>>,
-    random: &str,
-) -> Result<(), Failure> {
-    let name = &planned.name;
-    let Some(set) = set else {
-        let set = created(deployment, plan, planned, random);
-        core.writer.apply(&core.stores.machine_sets, MACHINE_DEPLOYMENT_MANAGER, &set).await?;
-        tracing::info!(machine_set = name, replicas = planned.replicas, "MachineSet created");
-        let message = format!("Created MachineSet {name} with {} replicas", planned.replicas);
-        core.record(&**deployment, EventType::Normal, "SuccessfulCreate", message);
-        return Ok(());
-    };
-    if set.is_deleting() {
-        return Ok(());
-    }
-    let Some(patch) = patch(deployment, plan, planned, set)? else { return Ok(()) };
-    let (place, guard) = (Place::of(&***set), Guard::of(&***set));
-    let written: MachineSet = core.writer.patch_by(&place, guard, MACHINE_DEPLOYMENT_MANAGER, patch).await?;
-    shown(&core.stores.machine_sets, written).await?;
-    let before = i64::from(set.spec.replicas.unwrap_or_default());
-    if before != planned.replicas {
-        let why: Vec<_> = planned.reasons.iter().map(ToString::to_string).collect();
-        let after = planned.replicas;
-        tracing::info!(machine_set = name, before, after, why = why.join("; "), "MachineSet scaled");
-        let direction = if after > before { "up" } else { "down" };
-        let message = format!("Scaled {direction} MachineSet {name}: {before} -> {after}");
-        core.record(&**deployment, EventType::Normal, "SuccessfulScale", message);
-    }
-    Ok(())
-}
-
 /// Whether all Machines are of the current template and available.
-fn is_complete(deployment: &MachineDeployment, plan: &Deployment) -> bool {
+fn is_complete(deployment: &MachineDeployment, wanted: &Deployment) -> bool {
     let status = deployment.status.clone().unwrap_or_default();
-    let is = |count: Option<i32>| count.map(i64::from) == Some(plan.replicas);
+    let is = |count: Option<i32>| count.map(i64::from) == Some(wanted.replicas);
     is(status.up_to_date_replicas)
         && is(status.replicas)
         && is(status.available_replicas)
         && status.observed_generation >= deployment.metadata.generation
-}
-
-/// Deletes old `MachineSet`s without Machines.
-async fn clean_up(
-    core: &Core,
-    deployment: &MachineDeployment,
-    choice: &Choice,
-    sets: &[Arc<Stored<MachineSet>>],
-) -> Result<(), Failure> {
-    for set in choice.old.iter().map(|old| &sets[old.index]) {
-        let status = set.status.as_ref();
-        let has_seen = status.is_some_and(|status| status.observed_generation >= set.metadata.generation);
-        let is_empty = status.is_some_and(|status| status.replicas == Some(0));
-        if set.spec.replicas != Some(0) || !is_empty || !has_seen || set.is_deleting() {
-            continue;
-        }
-        // The version is a condition: another program may have scaled it meanwhile.
-        match core.writer.delete_at(&Place::of(&***set), Guard::of(&***set)).await {
-            Ok(()) | Err(WriteError::Gone) => {}
-            Err(error) => return Err(error.into()),
-        }
-        let message = format!("Deleted MachineSet {:?}", set.name_or_empty());
-        core.record(deployment, EventType::Normal, "SuccessfulDelete", message);
-    }
-    Ok(())
 }
 
 async fn delete(

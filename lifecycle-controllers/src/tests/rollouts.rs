@@ -186,6 +186,26 @@ async fn a_rollout_is_turned_back_scaled_and_paused() {
     bounds.check("scaled");
 }
 
+/// A pause makes an old set no owner that replaces what the user deletes.
+#[tokio::test(start_paused = true)]
+async fn on_delete_and_paused_the_old_template_makes_no_machine() {
+    let (world, bounds) = complete(2, json!({"type": "OnDelete"})).await;
+    let before = names(&world).await;
+    bounds.set(2, 0);
+    world.patch_deployment(version("v1.37.2")).await;
+    world.until("the new set", async || sizes(&world).await == [2, 0]).await;
+    world.patch_deployment(json!({"paused": true})).await;
+    world.settle().await;
+    let gone = before.first().expect("a Machine");
+    world.delete(GROUP, "Machine", gone).await;
+    world.until("its end", async || !names(&world).await.contains(gone)).await;
+    world.settle().await;
+    assert_eq!(names(&world).await.len(), 1);
+    world.patch_deployment(json!({"paused": false})).await;
+    world.until("its successor", async || names(&world).await.len() == 2).await;
+    bounds.check("paused");
+}
+
 /// Users change their minds, the provider takes its time, and the API server loses writes.
 #[tokio::test(start_paused = true)]
 async fn bounds_hold_in_random_histories() {
