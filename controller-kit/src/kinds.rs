@@ -1,4 +1,35 @@
-//! How Cluster API finds the definition of a kind.
+//! How Cluster API finds the definition of a kind, and types that hold a part of a kind's fields.
+
+/// Makes a type the part of a kind that is read: `of_kind!(WireNode, k8s_openapi::api::core::v1::Node)`. Its field `metadata` is an
+/// `ObjectMeta`. A watch or list of it skips what the type has no field for.
+#[macro_export]
+macro_rules! of_kind {
+    ($part:ty, $kind:ty) => {
+        impl ::kube::Resource for $part {
+            type DynamicType = ();
+            type Scope = <$kind as ::kube::Resource>::Scope;
+
+            fn kind(of: &()) -> ::std::borrow::Cow<'_, str> {
+                <$kind as ::kube::Resource>::kind(of)
+            }
+            fn group(of: &()) -> ::std::borrow::Cow<'_, str> {
+                <$kind as ::kube::Resource>::group(of)
+            }
+            fn version(of: &()) -> ::std::borrow::Cow<'_, str> {
+                <$kind as ::kube::Resource>::version(of)
+            }
+            fn plural(of: &()) -> ::std::borrow::Cow<'_, str> {
+                <$kind as ::kube::Resource>::plural(of)
+            }
+            fn meta(&self) -> &::kube::api::ObjectMeta {
+                &self.metadata
+            }
+            fn meta_mut(&mut self) -> &mut ::kube::api::ObjectMeta {
+                &mut self.metadata
+            }
+        }
+    };
+}
 
 /// The plural by which Cluster API finds the CRD of a kind.
 pub fn regular_plural(kind: &str) -> String {

@@ -13,7 +13,7 @@
 //! | [`writes`], [`clients`] | a write within its deadline, and clients that write in one term of leadership only |
 //! | [`cloud`] | the boundary to the provider |
 //! | [`conditions`] | the conditions that controllers write to Nodes |
-//! | [`kinds`] | how Cluster API finds the definition of a kind |
+//! | [`kinds`] | how Cluster API finds the definition of a kind, and [`of_kind!`] for types with a part of its fields |
 //! | [`rbac`] | permissions, in the terms of RBAC |
 
 pub mod api_errors;

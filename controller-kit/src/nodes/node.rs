@@ -6,7 +6,6 @@ use cloudprovider::{CHECK_NODE_NAME, NodeAddress, NodeIdentity};
 use component::events::EventObject;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
-use kube::core::ClusterResourceScope;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::condition_types;
@@ -243,29 +242,7 @@ fn needed_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectM
     })
 }
 
-impl kube::Resource for WireNode {
-    type DynamicType = ();
-    type Scope = ClusterResourceScope;
-
-    fn kind((): &()) -> Cow<'_, str> {
-        "Node".into()
-    }
-    fn group((): &()) -> Cow<'_, str> {
-        "".into()
-    }
-    fn version((): &()) -> Cow<'_, str> {
-        "v1".into()
-    }
-    fn plural((): &()) -> Cow<'_, str> {
-        "nodes".into()
-    }
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-}
+crate::of_kind!(WireNode, k8s_openapi::api::core::v1::Node);
 
 impl WireNode {
     /// Name and version, where nothing else has changed and all else was left out.

@@ -1,7 +1,7 @@
 //! How a Service is decoded. One odd Service must not end the watch, so every field may be missing, and a number that is
 //! no port counts as none.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::collections::BTreeMap;
 
 use cloudprovider::{
     ExternalTrafficPolicy, IpFamilyPolicy, IpMode, LoadBalancerIngress, LoadBalancerService,
@@ -11,7 +11,6 @@ use k8s_openapi::apimachinery::pkg::{
     apis::meta::v1::{ObjectMeta, Time},
     util::intstr::IntOrString,
 };
-use kube::core::NamespaceResourceScope;
 use serde::{Deserialize, Deserializer};
 
 use super::Service;
@@ -133,29 +132,7 @@ fn needed_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectM
     })
 }
 
-impl kube::Resource for WireService {
-    type DynamicType = ();
-    type Scope = NamespaceResourceScope;
-
-    fn kind((): &()) -> Cow<'_, str> {
-        "Service".into()
-    }
-    fn group((): &()) -> Cow<'_, str> {
-        "".into()
-    }
-    fn version((): &()) -> Cow<'_, str> {
-        "v1".into()
-    }
-    fn plural((): &()) -> Cow<'_, str> {
-        "services".into()
-    }
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-}
+crate::of_kind!(WireService, k8s_openapi::api::core::v1::Service);
 
 impl From<WireService> for Service {
     fn from(wire: WireService) -> Self {

@@ -30,7 +30,6 @@ pub use changes::ExternalChanges;
 pub use contract::{Endpoint, External, FailureDomain};
 
 use super::{object::key, writer::Place};
-use contract::WireExternal;
 
 /// The label of the contract on a definition. Its value has the versions that keep it, with underscores between.
 const CONTRACT: &str = "cluster.x-k8s.io/v1beta2";
@@ -229,7 +228,7 @@ impl Externals {
         }
         let resource =
             ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(&of.group, &version, &of.kind), &plural);
-        let api: Api<WireExternal> = match &self.0.namespace {
+        let api: Api<External> = match &self.0.namespace {
             Some(namespace) => Api::namespaced_with(self.0.client.clone(), namespace, &resource),
             None => Api::all_with(self.0.client.clone(), &resource),
         };

@@ -1,14 +1,14 @@
 //! Nodes of workload clusters: the fields that are read.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::collections::BTreeMap;
 
 use cloudprovider::dns;
+use controller_kit::of_kind;
 use jiff::Timestamp;
 use k8s_openapi::{
     api::core::v1::{NodeAddress, NodeSystemInfo},
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
 };
-use kube::core::ClusterResourceScope;
 use lifecycle::conditions::{Condition, Status};
 use serde::{Deserialize, Serialize};
 
@@ -210,29 +210,7 @@ impl From<WireCondition> for Condition {
     }
 }
 
-impl kube::Resource for WireNode {
-    type DynamicType = ();
-    type Scope = ClusterResourceScope;
-
-    fn kind((): &()) -> Cow<'_, str> {
-        "Node".into()
-    }
-    fn group((): &()) -> Cow<'_, str> {
-        "".into()
-    }
-    fn version((): &()) -> Cow<'_, str> {
-        "v1".into()
-    }
-    fn plural((): &()) -> Cow<'_, str> {
-        "nodes".into()
-    }
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-}
+of_kind!(WireNode, k8s_openapi::api::core::v1::Node);
 
 #[cfg(test)]
 mod tests {

@@ -10,8 +10,9 @@ use std::{
     time::Duration,
 };
 
+use controller_kit::of_kind;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::{Api, Resource, api::ListParams, core::ClusterResourceScope};
+use kube::{Api, api::ListParams};
 use lifecycle::drain::Behavior;
 use serde::Deserialize;
 use tokio::time::timeout;
@@ -239,36 +240,8 @@ impl Volume {
     }
 }
 
-macro_rules! cluster_resource {
-    ($type:ty, $kind:literal, $group:literal, $plural:literal) => {
-        impl Resource for $type {
-            type DynamicType = ();
-            type Scope = ClusterResourceScope;
-
-            fn kind((): &()) -> Cow<'_, str> {
-                $kind.into()
-            }
-            fn group((): &()) -> Cow<'_, str> {
-                $group.into()
-            }
-            fn version((): &()) -> Cow<'_, str> {
-                "v1".into()
-            }
-            fn plural((): &()) -> Cow<'_, str> {
-                $plural.into()
-            }
-            fn meta(&self) -> &ObjectMeta {
-                &self.metadata
-            }
-            fn meta_mut(&mut self) -> &mut ObjectMeta {
-                &mut self.metadata
-            }
-        }
-    };
-}
-
-cluster_resource!(Attachment, "VolumeAttachment", "storage.k8s.io", "volumeattachments");
-cluster_resource!(Volume, "PersistentVolume", "", "persistentvolumes");
+of_kind!(Attachment, k8s_openapi::api::storage::v1::VolumeAttachment);
+of_kind!(Volume, k8s_openapi::api::core::v1::PersistentVolume);
 
 #[cfg(test)]
 mod tests {

@@ -9,14 +9,15 @@ use kube::{
     core::DynamicResourceScope,
 };
 use lifecycle::conditions::{Condition, Status};
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::engine::object::{SyncedKeys, key_of};
 
 /// An object of a provider. Fields that have another type than in the contract count as missing: other authors' kinds are not checked
 /// by this daemon, and one odd object must not stop the watch of all.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(from = "WireExternal")]
 pub struct External {
     /// Without `managedFields`.
     pub metadata: ObjectMeta,
@@ -136,7 +137,7 @@ impl CachedObject for External {
 
 /// An object as the API server sends it.
 #[derive(Clone, Debug, Deserialize)]
-pub(crate) struct WireExternal {
+struct WireExternal {
     metadata: ObjectMeta,
     #[serde(default)]
     spec: Value,
@@ -144,42 +145,7 @@ pub(crate) struct WireExternal {
     status: Value,
 }
 
-impl Resource for WireExternal {
-    type DynamicType = ApiResource;
-    type Scope = DynamicResourceScope;
-
-    fn kind(of: &ApiResource) -> Cow<'_, str> {
-        External::kind(of)
-    }
-
-    fn group(of: &ApiResource) -> Cow<'_, str> {
-        External::group(of)
-    }
-
-    fn version(of: &ApiResource) -> Cow<'_, str> {
-        External::version(of)
-    }
-
-    fn plural(of: &ApiResource) -> Cow<'_, str> {
-        External::plural(of)
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-}
-
-impl Watched<External> for WireExternal {}
-
-impl<'de> Deserialize<'de> for External {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        WireExternal::deserialize(deserializer).map(Self::from)
-    }
-}
+impl Watched<Self> for External {}
 
 impl From<WireExternal> for External {
     fn from(wire: WireExternal) -> Self {
@@ -267,7 +233,7 @@ mod tests {
     use super::*;
 
     fn read(object: Value) -> External {
-        serde_json::from_value::<WireExternal>(object).expect("it is read").into()
+        serde_json::from_value(object).expect("it is read")
     }
 
     #[test]

@@ -1,24 +1,18 @@
 //! The Pods of a Node, and what decides about them.
 
-use std::{
-    borrow::Cow,
-    collections::{BTreeMap, BTreeSet},
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use cloudprovider::dns;
 use cluster_api::names::labels::POD_DRAIN;
 use component::api_client::describe;
+use controller_kit::of_kind;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use jiff::Timestamp;
 use k8s_openapi::{
     api::{apps::v1::DaemonSet as DaemonSetObject, core::v1::Namespace},
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
 };
-use kube::{
-    Api, Resource,
-    api::ListParams,
-    core::{NamespaceResourceScope, PartialObjectMeta},
-};
+use kube::{Api, api::ListParams, core::PartialObjectMeta};
 use lifecycle::drain::{DaemonSet, Pod};
 use serde::{Deserialize, de::DeserializeOwned};
 
@@ -87,29 +81,7 @@ struct WireStatus {
     phase: Option<String>,
 }
 
-impl Resource for WirePod {
-    type DynamicType = ();
-    type Scope = NamespaceResourceScope;
-
-    fn kind((): &()) -> Cow<'_, str> {
-        "Pod".into()
-    }
-    fn group((): &()) -> Cow<'_, str> {
-        "".into()
-    }
-    fn version((): &()) -> Cow<'_, str> {
-        "v1".into()
-    }
-    fn plural((): &()) -> Cow<'_, str> {
-        "pods".into()
-    }
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-}
+of_kind!(WirePod, k8s_openapi::api::core::v1::Pod);
 
 impl WirePod {
     /// The Pod, unless its name is none that a Pod can have.
