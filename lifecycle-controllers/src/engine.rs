@@ -5,6 +5,7 @@
 //! | [`object`] | an object of a kind as a watch shows it |
 //! | [`external`] | objects of other groups that Clusters and Machines refer to: which kinds there are, and their watches |
 //! | [`stores`] | the caches of all kinds |
+//! | `merge_patch` | merge patches of what is different |
 //! | `status` | when a status is written: counters and messages wait for a second |
 //! | [`writer`] | writes, each guarded by the version that the decision was made for |
 //! | [`control`] | the one loop: keys, never two passes over one object at once, namespaces in turns |
@@ -13,6 +14,7 @@
 pub mod conditions;
 pub mod control;
 pub mod external;
+pub(crate) mod merge_patch;
 pub mod object;
 mod status;
 pub mod stores;

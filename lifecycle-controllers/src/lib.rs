@@ -17,6 +17,7 @@ pub mod parts;
 pub mod replicas;
 mod rollout;
 mod sources;
+mod template;
 #[cfg(test)]
 mod testing;
 pub mod workload;

@@ -18,8 +18,9 @@ use serde_json::{Map, Value, json};
 use crate::{
     engine::{
         control::Failure,
+        merge_patch::difference,
         object::{Meta as _, Stored, owner_reference},
-        writer::{difference, to_json},
+        writer::to_json,
     },
     rollout::template_of,
 };

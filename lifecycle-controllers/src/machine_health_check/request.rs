@@ -1,31 +1,24 @@
 //! Objects that ask another controller for the remediation of a Machine.
 //!
-//! Such an object is made from the template that `spec.remediation.templateRef` names, and has the name of the Machine. A user of a
-//! namespace writes that reference. So template and object must be of kinds with the label of the contract, in the namespace of the
-//! check, and group and kind of the object are those of the reference without `Template`, whatever stands inside of the template.
+//! Such an object is made from the template that `spec.remediation.templateRef` names, and has the name of the Machine.
 
 use std::collections::BTreeMap;
 
-use cluster_api::{
-    Machine, MachineHealthCheck,
-    names::{annotations, labels},
-};
+use cluster_api::{Machine, MachineHealthCheck};
 use controller_kit::writes::WriteError;
 use kube::ResourceExt as _;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::{
     core::Core,
     engine::{
         control::Failure,
-        external::{External, ExternalKind, GroupKind, NotReadable},
+        external::{External, GroupKind, NotReadable},
         object::{Meta as _, owner_reference},
-        writer::{Guard, to_json},
+        writer::Guard,
     },
+    template::{Made, NoTemplate, Template, cloned_from, made_of},
 };
-
-/// The suffix of the kinds of templates.
-pub(super) const TEMPLATE: &str = "Template";
 
 /// What became of a request.
 #[derive(Debug)]
@@ -46,29 +39,28 @@ pub(super) async fn request(
     check: &MachineHealthCheck,
     machine: &Machine,
 ) -> Result<Requested, Failure> {
-    let Some((template_of, made_of)) = kinds(check) else {
-        return Ok(Requested::NoTemplate(format!("the kind does not end with {TEMPLATE}")));
-    };
-    let made = match core.externals.of(&made_of).await {
-        Ok(made) => made,
-        Err(error) => return unreadable(error),
-    };
     let (namespace, name) = (machine.namespace_or_empty(), machine.name_or_empty());
-    if made.get(namespace, name).is_some() {
-        return Ok(Requested::Exists);
+    if let Some(of) = made_of(&template_kind(check)) {
+        match core.externals.of(&of).await.map_err(NoTemplate::from) {
+            Ok(kind) if kind.get(namespace, name).is_some() => return Ok(Requested::Exists),
+            Ok(_) => {}
+            Err(error) => return without_template(error),
+        }
     }
-    let template_kind = match core.externals.of(&template_of).await {
-        Ok(kind) => kind,
-        Err(error) => return unreadable(error),
-    };
-    let reference = &check.spec.remediation.template_ref;
-    let template: Value = match core.writer.read_at(&template_kind.place(namespace, &reference.name)).await {
+    let template = &check.spec.remediation.template_ref.name;
+    let template = match Template::read(core, namespace, template_kind(check), template).await {
         Ok(template) => template,
-        Err(WriteError::Gone) => return Ok(Requested::NoTemplate("it does not exist".to_owned())),
-        Err(error) => return Err(error.into()),
+        Err(error) => return without_template(error),
     };
-    let body = body(&made, &template["spec"]["template"], check, machine)?;
-    match core.writer.create_at::<Value>(&made.place(namespace, name), &body).await {
+    let body = template.object(Made {
+        namespace,
+        name,
+        cluster: &machine.spec.cluster_name,
+        labels: BTreeMap::new(),
+        annotations: BTreeMap::new(),
+        owner: owner_reference(machine, false),
+    })?;
+    match core.writer.create_at::<Value>(&template.makes.place(namespace, name), &body).await {
         Ok(_) => Ok(Requested::Created),
         // The cache is late.
         Err(WriteError::Stale(_)) => Ok(Requested::Exists),
@@ -76,10 +68,10 @@ pub(super) async fn request(
     }
 }
 
-fn unreadable(error: NotReadable) -> Result<Requested, Failure> {
+fn without_template(error: NoTemplate) -> Result<Requested, Failure> {
     match error {
-        NotReadable::NoDefinition(why) | NotReadable::NoContract(why) => Ok(Requested::NoTemplate(why)),
-        NotReadable::Unknown(why) => Err(Failure::Failed(why)),
+        NoTemplate::Absent(why) => Ok(Requested::NoTemplate(why)),
+        NoTemplate::Unknown(failure) => Err(failure),
     }
 }
 
@@ -89,8 +81,8 @@ pub(super) async fn withdraw(
     check: &MachineHealthCheck,
     machine: &Machine,
 ) -> Result<(), Failure> {
-    let Some((_, made_of)) = kinds(check) else { return Ok(()) };
-    let made = match core.externals.of(&made_of).await {
+    let Some(of) = made_of(&template_kind(check)) else { return Ok(()) };
+    let made = match core.externals.of(&of).await {
         Ok(made) => made,
         Err(NotReadable::NoDefinition(_) | NotReadable::NoContract(_)) => return Ok(()),
         Err(NotReadable::Unknown(why)) => return Err(Failure::Failed(why)),
@@ -118,62 +110,20 @@ pub(super) async fn withdraw(
 /// Whether an object was made from the template of this check for this Machine. What is the Machine's own, such as its infrastructure, has
 /// the Machine as its controller.
 fn is_request(object: &External, check: &MachineHealthCheck, machine: &Machine) -> bool {
-    let template = &check.spec.remediation.template_ref;
+    let template = &check.spec.remediation.template_ref.name;
     let is_owner = |owner: &&k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference| {
         owner.uid == machine.uid_or_empty() && owner.controller != Some(true)
     };
     !object.is_deleting()
         && object.owner_references().iter().any(|owner| is_owner(&owner))
-        && object.annotation(annotations::CLONED_FROM_NAME) == Some(template.name.as_str())
-        && object.annotation(annotations::CLONED_FROM_GROUP_KIND) == Some(cloned_from(check).as_str())
+        && cloned_from(&template_kind(check), template)
+            .iter()
+            .all(|(key, value)| object.annotation(key) == Some(value.as_str()))
 }
 
-/// The kinds of the template and of the object that is made from it.
-pub(super) fn kinds(check: &MachineHealthCheck) -> Option<(GroupKind, GroupKind)> {
+/// The kind of the template.
+pub(super) fn template_kind(check: &MachineHealthCheck) -> GroupKind {
     let reference = &check.spec.remediation.template_ref;
-    let group = group(&reference.api_version);
-    let made = reference.kind.strip_suffix(TEMPLATE).filter(|kind| !kind.is_empty())?;
-    let of = |kind: &str| GroupKind { group: group.to_owned(), kind: kind.to_owned() };
-    Some((of(&reference.kind), of(made)))
-}
-
-fn group(api_version: &str) -> &str {
-    api_version.split_once('/').map_or("", |(group, _)| group)
-}
-
-/// Kind and group of the template, as the annotation of what is made from it has them.
-fn cloned_from(check: &MachineHealthCheck) -> String {
-    let reference = &check.spec.remediation.template_ref;
-    format!("{}.{}", reference.kind, group(&reference.api_version))
-}
-
-/// The object. `template` is `spec.template`.
-fn body(
-    made: &ExternalKind,
-    template: &Value,
-    check: &MachineHealthCheck,
-    machine: &Machine,
-) -> Result<Value, Failure> {
-    let of_template = |field: &str| -> BTreeMap<String, String> {
-        let map = template["metadata"][field].as_object().cloned().unwrap_or_default();
-        map.into_iter().filter_map(|(key, value)| Some((key, value.as_str()?.to_owned()))).collect()
-    };
-    let (mut labels, mut annotations) = (of_template("labels"), of_template("annotations"));
-    labels.insert(labels::CLUSTER_NAME.to_owned(), machine.spec.cluster_name.clone());
-    let name = check.spec.remediation.template_ref.name.clone();
-    annotations.insert(annotations::CLONED_FROM_NAME.to_owned(), name);
-    annotations.insert(annotations::CLONED_FROM_GROUP_KIND.to_owned(), cloned_from(check));
-    let mut body = json!({
-        "apiVersion": made.api_version(),
-        "kind": made.of.kind,
-        "metadata": {
-            "namespace": machine.namespace_or_empty(), "name": machine.name_or_empty(),
-            "labels": labels, "annotations": annotations,
-            "ownerReferences": [to_json(&owner_reference(machine, false))?],
-        },
-    });
-    if let Some(spec) = template.get("spec") {
-        body["spec"] = spec.clone();
-    }
-    Ok(body)
+    let group = reference.api_version.split_once('/').map_or("", |(group, _)| group);
+    GroupKind { group: group.to_owned(), kind: reference.kind.clone() }
 }

@@ -9,7 +9,7 @@ use std::{
 use cluster_api::{Cluster, Machine, MachineHealthCheck, names::conditions as types};
 use kube::ResourceExt as _;
 
-use super::{request::kinds, targets::true_since};
+use super::{request::template_kind, targets::true_since};
 use crate::{
     core::{Core, is_cluster_paused},
     engine::{
@@ -20,6 +20,7 @@ use crate::{
     },
     replicas::{selector, selects},
     sources::{external_source, is_news, paced, workload_source},
+    template::made_of,
     workload::{ClusterChange, ClusterKey},
 };
 
@@ -79,7 +80,8 @@ fn digest(cluster: &Cluster) -> (String, bool, [Option<i64>; 2]) {
 
 /// Whether the check makes objects of this kind, or from templates of it.
 fn names(check: &MachineHealthCheck, kind: &GroupKind) -> bool {
-    kinds(check).is_some_and(|(template, made)| template == *kind || made == *kind)
+    let template = template_kind(check);
+    template == *kind || made_of(&template).as_ref() == Some(kind)
 }
 
 /// The name of a Machine, and the Machine unless it is gone.

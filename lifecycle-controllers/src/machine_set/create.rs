@@ -1,53 +1,40 @@
 //! New Machines, and what was created for Machines that never came.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use cluster_api::{
-    Cluster, ContractVersionedObjectReference, Machine, MachineSet, MachineSpec,
-    names::{annotations, finalizers, labels},
+    Cluster, ContractVersionedObjectReference, Machine, MachineSet, MachineSpec, names::finalizers,
 };
 use component::events::EventType;
 use controller_kit::writes::WriteError;
 use futures::{StreamExt as _, stream};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{ResourceExt as _, api::ObjectMeta};
 use lifecycle::machine_set::{ALPHABET, RANDOM, machine_name};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::sync::labels_of;
 use crate::{
     core::{Core, Referenced, defined},
     engine::{
         control::Failure,
-        external::{External, ExternalKind, GroupKind, NotReadable},
+        external::{External, GroupKind, NotReadable},
         object::{MACHINE_SET_MANAGER, Meta as _, key, owner_reference},
         writer::{Guard, Place, to_json},
     },
+    template::{Made, NoTemplate, Template, made_of},
 };
 
 /// How many Machines of a set are created at the same time.
 const AT_ONCE: usize = 8;
 
-/// The suffix of the kinds of templates.
-const TEMPLATE: &str = "Template";
-
-/// A template, and the kind that is made of it.
-struct Source {
-    kind: ExternalKind,
-    /// `spec.template`
-    template: Value,
-    /// Its name, and its kind with the group after a dot, for the annotations of what is made.
-    cloned_from: (String, String),
-}
-
 /// Creates so many Machines. All are tried, whatever becomes of one.
 pub(super) async fn create(core: &Core, set: &MachineSet, count: usize) -> Result<(), Failure> {
     let spec = &set.spec.template.spec;
     let config = match defined(&spec.bootstrap.config_ref) {
-        Some(reference) => Some(source(core, set, reference).await?),
+        Some(reference) => Some(template(core, set, reference).await?),
         None => None,
     };
-    let infrastructure = source(core, set, &spec.infrastructure_ref).await?;
+    let infrastructure = template(core, set, &spec.infrastructure_ref).await?;
     let mut names = BTreeSet::new();
     while names.len() < count {
         let random: String =
@@ -71,8 +58,8 @@ async fn create_one(
     core: &Core,
     set: &MachineSet,
     name: &str,
-    config: Option<&Source>,
-    infrastructure: &Source,
+    config: Option<&Template>,
+    infrastructure: &Template,
 ) -> Result<(), Failure> {
     let mut made = Vec::new();
     let result = create_all(core, set, name, config, infrastructure, &mut made).await;
@@ -100,20 +87,27 @@ async fn create_all(
     core: &Core,
     set: &MachineSet,
     name: &str,
-    config: Option<&Source>,
-    infrastructure: &Source,
+    config: Option<&Template>,
+    infrastructure: &Template,
     made: &mut Vec<(Place, External)>,
 ) -> Result<(), Failure> {
     let namespace = set.namespace_or_empty();
-    for source in config.into_iter().chain([infrastructure]) {
-        let place = source.kind.place(namespace, name);
-        let body = clone_of(source, set, name)?;
+    for template in config.into_iter().chain([infrastructure]) {
+        let place = template.makes.place(namespace, name);
+        let body = template.object(Made {
+            namespace,
+            name,
+            cluster: &set.spec.cluster_name,
+            labels: labels_of(set),
+            annotations: set.spec.template.metadata.annotations.clone(),
+            owner: owner_reference(set, false),
+        })?;
         let object: External = core.writer.apply_at(&place, MACHINE_SET_MANAGER, &body).await?;
         made.push((place, object));
     }
-    let reference = |source: &Source| ContractVersionedObjectReference {
-        api_group: source.kind.of.group.clone(),
-        kind: source.kind.of.kind.clone(),
+    let reference = |template: &Template| ContractVersionedObjectReference {
+        api_group: template.makes.of.group.clone(),
+        kind: template.makes.of.kind.clone(),
         name: name.to_owned(),
     };
     let mut spec = set.spec.template.spec.clone();
@@ -140,56 +134,20 @@ async fn create_all(
 }
 
 /// Reads a template.
-async fn source(
+async fn template(
     core: &Core,
     set: &MachineSet,
     reference: &ContractVersionedObjectReference,
-) -> Result<Source, Failure> {
+) -> Result<Template, Failure> {
     let ContractVersionedObjectReference { api_group, kind, name } = reference;
-    let cannot = |why: String| Failure::Failed(format!("{kind} {name} cannot be cloned: {why}"));
-    let made = kind.strip_suffix(TEMPLATE).filter(|made| !made.is_empty());
-    let made = made.ok_or_else(|| cannot(format!("its kind does not end with {TEMPLATE}")))?;
-    let of = |kind: &str| GroupKind { group: api_group.clone(), kind: kind.to_owned() };
-    let template_kind = core.externals.of(&of(kind)).await.map_err(|error| cannot(error.to_string()))?;
-    let made = core.externals.of(&of(made)).await.map_err(|error| cannot(error.to_string()))?;
-    let place = template_kind.place(set.namespace_or_empty(), name);
-    let template: Value = match core.writer.read_at(&place).await {
-        Ok(template) => template,
-        Err(WriteError::Gone) => return Err(cannot("it does not exist".to_owned())),
-        Err(error) => return Err(cannot(error.to_string())),
-    };
-    let template = template["spec"]["template"].clone();
-    Ok(Source { kind: made, template, cloned_from: (name.clone(), format!("{kind}.{api_group}")) })
-}
-
-/// The object that is made of a template. Group and kind are those of the template's own, whatever stands in it: a user who may write
-/// templates may not create other kinds by them.
-fn clone_of(source: &Source, set: &MachineSet, name: &str) -> Result<Value, Failure> {
-    let of_template = |field: &str| {
-        let map = source.template["metadata"][field].as_object().cloned().unwrap_or_default();
-        map.into_iter().filter_map(|(key, value)| Some((key, value.as_str()?.to_owned())))
-    };
-    let mut labels: BTreeMap<String, String> = of_template("labels").collect();
-    labels.extend(labels_of(set));
-    labels.insert(labels::CLUSTER_NAME.to_owned(), set.spec.cluster_name.clone());
-    let mut annotations: BTreeMap<String, String> = of_template("annotations").collect();
-    annotations.extend(set.spec.template.metadata.annotations.clone());
-    let (of_name, of_kind) = source.cloned_from.clone();
-    annotations.insert(annotations::CLONED_FROM_NAME.to_owned(), of_name);
-    annotations.insert(annotations::CLONED_FROM_GROUP_KIND.to_owned(), of_kind);
-    let owner: OwnerReference = owner_reference(set, false);
-    let mut object = Map::new();
-    if let Some(spec) = source.template.get("spec") {
-        object.insert("spec".to_owned(), spec.clone());
-    }
-    object.insert("apiVersion".to_owned(), source.kind.api_version().into());
-    object.insert("kind".to_owned(), source.kind.of.kind.clone().into());
-    let metadata = json!({
-        "namespace": set.namespace_or_empty(), "name": name, "labels": labels, "annotations": annotations,
-        "ownerReferences": [to_json(&owner)?],
-    });
-    object.insert("metadata".to_owned(), metadata);
-    Ok(object.into())
+    let of = GroupKind { group: api_group.clone(), kind: kind.clone() };
+    Template::read(core, set.namespace_or_empty(), of, name).await.map_err(|error| {
+        let why = match error {
+            NoTemplate::Absent(why) => why,
+            NoTemplate::Unknown(failure) => failure.to_string(),
+        };
+        Failure::Failed(format!("{kind} {name} cannot be cloned: {why}"))
+    })
 }
 
 /// Deletes bootstrap configs and infrastructure machines that the set created for Machines that it then could not create. Each is of a
@@ -197,8 +155,8 @@ fn clone_of(source: &Source, set: &MachineSet, name: &str) -> Result<Value, Fail
 pub(super) async fn delete_orphans(core: &Core, set: &MachineSet) -> Result<(), Failure> {
     let spec = &set.spec.template.spec;
     for reference in defined(&spec.bootstrap.config_ref).into_iter().chain([&spec.infrastructure_ref]) {
-        let Some(made) = reference.kind.strip_suffix(TEMPLATE) else { continue };
-        let of = GroupKind { group: reference.api_group.clone(), kind: made.to_owned() };
+        let template = GroupKind { group: reference.api_group.clone(), kind: reference.kind.clone() };
+        let Some(of) = made_of(&template) else { continue };
         let kind = match core.externals.of(&of).await {
             Ok(kind) => kind,
             Err(NotReadable::NoDefinition(_) | NotReadable::NoContract(_)) => continue,

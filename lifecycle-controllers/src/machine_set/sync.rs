@@ -14,8 +14,9 @@ use crate::{
     engine::{
         control::Failure,
         external::External,
+        merge_patch::difference,
         object::{MACHINE_SET_MANAGER, Meta as _, Stored, SyncedKeys},
-        writer::{Guard, Place, difference, shown, to_json},
+        writer::{Guard, Place, shown, to_json},
     },
 };
 
