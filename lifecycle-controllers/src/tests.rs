@@ -9,6 +9,7 @@ mod line;
 mod machines;
 mod metadata;
 mod ownership;
+mod provider;
 mod rollouts;
 mod unreadable;
 mod world;

@@ -429,3 +429,26 @@ async fn adopt(core: &Core, deployment: &MachineDeployment, set: &Stored<Machine
     core.record(deployment, EventType::Normal, "SuccessfulAdopt", message);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pass_comes_when_the_rollout_begins() {
+        let begins = |at: i64| {
+            let time = jiff::Timestamp::from_second(at).expect("a time").to_string();
+            let object = json!({"metadata": {}, "spec": {
+                "clusterName": "c", "selector": {}, "rollout": {"after": time},
+                "template": {"spec": {
+                    "clusterName": "c", "bootstrap": {"dataSecretName": "s"},
+                    "infrastructureRef": {"apiGroup": "g", "kind": "K", "name": "n"},
+                }},
+            }});
+            serde_json::from_value::<MachineDeployment>(object).expect("a MachineDeployment")
+        };
+        assert_eq!(after(&begins(160), 100), Then::After(Duration::from_secs(60)));
+        assert_eq!(after(&begins(100), 100), Then::WhenChanged);
+        assert_eq!(after(&begins(40), 100), Then::WhenChanged);
+    }
+}

@@ -1,4 +1,4 @@
-//! Two API servers in the process, and a provider that is played: it makes of each `FakeMachine` a Node, and of each `FakeConfig` a Secret.
+//! Two API servers in the process, the controllers, and the provider that is played.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -20,12 +20,15 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::line::Line;
+use super::{
+    line::Line,
+    provider::{Play, PlayedProvider},
+};
 use crate::{
     bootstrap::Bootstrap,
     core::{Core, CoreOptions},
     engine::{
-        external::{Externals, GroupKind},
+        external::Externals,
         object::{Kind, Stored},
         stores::Stores,
         writer::Writer,
@@ -43,9 +46,9 @@ const CERTIFICATE: &str =
     "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCkFRSUQKQkFVRwotLS0tLUVORCBDRVJUSUZJQ0FURS0tLS0tCg==";
 
 const NAMESPACE: &str = "team";
-const INFRASTRUCTURE: &str = "infrastructure.cluster.x-k8s.io";
+pub(super) const INFRASTRUCTURE: &str = "infrastructure.cluster.x-k8s.io";
 const CONTROL_PLANE: &str = "controlplane.cluster.x-k8s.io";
-const BOOTSTRAP: &str = "bootstrap.cluster.x-k8s.io";
+pub(super) const BOOTSTRAP: &str = "bootstrap.cluster.x-k8s.io";
 
 /// Every workload cluster is the second API server.
 struct Same(Client);
@@ -140,7 +143,7 @@ impl World {
                 "controlPlaneRef": {"apiGroup": CONTROL_PLANE, "kind": "FakeControlPlane", "name": "cp"},
             },
         });
-        // Somebody else's, without Machines here.
+        // Another author's, without Machines here.
         let control_plane = json!({
             "apiVersion": format!("{CONTROL_PLANE}/v1beta2"), "kind": "FakeControlPlane", "metadata": {"name": "cp"},
             "spec": {"version": "v1.37.1"},
@@ -177,7 +180,7 @@ impl World {
         self.start_controllers().await;
         let (client, workload) = (self.management.client(), self.workload.client());
         let externals = Externals::new(client.clone(), None, CancellationToken::new());
-        let provider = Arc::new(Provided { client, workload, externals, play: Arc::clone(&self.play) });
+        let provider = Arc::new(PlayedProvider { client, workload, externals, play: Arc::clone(&self.play) });
         self.provider.spawn(provider.run());
     }
 
@@ -461,13 +464,13 @@ pub(super) async fn until<K: Kind>(
     store.until(key, expected).await
 }
 
-fn api(client: &Client, group: &str, kind: &str) -> Api<DynamicObject> {
+pub(super) fn api(client: &Client, group: &str, kind: &str) -> Api<DynamicObject> {
     let version = if group.is_empty() { "v1" } else { "v1beta2" };
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
     Api::namespaced_with(client.clone(), NAMESPACE, &resource)
 }
 
-fn nodes(client: &Client) -> Api<DynamicObject> {
+pub(super) fn nodes(client: &Client) -> Api<DynamicObject> {
     Api::all_with(client.clone(), &ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "Node")))
 }
 
@@ -490,127 +493,6 @@ fn fake_definition(group: &str, kind: &str) -> CustomResourceDefinition {
         },
     });
     serde_json::from_value(definition).expect("a definition")
-}
-
-/// What the provider that is played does.
-#[derive(Debug, Default)]
-pub(super) struct Play {
-    /// No infrastructure is provisioned meanwhile.
-    pub(super) holds: tokio::sync::watch::Sender<bool>,
-    /// A pause before each step. Objects are provided one after the other then.
-    pub(super) pause: parking_lot::Mutex<Duration>,
-    turn: tokio::sync::Mutex<()>,
-}
-
-struct Provided {
-    client: Client,
-    workload: Client,
-    externals: Externals,
-    play: Arc<Play>,
-}
-
-impl Provided {
-    async fn run(self: Arc<Self>) {
-        let (mut changes, mut holds) = (self.externals.changes(), self.play.holds.subscribe());
-        let mut kinds = Vec::new();
-        for (group, kind) in [(INFRASTRUCTURE, "FakeMachine"), (BOOTSTRAP, "FakeConfig")] {
-            let of = GroupKind { group: group.to_owned(), kind: kind.to_owned() };
-            kinds.push(self.externals.of(&of).await.expect("the kind"));
-        }
-        let mut tasks = JoinSet::new();
-        loop {
-            let found: Vec<(GroupKind, String)> = tokio::select! {
-                (kind, keys) = changes.next() => keys.into_iter().map(|key| (kind.clone(), key)).collect(),
-                Ok(()) = holds.changed() => {
-                    let keys = |kind: &crate::engine::external::ExternalKind| -> Vec<_> {
-                        kind.objects.read().keys().map(|key| (kind.of.clone(), key.clone())).collect()
-                    };
-                    kinds.iter().flat_map(keys).collect()
-                }
-            };
-            for (kind, key) in found {
-                let (this, name) = (Arc::clone(&self), key.split_once('/').expect("a key").1.to_owned());
-                tasks.spawn(async move { this.provide(&kind, &name).await });
-            }
-            while tasks.try_join_next().is_some() {}
-        }
-    }
-
-    async fn provide(&self, kind: &GroupKind, name: &str) {
-        if kind.kind == "FakeMachine" && *self.play.holds.borrow() {
-            return;
-        }
-        let pause = *self.play.pause.lock();
-        let _turn = self.play.turn.lock().await;
-        let status = match kind.kind.as_str() {
-            "FakeMachine" => json!({"initialization": {"provisioned": true}}),
-            "FakeConfig" => {
-                json!({"initialization": {"dataSecretCreated": true}, "dataSecretName": format!("{name}-data")})
-            }
-            _ => return,
-        };
-        let api = api(&self.client, &kind.group, &kind.kind);
-        let Ok(Some(object)) = api.get_opt(name).await else {
-            if kind.kind == "FakeMachine" {
-                // A kubelet that is gone does not register again.
-                drop(nodes(&self.workload).get_opt(name).await);
-            }
-            return;
-        };
-        // A provider waits for the Machine.
-        let owners = object.metadata.owner_references.iter().flatten();
-        if !owners.into_iter().any(|owner| owner.kind == "Machine") {
-            return;
-        }
-        if object.data["status"]["initialization"].is_object() || object.metadata.deletion_timestamp.is_some()
-        {
-            return;
-        }
-        if !pause.is_zero() {
-            tokio::time::sleep(pause).await;
-        }
-        let params = PatchParams::default();
-        if kind.kind == "FakeMachine" {
-            let id = json!({"spec": {"providerID": format!("fake:///{name}")}});
-            drop(api.patch(name, &params, &Patch::Merge(id)).await);
-        }
-        drop(api.patch_status(name, &params, &Patch::Merge(json!({"status": status}))).await);
-        if kind.kind == "FakeMachine" {
-            // A machine that goes boots no kubelet.
-            let Ok(Some(object)) = api.get_opt(name).await else { return };
-            if object.metadata.deletion_timestamp.is_some() {
-                return;
-            }
-            let node = json!({
-                "apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
-                "spec": {
-                    "providerID": format!("fake:///{name}"),
-                    "taints": [{"key": "node.cluster.x-k8s.io/uninitialized", "effect": "NoSchedule"}],
-                },
-            });
-            let node: DynamicObject = serde_json::from_value(node).expect("a Node");
-            drop(nodes(&self.workload).create(&PostParams::default(), &node).await);
-            let times = json!({"lastHeartbeatTime": "2026-01-01T00:00:00Z", "lastTransitionTime": "2026-01-01T00:00:00Z"});
-            if !pause.is_zero() {
-                tokio::time::sleep(pause).await;
-            }
-            let condition = |kind: &str, status: &str| {
-                let mut condition = times.clone();
-                condition["type"] = kind.into();
-                condition["status"] = status.into();
-                condition["reason"] = "Played".into();
-                condition["message"] = "".into();
-                condition
-            };
-            let status = json!({"status": {
-                "conditions": [
-                    condition("Ready", "True"), condition("MemoryPressure", "False"),
-                    condition("DiskPressure", "False"), condition("PIDPressure", "False"),
-                ],
-            }});
-            drop(nodes(&self.workload).patch_status(name, &params, &Patch::Merge(status)).await);
-        }
-    }
 }
 
 /// Lets a test that hangs say where.
