@@ -17,8 +17,6 @@ pub struct LifecycleOptions {
     pub watch_filter: Option<String>,
     /// `--sync-period`: how often an object to which nothing happens is reconciled.
     pub sync_period: Duration,
-    /// `--dry-run`: nothing is written, here or in workload clusters. The clients swallow writes to this API server only.
-    pub dry_run: bool,
     /// `--additional-sync-machine-labels`: labels of Machines that their Nodes get beside Cluster API's own.
     pub additional_machine_labels: Patterns,
     /// `--additional-sync-machine-annotations`: the same for annotations.
@@ -26,6 +24,6 @@ pub struct LifecycleOptions {
     /// `--bootstrap-token-ttl`: how long a token for joining is valid unless it is renewed.
     pub bootstrap_token_ttl: Duration,
     /// `--workload-cluster-cidrs`: where API servers of workload clusters may be. Users write these addresses. `None`:
-    /// everywhere but at loopback, link-local, multicast and unspecified addresses.
+    /// everywhere but at loopback, link-local, multicast, unspecified and reserved addresses.
     pub workload_networks: Option<Vec<IpNet>>,
 }

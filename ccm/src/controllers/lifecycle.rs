@@ -78,7 +78,7 @@ fn behind_gate(
         options: GateOptions {
             election: flags.leader_election.options(identity()?),
             namespace: options.namespace.clone(),
-            dry_run: options.dry_run,
+            dry_run: flags.misc.dry_run,
             field_manager: Program::current().name().to_owned(),
         },
         fence,
@@ -104,7 +104,6 @@ fn options(flags: &Flags) -> anyhow::Result<LifecycleOptions> {
         namespace: shared.namespace(),
         watch_filter: shared.watch_filter(),
         sync_period: shared.sync_period,
-        dry_run: flags.misc.dry_run,
         additional_machine_labels,
         additional_machine_annotations,
         bootstrap_token_ttl: own.bootstrap_token_ttl,

@@ -26,7 +26,8 @@ pub struct MiscFlags {
     pub node_status_update_frequency: Duration,
 
     /// Run everything and write nothing: each write is logged and counted in place of being sent. It takes part in no
-    /// election, so it can run beside the one that works; on the same machine it needs another --secure-port.
+    /// election, so it can run beside the one that works; on the same machine it needs another --secure-port. The lifecycle
+    /// controllers do nothing then.
     #[arg(long, default_value = "false", value_name = "BOOL", action = ArgAction::Set, value_parser = boolean)]
     pub dry_run: bool,
 }

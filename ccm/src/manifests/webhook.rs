@@ -4,6 +4,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     ServiceReference, WebhookClientConfig,
 };
 
+use lifecycle_controllers::gate;
 use machine_controller::crds::{CONVERSION_PATH, DEFINITIONS_CHECK};
 use serde_json::{Value, json};
 
@@ -29,8 +30,8 @@ pub(super) fn is_needed(options: &ManifestOptions) -> bool {
     options.machines.iter().any(|machines| machines.types.older.is_some())
 }
 
-/// The checks of `/readyz` that do not keep a pod from its Service, as a query. Objects have to be converted where a kind is
-/// missing, too: what is wrong with one kind must not stop the others.
+/// The checks of `/readyz` that do not keep a pod from its Service, as a query. Objects have to be converted where a kind is missing
+/// or another manager works, too: what is wrong with one kind must not stop the others.
 pub(super) fn readiness_query(options: &ManifestOptions, flags: &Flags) -> String {
     if port(options, flags).is_none() {
         return String::new();
@@ -40,7 +41,9 @@ pub(super) fn readiness_query(options: &ManifestOptions, flags: &Flags) -> Strin
         1 => vec!["machine-kinds".to_owned()],
         _ => providers.map(|provider| format!("machine-kinds-{provider}")).collect(),
     };
-    let checks = [DEFINITIONS_CHECK.to_owned()].into_iter().chain(kinds);
+    let parts = gate::PARTS.into_iter().filter(|part| flags.enables(part.name));
+    let leases = parts.map(gate::Part::check_name);
+    let checks = [DEFINITIONS_CHECK.to_owned()].into_iter().chain(kinds).chain(leases);
     let query: Vec<String> = checks.map(|check| format!("exclude={check}")).collect();
     format!("?{}", query.join("&"))
 }
@@ -118,5 +121,12 @@ mod tests {
             "?exclude=conversion-definitions&exclude=machine-kinds-fake&exclude=machine-kinds-other"
         );
         assert_eq!(query(&options(&["fake"], false)), "", "nothing is converted");
+        let flags = crate::flags::parse(["ccm", "--cloud-provider=fake", "--controllers=*,lifecycle"]);
+        assert_eq!(
+            readiness_query(&one, &flags.expect("good flags")),
+            "?exclude=conversion-definitions&exclude=machine-kinds&exclude=lifecycle-core-lease\
+             &exclude=lifecycle-bootstrap-lease",
+            "a manager that holds its Lease converts nothing"
+        );
     }
 }

@@ -41,6 +41,13 @@ pub struct Part {
     pub judged: &'static [JudgedKind],
 }
 
+impl Part {
+    /// The name of its check of `/readyz`, and of its entry in the debug state.
+    pub fn check_name(&self) -> String {
+        format!("{}-lease", self.name)
+    }
+}
+
 /// Clusters, Machines, `MachineSet`s, `MachineDeployment`s, health checks, and sets of resources.
 pub const CORE: Part = Part {
     name: "lifecycle-core",

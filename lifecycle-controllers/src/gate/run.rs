@@ -29,7 +29,7 @@ use super::{
 /// The reason of the event about a manager that writes without an election.
 const FOREIGN_MANAGER: &str = "ForeignManager";
 
-/// What a gate is told by flags.
+/// What flags say to a gate.
 #[derive(Clone, Debug)]
 pub struct GateOptions {
     /// The daemon's own election. The gate takes its identity, its durations and its namespace, which is where a Lease is
@@ -37,7 +37,8 @@ pub struct GateOptions {
     pub election: LeaderElectionOptions,
     /// The namespace whose objects the part works on. `None`: all of them.
     pub namespace: Option<String>,
-    /// Nothing is written, so no Lease is held and other managers may work.
+    /// Nothing is written, so no Lease is held, and the part does nothing: each of its steps builds on what the one before has
+    /// written, and workload clusters know no dry run.
     pub dry_run: bool,
     /// The field manager of this program's writes: the program's name, as the API server reads it from the user agent.
     pub field_manager: String,
@@ -110,10 +111,10 @@ where
     let ended = loop {
         let mut own = first.take().unwrap_or_else(|| gate.inspection());
         if gate.options.dry_run {
-            state.set(Phase::Works);
-            // Other managers may work.
-            let term = gate.term(Vec::new(), Timestamp::now(), &state, None);
-            break controllers(term, stop.child_token(), own).await;
+            state.set(Phase::DryRun);
+            tracing::info!(part = gate.part.name, "dry run: the lifecycle controllers do nothing");
+            beside(&mut own, &state, stop.cancelled()).await;
+            break Ok(());
         }
         let Some(namespaces) = gate.find(&state, &mut own, &stop).await else { break Ok(()) };
         let term = gate.term_in(&namespaces, &state, own, &stop, &mut controllers);
@@ -307,7 +308,7 @@ impl Gate {
     }
 
     fn show(&self, state: &State) {
-        let name = format!("{}-lease", self.part.name);
+        let name = self.part.check_name();
         let checked = state.clone();
         self.health.add(&name, Concerns::Readiness, move || checked.check());
         let shown = state.clone();

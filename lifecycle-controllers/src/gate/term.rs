@@ -21,10 +21,7 @@ use jiff::Timestamp;
 use kube::{Client, client::Body};
 use tower::{BoxError, Service};
 
-use super::{
-    Part, Writers,
-    foreign::{ForeignManagerWorks, SeenWrites},
-};
+use super::{Part, Writers, foreign::SeenWrites};
 
 /// Until when a part may write: while the daemon leads, and the part holds its Leases. Clones share it.
 #[derive(Clone, Debug, Default)]
@@ -61,14 +58,6 @@ impl PartFence {
         let client = self.leases.iter().fold(self.daemon.guard(client), |client, fence| fence.guard(client));
         let default_namespace = client.default_namespace().to_owned();
         Client::new(InNamespaces { client, namespace, seen: self.seen.clone() }, default_namespace)
-    }
-
-    /// Whether the part may write about objects of this namespace, the Leases aside.
-    ///
-    /// # Errors
-    /// Another manager works there.
-    pub fn check_namespace(&self, namespace: &str) -> Result<(), ForeignManagerWorks> {
-        self.seen.check(namespace)
     }
 
     /// How long from now nobody else works on the part's objects, whatever becomes of this process. Zero after the term.

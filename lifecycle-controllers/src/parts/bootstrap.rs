@@ -9,7 +9,6 @@ use serde_json::json;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::idle;
 use crate::{
     bootstrap::Bootstrap,
     engine::{
@@ -34,10 +33,6 @@ pub async fn run(
     stop: CancellationToken,
     inspection: Inspection,
 ) -> cloudprovider::Result<()> {
-    if options.dry_run {
-        idle(term.part.name, stop, inspection).await;
-        return Ok(());
-    }
     let PartTerm { fence, clients, events, writers, .. } = term;
     let connector = Arc::new(Dial::new(AllowedAddresses::of_flag(options.workload_networks.clone())));
     let reader = watching::client(clients.unthrottled.clone());
@@ -57,7 +52,7 @@ pub async fn run(
     Ok(())
 }
 
-/// Tells the gate who writes the objects. It ends the part when another manager does.
+/// Tells the gate who writes the objects. It stops the part's writes in the namespaces where another manager writes.
 async fn notice_others(configs: Store<KubeadmConfig>, writers: Writers) {
     let mut changes = configs.subscribe();
     loop {

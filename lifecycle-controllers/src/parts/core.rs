@@ -8,7 +8,6 @@ use serde_json::{Map, Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::idle;
 use crate::{
     cluster::{ClusterController, ClusterOptions},
     cluster_resource_set::{ClusterResourceSetBindingController, ClusterResourceSetController},
@@ -58,10 +57,6 @@ pub async fn run(
     stop: CancellationToken,
     inspection: Inspection,
 ) -> cloudprovider::Result<()> {
-    if options.dry_run {
-        idle(term.part.name, stop, inspection).await;
-        return Ok(());
-    }
     let PartTerm { fence, clients, events, writers, .. } = term;
     let namespace = options.namespace.clone();
     let reader = watching::client(clients.unthrottled.clone());
@@ -89,7 +84,7 @@ pub async fn run(
     Ok(())
 }
 
-/// Tells the gate who writes the objects. It ends the part when another manager does.
+/// Tells the gate who writes the objects. It stops the part's writes in the namespaces where another manager writes.
 async fn notice_others(stores: Stores, writers: Writers) {
     let mut clusters = stores.clusters.subscribe();
     let mut deployments = stores.machine_deployments.subscribe();

@@ -134,7 +134,7 @@ async fn two_hundred_rounds_without_two_writers() {
             change(&mut manager, |stop| tokio::spawn(go(sandbox.clone(), format!("go_{round}"), stop))).await;
         }
         if fastrand::u8(..5) == 0 {
-            // Whoever leads cannot renew, and goes on otherwise.
+            // The leader cannot renew, and goes on otherwise.
             let renewals = Matcher::any().resource("leases").verb("update");
             sandbox
                 .faults()
