@@ -18,8 +18,8 @@ use crate::flags::{LIFECYCLE, MACHINE_CONTROLLER};
 /// Prints the deployment for these options as YAML, for `kubectl apply -f -`.
 #[derive(Args, Clone, Debug)]
 pub struct ManifestsCommand {
-    /// The provider for cloud services, as for the daemon's flag --cloud-provider. Needed, unless --machine-provider is
-    /// given.
+    /// The provider for cloud services, as for the daemon's flag --cloud-provider. Needed, unless --machine-provider or
+    /// --lifecycle is given.
     #[arg(long, default_value = "", hide_default_value = true, value_name = "NAME")]
     pub provider: String,
 
@@ -111,8 +111,8 @@ pub struct ManifestsCommand {
     pub machines: bool,
 
     /// The lifecycle controllers run too, in place of Cluster API's managers: adds the definitions of Cluster API's kinds, the
-    /// permissions for them, and `lifecycle` to the flag --controllers unless --set has another one. Without --provider, nothing
-    /// else runs.
+    /// permissions for them, and `lifecycle` to the flag --controllers unless --set has another one. Without --provider
+    /// and --machine-provider, nothing else runs.
     #[arg(long)]
     pub lifecycle: bool,
 

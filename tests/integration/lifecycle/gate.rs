@@ -51,6 +51,15 @@ async fn story(site: &Site, objects: &Objects) -> Result<()> {
     };
     state_is(&format!("held by {HOLDER}")).await?;
     ensure!(lifecycle.ready().await? == 500, "ready while it does nothing");
+    // Three renewals of the daemon's own Lease later it would have written, if it did not wait.
+    let since = site.control_plane.audit_position();
+    eventually(PATIENCE, "the daemon renews its own Lease", || async {
+        let writes = site.control_plane.writes_after(since, shipped_roles::USER)?;
+        let renewals: u64 =
+            writes.iter().filter(|(what, _)| what.contains("leases")).map(|(_, count)| count).sum();
+        Ok((renewals >= 3).then_some(()))
+    })
+    .await?;
     let writes = site.control_plane.writes_after(0, shipped_roles::USER)?;
     let is_about_itself = |what: &str| what.contains("leases") || what.contains("events");
     ensure!(writes.keys().all(|what| is_about_itself(what)), "{writes:?}");

@@ -18,11 +18,11 @@ use serde_json::{Value, json};
 #[command(next_help_heading = "Lifecycle flags")]
 pub struct LifecycleFlags {
     /// Labels of Machines that lifecycle-core copies to Nodes, beside those that Cluster API always copies: regular
-    /// expressions, of which one must match. Can be repeated.
+    /// expressions; one must match. Can be repeated.
     #[arg(long, default_value = "", hide_default_value = true, value_name = "REGEX", value_parser = list)]
     pub additional_sync_machine_labels: std::vec::Vec<String>,
 
-    /// Annotations of Machines that lifecycle-core copies to Nodes: regular expressions, of which one must match. Can be
+    /// Annotations of Machines that lifecycle-core copies to Nodes: regular expressions; one must match. Can be
     /// repeated.
     #[arg(long, default_value = "", hide_default_value = true, value_name = "REGEX", value_parser = list)]
     pub additional_sync_machine_annotations: std::vec::Vec<String>,
@@ -33,8 +33,8 @@ pub struct LifecycleFlags {
     pub bootstrap_token_ttl: Duration,
 
     /// Where the API servers of workload clusters may be. Users write these addresses into their clusters' kubeconfigs, and
-    /// the daemon connects to them. Without this flag, everywhere but at loopback, link-local, multicast and unspecified
-    /// addresses. Can be repeated.
+    /// the daemon connects to them. Without this flag, everywhere but at loopback, link-local, multicast, unspecified
+    /// and reserved addresses. Can be repeated.
     #[arg(long, default_value = "", hide_default_value = true, value_name = "CIDR", value_parser = list)]
     pub workload_cluster_cidrs: std::vec::Vec<String>,
 }
