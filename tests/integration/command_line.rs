@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context, bail, ensure};
 use tempfile::TempDir;
 
-use crate::{daemon::binary, peers::Borrowed, scenarios::Trials, serving::free_port, trial::Outcome};
+use crate::{daemon::binary, peers::Borrowed, scenarios::Trials, trial::Outcome};
 
 const SECRET: &str = "hunter2-must-not-be-seen";
 
@@ -154,7 +154,7 @@ fn unreachable_api_server() -> Outcome {
         "--authorization-kubeconfig=/no/such/file",
     ] {
         let (name, _) = flag.split_once('=').context("a flag")?;
-        let port = format!("--secure-port={}", free_port()?);
+        let port = format!("--secure-port={}", test_env::free_port()?);
         let arguments = [
             provider,
             &config,

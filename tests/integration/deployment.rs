@@ -26,7 +26,7 @@ use crate::{
     daemon::{DaemonProcess, binary},
     peers::Borrowed,
     scenarios::Trials,
-    serving::{Curl, free_port},
+    serving::Curl,
     shipped_roles,
     support::eventually,
     trial::Outcome,
@@ -261,7 +261,7 @@ async fn probes(api: &Api) -> anyhow::Result<()> {
     let folder = TempDir::new()?;
     let control_plane = api.control_plane.as_ref().context("the control plane")?;
     let options = ManifestOptions {
-        arguments: vec![format!("--secure-port={}", free_port()?)],
+        arguments: vec![format!("--secure-port={}", test_env::free_port()?)],
         ..ManifestOptions::new("libvirt")
     };
     let objects = read(&rendered(&options)?)?;

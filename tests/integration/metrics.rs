@@ -18,7 +18,7 @@ use crate::{
     api::Api,
     daemon::{DaemonProcess, binary},
     scenarios::Trials,
-    serving::{curl::Curl, free_port},
+    serving::curl::Curl,
     support::*,
 };
 
@@ -55,7 +55,7 @@ async fn compare(api: &Api) -> anyhow::Result<()> {
     let config = folder.path().join("cloud.yaml");
     fs::write(&config, "hypervisors:\n- name: kvm1\n  uri: test:///default\n")?;
     let kubeconfig = control_plane.kubeconfig().display();
-    let (port, token) = (free_port()?, control_plane.admin_token());
+    let (port, token) = (test_env::free_port()?, control_plane.admin_token());
     let arguments = [
         "--cloud-provider=libvirt".to_owned(),
         format!("--cloud-config={}", config.display()),

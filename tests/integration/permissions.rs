@@ -30,7 +30,7 @@ use crate::{
     daemon::{InProcess, parse},
     fake_cloud::{FakeCloud, Fault, running},
     scenarios::Trials,
-    serving::{Curl, free_port, grant, service_account},
+    serving::{Curl, grant, service_account},
     shipped_roles,
     support::*,
 };
@@ -334,7 +334,7 @@ async fn life(
     let again = Error::new(ErrorKind::Unavailable, "away").with_retry_after(Duration::from_millis(100));
     cloud.fail(Operation::CreateRoute, Fault::Error(again.clone()));
     cloud.fail(Operation::EnsureLoadBalancer, Fault::Error(again));
-    let port = free_port()?;
+    let port = test_env::free_port()?;
     let leader = start(kubeconfig, kind, &cloud, port).await?;
     let leads = eventually(SOON, "the first one leads", || async { Ok(leader.leads().then_some(())) }).await;
     if let Err(error) = leads {
@@ -342,7 +342,7 @@ async fn life(
         tokio::time::timeout(Duration::from_secs(1), leader.ended()).await.unwrap_or(Ok(()))?;
         return Err(error);
     }
-    let standby = start(kubeconfig, kind, &cloud, free_port()?).await?;
+    let standby = start(kubeconfig, kind, &cloud, test_env::free_port()?).await?;
     read_metrics(admin, control_plane, port).await?;
 
     cloud.put(&uuid(1), running(1));

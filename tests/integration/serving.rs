@@ -12,14 +12,7 @@ mod process;
 mod siege;
 mod zpages;
 
-use std::{
-    net::{Ipv4Addr, TcpListener},
-    path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicU16, Ordering},
-    },
-};
+use std::{net::Ipv4Addr, path::Path, sync::Arc};
 
 use ccm::{
     daemon::new_metrics,
@@ -51,25 +44,11 @@ pub(crate) fn alone() -> Trials {
     siege::trials()
 }
 
-/// A free port on loopback, below the ports of outgoing connections, one of which could take it in between.
-pub(crate) fn free_port() -> anyhow::Result<u16> {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    // Tests of several checkouts may run on the same machine.
-    let offset = u16::try_from(std::process::id() % 8000)?;
-    for _ in 0..1000 {
-        let port = 20_000 + (offset + NEXT.fetch_add(1, Ordering::Relaxed)) % 10_000;
-        if TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok() {
-            return Ok(port);
-        }
-    }
-    anyhow::bail!("no port is free")
-}
-
 /// Options for a free port on loopback, without an API server for authentication and authorization.
 fn options() -> anyhow::Result<ServingOptions> {
     Ok(ServingOptions {
         bind_address: Ipv4Addr::LOCALHOST.into(),
-        ..ServingOptions::new("cloud-controller-manager", free_port()?)
+        ..ServingOptions::new("cloud-controller-manager", test_env::free_port()?)
     })
 }
 

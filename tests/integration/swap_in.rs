@@ -18,7 +18,7 @@ use crate::{
     hypervisors::{name, test_driver_file},
     leader_election::{record, timeline::Timeline},
     scenarios::Trials,
-    serving::{curl::Curl, free_port},
+    serving::curl::Curl,
     shipped_roles,
     support::*,
 };
@@ -149,7 +149,7 @@ impl<'a> Cluster<'a> {
 
     /// Starts a replica that gives Nodes the zone `zone`.
     fn replica(&self, zone: &'static str) -> anyhow::Result<Replica> {
-        let port = free_port()?;
+        let port = test_env::free_port()?;
         let folder = self.folder.path();
         let config = folder.join(format!("{zone}.yaml"));
         fs::write(

@@ -6,7 +6,7 @@ use std::{net::TcpListener, time::Duration};
 use machine_controller::crds::CONVERSION_PATH;
 use serde_json::{Value, json};
 
-use crate::{serving::free_port, support::eventually};
+use crate::support::eventually;
 
 /// How long a daemon that ended may hold its port.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -19,7 +19,7 @@ pub(crate) struct Webhook {
 impl Webhook {
     /// At a port that no other daemon of this host has.
     pub(crate) fn new() -> anyhow::Result<Self> {
-        Ok(Self { port: free_port()? })
+        Ok(Self { port: test_env::free_port()? })
     }
 
     pub(crate) fn url(&self) -> String {

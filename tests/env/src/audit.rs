@@ -45,6 +45,25 @@ impl fmt::Display for Refusal {
     }
 }
 
+/// A write that the API server accepted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Accepted {
+    /// Such as `system:serviceaccount:capi-system:capi-manager`.
+    pub user: String,
+    /// Empty for the core group.
+    pub group: String,
+    /// Verb and resource, such as `patch machines/status`.
+    pub what: String,
+    /// Empty for an object that is in no namespace.
+    pub namespace: String,
+    /// Empty for an object that is being created under a name that the API server makes.
+    pub name: String,
+    /// When the request arrived: RFC 3339 with six decimals, so these texts compare as the times do.
+    pub received: String,
+    /// When it was answered, likewise.
+    pub answered: String,
+}
+
 /// The log's files.
 #[derive(Debug)]
 pub(crate) struct AuditLog {
@@ -97,6 +116,13 @@ impl AuditLog {
         Ok(counts)
     }
 
+    pub(crate) fn accepted_after(&self, position: u64) -> Result<Vec<Accepted>> {
+        let mut writes = Vec::new();
+        self.events_after(position, |event| writes.extend(accepted(event)))?;
+        writes.sort_by(|one: &Accepted, other| one.answered.cmp(&other.answered));
+        Ok(writes)
+    }
+
     fn events_after(&self, position: u64, mut look: impl FnMut(&Value)) -> Result<()> {
         let mut text = String::new();
         let mut file = File::open(&self.log).with_context(|| self.log.display().to_string())?;
@@ -124,8 +150,26 @@ fn written(event: &Value) -> Option<String> {
     Some(format!("{verb} {resource}{subresource}"))
 }
 
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+fn accepted(event: &Value) -> Option<Accepted> {
+    let is_accepted = event["responseStatus"]["code"].as_u64().is_some_and(|code| code < 300);
+    let what = written(event).filter(|_| is_accepted)?;
+    let object = &event["objectRef"];
+    Some(Accepted {
+        user: text(&event["user"]["username"]),
+        group: text(&object["apiGroup"]),
+        what,
+        namespace: text(&object["namespace"]),
+        name: text(&object["name"]),
+        received: text(&event["requestReceivedTimestamp"]),
+        answered: text(&event["stageTimestamp"]),
+    })
+}
+
 fn refusal(event: &Value) -> Refusal {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let object = &event["objectRef"];
     Refusal {
         user: text(&event["user"]["username"]),

@@ -73,7 +73,7 @@ impl ControlPlaneOptions {
 pub struct ControlPlane {
     // Fields drop in this order: the processes before their folder
     api_server: Mutex<Option<Process>>,
-    etcd: Process,
+    etcd: Mutex<Process>,
     programs: ControlPlanePrograms,
     audit_log: AuditLog,
     port: u16,
@@ -164,7 +164,7 @@ impl ControlPlane {
         let ca = scratch.join("ca.crt");
         let started = Self {
             api_server: Mutex::new(None),
-            etcd,
+            etcd: Mutex::new(etcd),
             programs: programs.clone(),
             audit_log,
             port,
@@ -305,7 +305,7 @@ impl ControlPlane {
 
     /// The process IDs of API server and etcd. The API server's is missing while it is stopped.
     pub fn process_ids(&self) -> (Option<u32>, u32) {
-        (self.api_server().as_ref().map(Process::id), self.etcd.id())
+        (self.api_server().as_ref().map(Process::id), self.etcd.lock().id())
     }
 
     /// The current end of the audit log, for [`Self::refusals_after`] and [`Self::writes_after`].
@@ -330,6 +330,15 @@ impl ControlPlane {
         self.audit_log.writes_after(position, user)
     }
 
+    /// The writes of all service accounts after this position of the audit log that the API server accepted, in the order in which it
+    /// answered them.
+    ///
+    /// # Errors
+    /// If the log cannot be read.
+    pub fn accepted_after(&self, position: u64) -> Result<Vec<Accepted>> {
+        self.audit_log.accepted_after(position)
+    }
+
     /// Starts a stopped API server again, with the same address and data, and waits up to 30 s until it is
     /// ready. Does nothing if it is running.
     ///
@@ -344,7 +353,15 @@ impl ControlPlane {
         command.args(&self.api_server_arguments);
         collect_seldom(&mut command);
         let mut process = Process::spawn("kube-apiserver", &command, self.api_server_log())?;
-        process.wait_until(PATIENCE, || self.is_ready())?;
+        // an API server without etcd waits for ever, and its log does not say why etcd is not there
+        let mut has_etcd = true;
+        process.wait_until(PATIENCE, || {
+            has_etcd = self.etcd.lock().is_running();
+            !has_etcd || self.is_ready()
+        })?;
+        if !has_etcd {
+            self.etcd.lock().still_runs()?;
+        }
         *slot = Some(process);
         Ok(())
     }
@@ -386,7 +403,7 @@ impl ControlPlane {
     /// # Errors
     /// If the signal cannot be sent.
     pub fn freeze_etcd(&self) -> Result<()> {
-        crate::process::send(self.etcd.id(), crate::Signal::Stop)
+        crate::process::send(self.etcd.lock().id(), crate::Signal::Stop)
     }
 
     /// Resumes a frozen etcd.
@@ -394,7 +411,7 @@ impl ControlPlane {
     /// # Errors
     /// If the signal cannot be sent.
     pub fn thaw_etcd(&self) -> Result<()> {
-        crate::process::send(self.etcd.id(), crate::Signal::Cont)
+        crate::process::send(self.etcd.lock().id(), crate::Signal::Cont)
     }
 
     fn signal_api_server(&self, signal: crate::Signal) -> Result<()> {
@@ -411,7 +428,7 @@ impl Drop for ControlPlane {
     fn drop(&mut self) {
         // the data is not needed any more, so kill it without a graceful stop
         drop(self.kill_api_server());
-        drop(self.etcd.kill());
+        drop(self.etcd.get_mut().kill());
     }
 }
 

@@ -42,7 +42,7 @@ mod vcsim;
 /// a hang, so it is far longer than anything takes on a machine with much else to do.
 pub const PATIENCE: std::time::Duration = std::time::Duration::from_mins(10);
 
-pub use audit::Refusal;
+pub use audit::{Accepted, Refusal};
 pub use build::{Around, ControlPlanePrograms, around_builds, built};
 pub use capv::Capv;
 pub use cluster_api::{ClusterApi, ClusterApiManager, ClusterApiPrograms};
@@ -57,5 +57,6 @@ pub use kubeadm::{KubeadmCluster, NodeImage};
 pub use kubelet::{Kubelet, KubeletOptions};
 pub use libvirtd::Libvirtd;
 pub use network::Netns;
+pub use ports::free_port;
 pub use process::{Process, Signal};
 pub use vcsim::{Vcsim, VcsimOptions, WATCH_CALLS};

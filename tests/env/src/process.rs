@@ -125,6 +125,19 @@ impl Process {
         self.ended
     }
 
+    /// Nothing, while it runs.
+    ///
+    /// # Errors
+    /// If it has ended; the error contains the end of the log.
+    pub fn still_runs(&mut self) -> Result<()> {
+        match self.end_status() {
+            Some(status) => {
+                bail!("{} ended with {status}; the end of its log:\n{}", self.name, self.log_tail())
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Sends `signal`. Does nothing if the process has ended.
     ///
     /// # Errors
@@ -183,11 +196,11 @@ impl Process {
     pub fn wait_until(&mut self, limit: Duration, mut ready: impl FnMut() -> bool) -> Result<()> {
         let began = Instant::now();
         loop {
-            if ready() {
+            let is_ready = ready();
+            // what answers in the place of a process that has ended is another one
+            self.still_runs()?;
+            if is_ready {
                 return Ok(());
-            }
-            if let Some(status) = self.end_status() {
-                bail!("{} ended with {status}; the end of its log:\n{}", self.name, self.log_tail());
             }
             if began.elapsed() >= limit {
                 bail!("{} is not ready after {limit:?}; the end of its log:\n{}", self.name, self.log_tail());

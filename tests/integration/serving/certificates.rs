@@ -9,7 +9,6 @@ use tempfile::TempDir;
 use super::{
     Server,
     curl::{Answer, Curl},
-    free_port,
     keys::Authority,
     options,
 };
@@ -48,13 +47,13 @@ async fn self_signed() -> anyhow::Result<()> {
         .await?;
     server.serving.stop().await;
     // A new port each time: a peer of another test may have taken the first one meanwhile.
-    options.secure_port = free_port()?;
+    options.secure_port = test_env::free_port()?;
     let again = Server::start(&options).await?;
     Curl::get(&again.url("/healthz")).authority(&authority).expect(200).await?;
     again.serving.stop().await;
     // A certificate in memory is a new one each time.
     options.certificates.cert_dir = None;
-    options.secure_port = free_port()?;
+    options.secure_port = test_env::free_port()?;
     let server = Server::start(&options).await?;
     Curl::get(&server.url("/healthz")).expect(200).await?;
     ensure!(Curl::get(&server.url("/healthz")).authority(&authority).send().await?.status == 0);

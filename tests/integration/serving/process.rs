@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use test_env::FrameworkCcm;
 
-use super::{curl::Curl, free_port};
+use super::curl::Curl;
 use crate::{
     api::Api,
     clients::allow,
@@ -47,7 +47,7 @@ pub(super) fn arguments(api: &Api, folder: &TempDir, port: u16) -> anyhow::Resul
 async fn beside_go(api: &Api) -> anyhow::Result<()> {
     binary()?;
     let folder = TempDir::new()?;
-    let port = free_port()?;
+    let port = test_env::free_port()?;
     let same = [
         "--leader-elect-lease-duration=20s",
         "--concurrent-node-syncs=3",
@@ -145,7 +145,7 @@ fn differences(one: &Value, other: &Value) -> Vec<String> {
 async fn taken_port(api: &Api) -> anyhow::Result<()> {
     binary()?;
     let folder = TempDir::new()?;
-    let port = free_port()?;
+    let port = test_env::free_port()?;
     let _taken = TcpListener::bind(("127.0.0.1", port))?;
     let arguments = arguments(api, &folder, port)?;
     let mut daemon = DaemonProcess::start(&arguments, &folder.path().join("log"))?;
@@ -162,7 +162,7 @@ async fn taken_port(api: &Api) -> anyhow::Result<()> {
 async fn verbosity(api: &Api) -> anyhow::Result<()> {
     binary()?;
     let folder = TempDir::new()?;
-    let port = free_port()?;
+    let port = test_env::free_port()?;
     let token = api.control_plane.as_ref().context("the control plane")?.admin_token();
     let daemon = DaemonProcess::start(&arguments(api, &folder, port)?, &folder.path().join("log"))?;
     let get = |path: &str| Curl::get(&format!("https://127.0.0.1:{port}{path}"));
@@ -195,7 +195,7 @@ async fn verbosity(api: &Api) -> anyhow::Result<()> {
 async fn without_api_server(api: &Api) -> anyhow::Result<()> {
     binary()?;
     let folder = TempDir::new()?;
-    let (port, later) = (free_port()?, free_port()?);
+    let (port, later) = (test_env::free_port()?, test_env::free_port()?);
     let control_plane = api.control_plane.as_ref().context("the control plane")?;
     // No server listens there yet.
     let away = format!("https://127.0.0.1:{later}");
@@ -259,7 +259,7 @@ async fn useless_leader(api: &Api) -> anyhow::Result<()> {
     let rule = "- {apiGroups: [coordination.k8s.io], resources: [leases], verbs: ['*']}";
     allow(&api.client, "elects-only", rule).await?;
     let kubeconfig = control_plane.kubeconfig_for("elects-only", &[])?;
-    let mut arguments = arguments(api, &folder, free_port()?)?;
+    let mut arguments = arguments(api, &folder, test_env::free_port()?)?;
     arguments.retain(|argument| !argument.contains("kubeconfig="));
     arguments.push(format!("--kubeconfig={}", kubeconfig.display()));
     arguments.push("--leader-elect-resource-name=elects-only".to_owned());

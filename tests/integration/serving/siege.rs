@@ -18,7 +18,6 @@ use tokio::time::{Instant, sleep};
 use super::{
     attackers::{Attack, Camp, Siege},
     curl::{Answer, Curl},
-    free_port,
     process::arguments,
 };
 use crate::{
@@ -184,7 +183,7 @@ async fn siege(
     let limit = std::env::var(SECONDS).ok().and_then(|seconds| seconds.parse().ok());
     let limit = limit.map_or(SHORT, Duration::from_secs);
     let folder = TempDir::new()?;
-    let port = free_port()?;
+    let port = test_env::free_port()?;
     let mut arguments = arguments(api, &folder, port)?;
     arguments.retain(|argument| !argument.starts_with("--bind-address"));
     arguments.push(format!("--bind-address={}", if attackers.is_empty() { "127.0.0.1" } else { "0.0.0.0" }));

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use test_env::{Vcsim, VcsimOptions};
 
 use super::{PROVIDER, as_shipped, cloud_config, run};
-use crate::{peers::Borrowed, scenarios::Trials, serving::free_port, trial::Outcome};
+use crate::{peers::Borrowed, scenarios::Trials, trial::Outcome};
 
 pub(super) fn trials() -> Trials {
     Trials::new()
@@ -49,7 +49,7 @@ fn check_mixed(control_plane: &Borrowed) -> anyhow::Result<()> {
     }
     // Every Node has a machine, but another machine could not be confirmed as absent.
     let half = folder.path().join("half.yaml");
-    let away = format!("qemu+tcp://127.0.0.1:{}/system", free_port()?);
+    let away = format!("qemu+tcp://127.0.0.1:{}/system", test_env::free_port()?);
     fs::write(
         &half,
         format!("hypervisors:\n- name: kvm1\n  uri: test:///default\n- name: kvm2\n  uri: \"{away}\"\n"),
