@@ -8,14 +8,15 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use test_env::{ControlPlane, PATIENCE};
+use test_env::{ControlPlane, ControlPlaneOptions, PATIENCE};
 use tokio::time::timeout;
 
 use super::{
-    management::{Management, apply},
+    management::{HOSTED_CONTROL_PLANES, Management, apply, nothing_was_refused},
     objects::Objects,
 };
 use crate::{
+    api,
     daemon::{DaemonProcess, LONG_TERM, binary},
     shipped_roles,
     support::tail,
@@ -24,7 +25,10 @@ use crate::{
 };
 
 /// The controllers of both roles.
-const CONTROLLERS: &str = "controllers=*,machine-controller";
+const BOTH_ROLES: &str = "controllers=*,machine-controller";
+
+/// The same, and those of Cluster API's own kinds.
+const WITH_LIFECYCLE: &str = "controllers=*,machine-controller,lifecycle";
 
 /// What the binary prints.
 pub(crate) fn printed(arguments: &[&str]) -> Result<String> {
@@ -38,6 +42,7 @@ pub(crate) fn printed(arguments: &[&str]) -> Result<String> {
 pub(super) struct Installed {
     provider: &'static str,
     config: PathBuf,
+    controllers: &'static str,
     webhook: Webhook,
 }
 
@@ -58,14 +63,25 @@ impl Installed {
         config: PathBuf,
         more: &[&str],
     ) -> Result<Self> {
-        let installed = Self { provider, config, webhook: Webhook::new()? };
+        let installed = Self { provider, config, controllers: BOTH_ROLES, webhook: Webhook::new()? };
         installed.apply_more(control_plane, more)?;
+        Ok(installed)
+    }
+
+    /// The same for a daemon that serves Cluster API's own kinds too, and their definitions.
+    fn apply_with_lifecycle(
+        control_plane: &ControlPlane,
+        provider: &'static str,
+        config: PathBuf,
+    ) -> Result<Self> {
+        let installed = Self { provider, config, controllers: WITH_LIFECYCLE, webhook: Webhook::new()? };
+        installed.apply_more(control_plane, &["--lifecycle"])?;
         Ok(installed)
     }
 
     /// Applies what is printed with further arguments, for the same daemon.
     pub(super) fn apply_more(&self, control_plane: &ControlPlane, more: &[&str]) -> Result<()> {
-        let set = format!("--set={CONTROLLERS}");
+        let set = format!("--set={}", self.controllers);
         let (provider, config) = (format!("--provider={}", self.provider), self.config_flag());
         let arguments = ["manifests", &provider, "--machines", &config, &set];
         let text = printed(&[&arguments, more].concat())?;
@@ -92,7 +108,7 @@ impl Installed {
             format!("--cloud-provider={}", self.provider),
             self.config_flag(),
             format!("--kubeconfig={}", kubeconfig.display()),
-            format!("--{CONTROLLERS}"),
+            format!("--{}", self.controllers),
             "-v=4".to_owned(),
         ];
         flags.extend(self.webhook.flags());
@@ -106,30 +122,61 @@ impl Installed {
     }
 }
 
-/// What happens in a namespace of a management cluster of its own, on which our daemon runs with these flags. `kinds` is what the names
-/// of the provider's kinds begin with.
+/// What happens in a namespace of a management cluster of its own, on which Cluster API's managers run and our daemon with these flags.
+/// `kinds` is what the names of the provider's kinds begin with.
 pub(super) fn beside_the_daemon(
     provider: &'static str,
     kinds: &'static str,
     config: PathBuf,
     flags: &[&str],
     namespace: &'static str,
-    story: impl AsyncFnOnce(&Management, &Objects) -> Result<()>,
+    story: impl AsyncFnOnce(&ControlPlane, &Objects) -> Result<()>,
 ) -> Outcome {
     let management = Management::start()?;
-    let folder = TempDir::new().context("a folder")?;
     let control_plane = &management.control_plane;
     let installed = Installed::apply(control_plane, provider, config)?;
-    let daemon = installed.start(control_plane, flags, &folder.path().join("daemon.log"))?;
-    let outcome = runtime(false)?.block_on(async {
-        let objects = management.namespace(namespace).await?.on(kinds, PATIENCE);
-        timeout(LIMIT, story(&management, &objects))
-            .await
-            .with_context(|| format!("not done within {LIMIT:?}"))?
-    });
-    outcome
-        .with_context(|| format!("the managers said: {}", management.words_about(namespace)))
-        .with_context(|| format!("the daemon said: {}", tail(&daemon.log())))?;
-    daemon.terminate()?;
-    Ok(management.nothing_was_refused(shipped_roles::USER)?)
+    let outcome = installed.runs(control_plane, kinds, flags, namespace, story);
+    Ok(outcome.with_context(|| format!("the managers said: {}", management.words_about(namespace)))?)
+}
+
+/// The same where the daemon serves Cluster API's own kinds too, and nothing of Cluster API runs.
+pub(super) fn by_the_daemon_alone(
+    provider: &'static str,
+    kinds: &'static str,
+    config: PathBuf,
+    flags: &[&str],
+    namespace: &'static str,
+    story: impl AsyncFnOnce(&ControlPlane, &Objects) -> Result<()>,
+) -> Outcome {
+    let control_plane = ControlPlane::start(&ControlPlaneOptions::default())?;
+    apply(&control_plane, "control-planes.yaml", HOSTED_CONTROL_PLANES)?;
+    let installed = Installed::apply_with_lifecycle(&control_plane, provider, config)?;
+    let flags = [flags, &["--workload-cluster-cidrs=127.0.0.0/8"]].concat();
+    Ok(installed.runs(&control_plane, kinds, &flags, namespace, story)?)
+}
+
+impl Installed {
+    /// Runs a story beside the daemon, in a new namespace.
+    fn runs(
+        &self,
+        control_plane: &ControlPlane,
+        kinds: &'static str,
+        flags: &[&str],
+        namespace: &str,
+        story: impl AsyncFnOnce(&ControlPlane, &Objects) -> Result<()>,
+    ) -> Result<()> {
+        let folder = TempDir::new().context("a folder")?;
+        control_plane.kubectl_output(&["create", "namespace", namespace])?;
+        let daemon = self.start(control_plane, flags, &folder.path().join("daemon.log"))?;
+        let outcome = runtime(false)?.block_on(async {
+            let client = api::client(control_plane.kubeconfig()).await?;
+            let objects = Objects::new(client, namespace).on(kinds, PATIENCE);
+            timeout(LIMIT, story(control_plane, &objects))
+                .await
+                .with_context(|| format!("not done within {LIMIT:?}"))?
+        });
+        outcome.with_context(|| format!("the daemon said: {}", tail(&daemon.log())))?;
+        daemon.terminate()?;
+        nothing_was_refused(control_plane, shipped_roles::USER)
+    }
 }

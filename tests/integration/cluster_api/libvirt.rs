@@ -13,5 +13,6 @@ use crate::{scenarios::Trials, trial::LIMIT};
 pub(super) fn trials() -> Trials {
     Trials::new()
         .trial("cluster_api::qemu::machines_live_and_die", life::whole)
+        .trial("cluster_api::qemu::machines_live_and_die_without_managers", life::whole_without_managers)
         .trial("cluster_api::qemu::clusterctl_moves_running_machines", moving::whole)
 }

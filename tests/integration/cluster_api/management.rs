@@ -2,7 +2,7 @@
 
 use std::{fs, sync::Arc};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use kube::Client;
 use machine_controller::crds::Definitions;
 use parking_lot::Mutex;
@@ -52,7 +52,7 @@ subjects:
 ";
 
 /// The managers of a management cluster: its control planes run elsewhere.
-pub(super) const MANAGERS: [ClusterApiManager; 2] =
+pub(crate) const MANAGERS: [ClusterApiManager; 2] =
     [ClusterApiManager::Core, ClusterApiManager::KubeadmBootstrap];
 
 /// Core and kubeadm bootstrap manager on a real API server. Its own API server is also that of the workload
@@ -80,7 +80,7 @@ impl Management {
             return Ok(started.clone());
         }
         let started = Arc::new(Self::start()?);
-        started.install()?;
+        apply_kinds_of_the_fake_cloud(&started.control_plane)?;
         Ok(shared.insert(started).clone())
     }
 
@@ -90,19 +90,6 @@ impl Management {
         let managers = ClusterApi::start(&control_plane, &MANAGERS)?;
         apply(&control_plane, "control-planes.yaml", HOSTED_CONTROL_PLANES)?;
         Ok(Self { control_plane, managers })
-    }
-
-    /// The kinds of the fake cloud.
-    fn install(&self) -> anyhow::Result<()> {
-        let provider = FakeCloud::new().with_machines().provider();
-        let machines = provider.machines().context("machines")?;
-        let definitions = Definitions::new("fake", &machines.kinds(), &machines.schemas())?;
-        let mut items: Vec<Value> =
-            definitions.crds().into_iter().map(serde_json::to_value).collect::<Result<_, _>>()?;
-        items.push(serde_json::to_value(&definitions.template_policy)?);
-        items.push(serde_json::to_value(&definitions.template_policy_binding)?);
-        let list = json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string();
-        apply(&self.control_plane, "fake.json", &list)
     }
 
     /// A client of its administrator.
@@ -122,6 +109,19 @@ impl Management {
         let lines: Vec<_> = logs.lines().filter(|line| line.contains(name)).collect();
         tail(&lines.join("\n"))
     }
+}
+
+/// The kinds of the fake cloud.
+pub(crate) fn apply_kinds_of_the_fake_cloud(control_plane: &ControlPlane) -> anyhow::Result<()> {
+    let provider = FakeCloud::new().with_machines().provider();
+    let machines = provider.machines().context("machines")?;
+    let definitions = Definitions::new("fake", &machines.kinds(), &machines.schemas())?;
+    let mut items: Vec<Value> =
+        definitions.crds().into_iter().map(serde_json::to_value).collect::<Result<_, _>>()?;
+    items.push(serde_json::to_value(&definitions.template_policy)?);
+    items.push(serde_json::to_value(&definitions.template_policy_binding)?);
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string();
+    apply(control_plane, "fake.json", &list)
 }
 
 /// Applies objects, and waits until the kinds that are served are in force.
@@ -145,4 +145,12 @@ pub(super) fn machine_daemon(
     let namespace = format!("--namespace={namespace}");
     let flags = [&["--controllers=machine-controller", namespace.as_str()], more].concat();
     InProcess::start(client, cloud.provider(), &flags)
+}
+
+/// That RBAC refused nothing to users whose names contain this text.
+pub(crate) fn nothing_was_refused(control_plane: &ControlPlane, users: &str) -> anyhow::Result<()> {
+    let mut refused = control_plane.refusals_after(0)?;
+    refused.retain(|refusal| refusal.user.contains(users));
+    ensure!(refused.is_empty(), "refused by the roles: {refused:?}");
+    Ok(())
 }

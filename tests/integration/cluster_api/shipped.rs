@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 use super::{
     clusterctl::{REGISTRY, Tool, said},
-    management::{Management, apply},
+    management::{Management, apply, nothing_was_refused},
     objects::{Objects, condition, is, name, reference},
     workload::VERSION,
 };
@@ -262,7 +262,7 @@ async fn whole(tool: &Tool, management: &Management) -> anyhow::Result<()> {
     let left = objects.list("LibvirtMachine").await?;
     ensure!(left.is_empty(), "{left:?}");
     daemon.stop().await?;
-    management.nothing_was_refused(SYSTEM)
+    nothing_was_refused(&management.control_plane, SYSTEM)
 }
 
 /// The API server and the webhooks accept all objects, also in a dry run, without an unknown field.

@@ -24,5 +24,6 @@ pub(super) fn trials() -> Trials {
         .trial("cluster_api::vsphere::swapped_while_the_older_version_is_stored", swap::older_stored)
         .trial("cluster_api::vsphere::machines_beside_those_of_capv", compared::whole)
         .trial("cluster_api::vsphere::machines_live_and_die", life::whole)
+        .trial("cluster_api::vsphere::machines_live_and_die_without_managers", life::whole_without_managers)
         .trial("cluster_api::vsphere::a_killed_daemon_leaves_nothing", crashes::whole)
 }

@@ -7,6 +7,7 @@ use anyhow::{Context, ensure};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use k8s_openapi::api::core::v1::Node;
 use serde_json::{Value, json};
+use test_env::ControlPlane;
 
 use super::{
     PATIENCE, guests,
@@ -14,9 +15,8 @@ use super::{
 };
 use crate::{
     cluster_api::{
-        installed::beside_the_daemon,
+        installed::{beside_the_daemon, by_the_daemon_alone},
         life::{Infrastructure, Life},
-        management::Management,
         objects::{Objects, condition, name},
         workload::greeting,
     },
@@ -28,19 +28,25 @@ use crate::{
 
 pub(super) fn whole() -> Outcome {
     let hypervisor = Arc::new(Hypervisor::start()?);
-    let story =
-        async |management: &Management, objects: &Objects| life(management, objects, &hypervisor).await;
+    let story = async |api: &ControlPlane, objects: &Objects| life(api, objects, &hypervisor).await;
     beside_the_daemon("libvirt", "Libvirt", hypervisor.config(), &SOON, "lab", story)
 }
 
+/// The same without Cluster API's managers.
+pub(super) fn whole_without_managers() -> Outcome {
+    let hypervisor = Arc::new(Hypervisor::start()?);
+    let story = async |api: &ControlPlane, objects: &Objects| life(api, objects, &hypervisor).await;
+    by_the_daemon_alone("libvirt", "Libvirt", hypervisor.config(), &SOON, "lab", story)
+}
+
 async fn life(
-    management: &Management,
+    control_plane: &ControlPlane,
     objects: &Objects,
     hypervisor: &Arc<Hypervisor>,
 ) -> anyhow::Result<()> {
     let _guests = guests::start(&objects.client, hypervisor);
     let life = Life::new(objects, &**hypervisor);
-    objects.apply_cluster("prod", &management.control_plane, json!({"spec": {}})).await?;
+    objects.apply_cluster("prod", control_plane, json!({"spec": {}})).await?;
     let first = life.begins(3, &hypervisor.machine(160)?).await?;
     life.note("three machines run");
     let left = life.is_scaled(&first, 1).await?;

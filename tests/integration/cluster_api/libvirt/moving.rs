@@ -15,7 +15,7 @@ use crate::{
     api,
     cluster_api::{
         clusterctl::Tool,
-        management::{MANAGERS, Management},
+        management::{MANAGERS, Management, nothing_was_refused},
         objects::{Objects, is, name},
         shipped::{ACCOUNT, SYSTEM, shipped},
         workload::VERSION,
@@ -54,7 +54,7 @@ pub(super) fn whole() -> Outcome {
         daemon.terminate()?;
     }
     for management in [&source, &target] {
-        management.nothing_was_refused(SYSTEM)?;
+        nothing_was_refused(&management.control_plane, SYSTEM)?;
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::PostParams;
 use serde_json::{Value, json};
-use test_env::WATCH_CALLS;
+use test_env::{ControlPlane, WATCH_CALLS};
 use tokio::time::Instant;
 
 use super::{
@@ -17,9 +17,8 @@ use super::{
 };
 use crate::{
     cluster_api::{
-        installed::beside_the_daemon,
+        installed::{beside_the_daemon, by_the_daemon_alone},
         life::{Infrastructure, Life},
-        management::Management,
         objects::{Objects, condition, is, name},
     },
     shipped_roles,
@@ -50,12 +49,27 @@ const SELDOM: &str = "--sync-period=24h";
 /// In the end all machines of the cluster are gone at once, as far as their Nodes show.
 const ALL_AT_ONCE: &str = "--node-deletion-breaker-percent=100";
 
+/// The flags of the daemon.
+fn flags() -> Vec<&'static str> {
+    [&SOON[..], &[ALL_AT_ONCE, SELDOM]].concat()
+}
+
 pub(super) fn whole() -> Outcome {
     let datacenter = Arc::new(Datacenter::start("")?);
-    let flags = [&SOON[..], &[ALL_AT_ONCE, SELDOM]].concat();
-    let story =
-        async |management: &Management, objects: &Objects| life(management, objects, &datacenter).await;
-    beside_the_daemon("vsphere", "VSphere", datacenter.config(), &flags, NAMESPACE, story)?;
+    let story = async |api: &ControlPlane, objects: &Objects| life(api, objects, &datacenter).await;
+    beside_the_daemon("vsphere", "VSphere", datacenter.config(), &flags(), NAMESPACE, story)?;
+    no_session_is_left(&datacenter)
+}
+
+/// The same without Cluster API's managers.
+pub(super) fn whole_without_managers() -> Outcome {
+    let datacenter = Arc::new(Datacenter::start("")?);
+    let story = async |api: &ControlPlane, objects: &Objects| life(api, objects, &datacenter).await;
+    by_the_daemon_alone("vsphere", "VSphere", datacenter.config(), &flags(), NAMESPACE, story)?;
+    no_session_is_left(&datacenter)
+}
+
+fn no_session_is_left(datacenter: &Datacenter) -> Outcome {
     let sessions = datacenter.vcsim.sessions()?;
     if (sessions.0, sessions.2) != (0, 0) {
         return Err(anyhow::anyhow!("sessions are left: {sessions:?}").into());
@@ -64,7 +78,7 @@ pub(super) fn whole() -> Outcome {
 }
 
 async fn life(
-    management: &Management,
+    control_plane: &ControlPlane,
     objects: &Objects,
     datacenter: &Arc<Datacenter>,
 ) -> anyhow::Result<()> {
@@ -75,14 +89,14 @@ async fn life(
     let secrets = kube::Api::<Secret>::namespaced(objects.client.clone(), NAMESPACE);
     secrets.create(&PostParams::default(), &serde_json::from_value(secret)?).await?;
     let cluster = json!({ "spec": cluster });
-    objects.apply_cluster("prod", &management.control_plane, cluster).await?;
+    objects.apply_cluster("prod", control_plane, cluster).await?;
     objects.becomes("Cluster", "prod", "provisioned", |one| is(one, "InfrastructureReady", "True")).await?;
     let has_version = |one: &Value| one["status"]["vCenterVersion"].is_string();
     objects.becomes("VSphereCluster", "prod", "with the version of its vCenter", has_version).await?;
     datacenter.vcsim.reset_counts()?;
-    let position = management.control_plane.audit_position();
+    let position = control_plane.audit_position();
     let first = life.begins(MANY, &Datacenter::machine(2048)).await?;
-    is_cheap(management, objects, datacenter, position).await?;
+    is_cheap(control_plane, objects, datacenter, position).await?;
     life.note("all machines run");
     let left = life.is_scaled(&first, FEW).await?;
     let rolled = life.is_rolled(&left, &Datacenter::machine(4096), "memoryMiB").await?;
@@ -130,7 +144,7 @@ fn time_until_ready(machine: &Value) -> anyhow::Result<Duration> {
 
 /// That the first machines were made with few calls to vCenter and few writes.
 async fn is_cheap(
-    management: &Management,
+    control_plane: &ControlPlane,
     objects: &Objects,
     datacenter: &Datacenter,
     position: u64,
@@ -142,7 +156,7 @@ async fn is_cheap(
     calls.retain(|method, _| !WATCH_CALLS.contains(&method.as_str()) && !OF_NODES.contains(&method.as_str()));
     let machines = u64::try_from(MANY)?;
     ensure!(calls.values().sum::<u64>() <= MAX_CALLS * machines, "{calls:?}");
-    let mut writes = management.control_plane.writes_after(position, shipped_roles::USER)?;
+    let mut writes = control_plane.writes_after(position, shipped_roles::USER)?;
     writes.retain(|what, _| OF_MACHINES.iter().any(|resource| what.contains(resource)));
     println!("{MANY} machines: {calls:?}, {writes:?}");
     let made = objects.list("VSphereMachine").await?;

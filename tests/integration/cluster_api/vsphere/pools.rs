@@ -2,12 +2,12 @@
 
 use anyhow::{Context, ensure};
 use serde_json::{Value, json};
+use test_env::ControlPlane;
 
 use super::datacenter::Datacenter;
 use crate::{
     cluster_api::{
         installed::beside_the_daemon,
-        management::Management,
         objects::{Objects, is},
     },
     ipam::{Ipam, pool},
@@ -21,15 +21,18 @@ const NAMES: [&str; 3] = ["a", "b", "c"];
 
 pub(super) fn whole() -> Outcome {
     let datacenter = Datacenter::start("")?;
-    let story =
-        async |management: &Management, objects: &Objects| life(objects, management, &datacenter).await;
+    let story = async |api: &ControlPlane, objects: &Objects| life(objects, api, &datacenter).await;
     beside_the_daemon("vsphere", "VSphere", datacenter.config(), &SOON, NAMESPACE, story)
 }
 
-async fn life(objects: &Objects, management: &Management, datacenter: &Datacenter) -> anyhow::Result<()> {
+async fn life(
+    objects: &Objects,
+    control_plane: &ControlPlane,
+    datacenter: &Datacenter,
+) -> anyhow::Result<()> {
     let ipam = Ipam::follow(&objects.client, NAMESPACE);
     let cluster = json!({"spec": datacenter.cluster()});
-    objects.apply_cluster("prod", &management.control_plane, cluster).await?;
+    objects.apply_cluster("prod", control_plane, cluster).await?;
     let mut spec = Datacenter::machine(2048);
     spec["network"] = json!({"devices": [{"networkName": "VM Network", "addressesFromPools": [pool()]}]});
     for name in NAMES {

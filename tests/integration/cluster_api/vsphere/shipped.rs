@@ -14,7 +14,7 @@ use super::{LIMIT, PATIENCE, datacenter::Datacenter};
 use crate::{
     cluster_api::{
         clusterctl::{Tool, said},
-        management::{Management, apply},
+        management::{Management, apply, nothing_was_refused},
         objects::{Objects, condition, is, name},
         shipped::{dry_run, shipped},
         workload::VERSION,
@@ -67,7 +67,7 @@ pub(super) fn whole() -> Outcome {
         .with_context(|| management.managers.log(ClusterApiManager::KubeadmControlPlane))
         .with_context(|| format!("the daemon said: {}", tail(&daemon.log())))?;
     daemon.terminate()?;
-    Ok(management.nothing_was_refused(SYSTEM)?)
+    Ok(nothing_was_refused(&management.control_plane, SYSTEM)?)
 }
 
 /// The daemon of the components. Nothing runs their Deployment, and nothing is behind their Service.

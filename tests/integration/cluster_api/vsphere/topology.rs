@@ -18,7 +18,7 @@ use super::{
 use crate::{
     cluster_api::{
         clusterctl::{Tool, said},
-        management::{Management, apply},
+        management::{Management, apply, nothing_was_refused},
         objects::{Objects, condition, is, name},
         shipped::shipped,
         workload::VERSION,
@@ -52,7 +52,7 @@ pub(super) fn whole() -> Outcome {
         })
         .with_context(|| format!("the daemon said: {}", tail(&daemon.log())))?;
     daemon.terminate()?;
-    Ok(management.nothing_was_refused(SYSTEM)?)
+    Ok(nothing_was_refused(&management.control_plane, SYSTEM)?)
 }
 
 /// Our provider, with CAPV's templates under the names that `clusterctl` looks for.
