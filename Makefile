@@ -63,6 +63,12 @@ soak-machines: build-packages ## 10,000 random histories of machines, faults, mo
 soak-routes: build-packages ## 10,000 random histories of routes, Nodes, faults and restarts: HISTORIES
 	CCM_ROUTE_HISTORIES=$(or $(HISTORIES),10000) $(CARGO) test --locked -p ccm --lib -- --nocapture route::controller::tests::histories
 
+# Cluster API's managers and ours are started and stopped or killed in turns. Four of these rounds are among the tests.
+.PHONY: soak-gate
+soak-gate: peers ## Cluster API's managers and ours take turns under the same Leases, the audit log judged: ROUNDS (200), SEED
+	CCM_GATE_ROUNDS=$(or $(ROUNDS),200) $(if $(SEED),CCM_GATE_SEED=$(SEED)) \
+	    $(CARGO) test --locked -p integration-tests --test integration -- --nocapture take_turns
+
 # One minute for each attack: from this machine, and as root from many addresses too.
 .PHONY: soak-port
 soak-port: peers ## attacks the daemon's port for 25 minutes: it leads, answers, and stays small

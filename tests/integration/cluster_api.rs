@@ -1,6 +1,6 @@
 //! Machines under Cluster API's own managers: core and kubeadm bootstrap, and clusterctl.
 
-mod clusterctl;
+pub(crate) mod clusterctl;
 mod contract;
 mod e2e;
 pub(crate) mod installed;

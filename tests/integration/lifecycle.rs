@@ -1,9 +1,11 @@
 //! Cluster API's own kinds, definitions and controllers are ours: none of its managers runs. The daemon is the binary, as the account
 //! that its manifests give it.
 
+mod clusterctl;
 mod gate;
 mod life;
 mod site;
+mod turns;
 
 use crate::scenarios::Trials;
 
@@ -11,4 +13,6 @@ pub(crate) fn trials() -> Trials {
     Trials::new()
         .trial("lifecycle::a_deployment_from_its_beginning_to_its_end", life::whole)
         .trial("lifecycle::nothing_is_written_while_another_manager_holds_the_lease", gate::held)
+        .trial("lifecycle::cluster_apis_managers_and_ours_take_turns", turns::alternate)
+        .trial("lifecycle::clusterctl_installs_describes_and_moves", clusterctl::moves)
 }

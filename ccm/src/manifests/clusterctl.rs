@@ -43,20 +43,29 @@ impl ManifestOptions {
     /// The lifecycle controllers alone, as the core provider `cluster-api` in its usual namespace. They bring the kinds of the
     /// bootstrap provider `kubeadm` too, so that one is not installed beside them.
     pub fn lifecycle_for_clusterctl() -> Self {
-        let namespace = gate::CORE.namespace;
+        Self::of_provider(&gate::CORE, LIFECYCLE)
+    }
+
+    /// One part of the lifecycle controllers, as the provider that it takes the place of.
+    pub fn part_for_clusterctl(part: &gate::Part) -> Self {
+        Self::of_provider(part, part.name)
+    }
+
+    fn of_provider(part: &gate::Part, controllers: &str) -> Self {
+        let namespace = part.namespace;
         Self {
-            name: format!("{NAME}-{LIFECYCLE}"),
+            name: format!("{NAME}-{controllers}"),
             namespace: namespace.to_owned(),
             replicas: Some(1),
             host_network: false,
             cloud_config: CloudConfig::None,
             lifecycle: true,
-            arguments: arguments(LIFECYCLE, namespace),
+            arguments: arguments(controllers, namespace),
             ..Self::new("")
         }
     }
 
-    /// The file `infrastructure-components.yaml`, or `core-components.yaml` of the lifecycle. The provider's configuration is a
+    /// The file `infrastructure-components.yaml`, or `core-components.yaml` or `bootstrap-components.yaml` of the lifecycle. The provider's configuration is a
     /// variable: `LIBVIRT_CONFIG_B64`, in base64, for the provider `libvirt`.
     ///
     /// # Errors
@@ -78,7 +87,10 @@ impl ManifestOptions {
             }));
         }
         let label = match &*self.provider {
-            "" => gate::CORE.provider.label.to_owned(),
+            "" => {
+                let part = gate::PARTS.into_iter().find(|part| part.namespace == self.namespace);
+                part.unwrap_or(&gate::CORE).provider.label.to_owned()
+            }
             provider => format!("infrastructure-{provider}"),
         };
         for object in &mut objects {

@@ -7,6 +7,7 @@ use std::{collections::BTreeSet, path::PathBuf};
 use clap::Args;
 use cloudprovider::{Registry, SecretName, ServiceAccessNeeds};
 use component::{serving::is_always_allowed, yaml};
+use lifecycle_controllers::gate;
 use serde_json::Value;
 
 use super::{
@@ -128,7 +129,8 @@ pub struct ManifestsCommand {
 
     /// Prints the file infrastructure-components.yaml of a repository for clusterctl: the machine controller alone, in a
     /// namespace of its own. The provider's configuration is a variable, such as `LIBVIRT_CONFIG_B64`. With --lifecycle, and
-    /// without --provider, the file core-components.yaml of the lifecycle controllers.
+    /// without --provider, the file core-components.yaml of the lifecycle controllers; also with
+    /// --set=controllers=lifecycle-bootstrap, the file bootstrap-components.yaml of that part.
     #[arg(long, conflicts_with_all = [
         "namespace", "name", "replicas", "machine_provider", "config_secret", "config_map", "config_key", "cloud_config", "secret",
         "no_cloud_config", "api_server", "no_host_network", "host_network_admin", "service_monitor", "machines",
@@ -164,7 +166,7 @@ impl ManifestsCommand {
     /// What `clusterctl` installs.
     fn components(&self, registry: &Registry) -> Result<Vec<Value>, Vec<String>> {
         if self.lifecycle {
-            return self.core_components();
+            return self.lifecycle_components();
         }
         if !registry.names().any(|known| known == self.provider) {
             return Err(vec![unknown_provider("--provider", &self.provider, registry)]);
@@ -188,8 +190,8 @@ impl ManifestsCommand {
         options.clusterctl_components()
     }
 
-    /// What `clusterctl` installs as its core provider.
-    fn core_components(&self) -> Result<Vec<Value>, Vec<String>> {
+    /// What `clusterctl` installs as its core provider, or as its bootstrap provider.
+    fn lifecycle_components(&self) -> Result<Vec<Value>, Vec<String>> {
         if !self.provider.is_empty() {
             return Err(vec![
                 "--for-clusterctl: clusterctl installs each provider by itself; give --provider or --lifecycle".to_owned(),
@@ -198,7 +200,11 @@ impl ManifestsCommand {
         if let Some(fault) = self.lifecycle_fault() {
             return Err(vec![fault]);
         }
-        let mut options = ManifestOptions::lifecycle_for_clusterctl();
+        let of_part = |part: &&&gate::Part| self.controllers().as_deref() == Some(part.name);
+        let mut options = match gate::PARTS.iter().find(of_part) {
+            Some(part) => ManifestOptions::part_for_clusterctl(part),
+            None => ManifestOptions::lifecycle_for_clusterctl(),
+        };
         if let Some(image) = &self.image {
             options.image.clone_from(image);
         }

@@ -94,6 +94,22 @@ struct Ports {
     webhooks: u16,
 }
 
+/// Runs the program `$0` where the file is that tells a pod its namespace: the managers look for their Leases there.
+const IN_CLUSTER: &str = "
+mount -t tmpfs none /run
+mkdir -p /run/secrets/kubernetes.io/serviceaccount
+printf %s \"$POD_NAMESPACE\" >/run/secrets/kubernetes.io/serviceaccount/namespace
+exec \"$0\" \"$@\"
+";
+
+/// Leases that expire soon.
+const ELECTION: [&str; 4] = [
+    "--leader-elect",
+    "--leader-elect-lease-duration=6s",
+    "--leader-elect-renew-deadline=4s",
+    "--leader-elect-retry-period=1s",
+];
+
 /// What a release of Cluster API consists of.
 #[derive(Debug, Clone)]
 pub struct ClusterApiPrograms {
@@ -182,12 +198,21 @@ impl ClusterApi {
     /// [`StartError::Unavailable`] if this machine cannot run the programs, [`StartError::Failed`] if a manager
     /// does not become ready.
     pub fn start(control_plane: &ControlPlane, managers: &[ClusterApiManager]) -> Result<Self, StartError> {
-        let programs = ClusterApiPrograms::find()?;
-        manifests::install(control_plane, &ClusterApiPrograms::cert_manager())?;
-        for manager in managers {
-            manifests::install(control_plane, &programs.components(*manager)?)?;
-        }
+        install(control_plane, managers)?;
         Self::start_installed(control_plane, managers)
+    }
+
+    /// The same with managers that work only while they hold their Leases, as the release's Deployments run them. A candidate
+    /// waits until a Lease has expired: they release none.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_elected(
+        control_plane: &ControlPlane,
+        managers: &[ClusterApiManager],
+    ) -> Result<Self, StartError> {
+        install(control_plane, managers)?;
+        Self::run(control_plane, managers, true)
     }
 
     /// The same for managers whose objects are there already, for example through `clusterctl init`. They have the
@@ -198,6 +223,14 @@ impl ClusterApi {
     pub fn start_installed(
         control_plane: &ControlPlane,
         managers: &[ClusterApiManager],
+    ) -> Result<Self, StartError> {
+        Self::run(control_plane, managers, false)
+    }
+
+    fn run(
+        control_plane: &ControlPlane,
+        managers: &[ClusterApiManager],
+        is_elected: bool,
     ) -> Result<Self, StartError> {
         need_programs(&["openssl", "setpriv", "curl"])?;
         let programs = ClusterApiPrograms::find()?;
@@ -218,7 +251,7 @@ impl ClusterApi {
 
         let mut started = Self { managers: Vec::new(), netns, scratch };
         for manager in managers {
-            let command = started.command(*manager, &programs, control_plane, &certificates)?;
+            let command = started.command(*manager, &programs, control_plane, &certificates, is_elected)?;
             let log = started.scratch.join(format!("{}.log", manager.program()));
             let process = Process::spawn(manager.program(), &command, log)?;
             started.managers.push(Running { manager: *manager, command, process });
@@ -235,11 +268,22 @@ impl ClusterApi {
         programs: &ClusterApiPrograms,
         control_plane: &ControlPlane,
         certificates: &Path,
+        is_elected: bool,
     ) -> Result<Command> {
         let kubeconfig =
             control_plane.kubeconfig_for_service_account(manager.namespace(), manager.service_account())?;
         let ports = manager.ports();
-        let mut command = self.netns.command(programs.folder.join(manager.program()));
+        let program = programs.folder.join(manager.program());
+        let mut command = if is_elected {
+            let mut shell = self.netns.command("unshare");
+            shell.args(["--mount", "--", "sh", "-ec", IN_CLUSTER]).arg(program);
+            shell
+        } else {
+            self.netns.command(program)
+        };
+        if is_elected {
+            command.args(ELECTION);
+        }
         command
             .args(manifests::feature_gates(control_plane, manager.namespace())?)
             .env("POD_NAMESPACE", manager.namespace())
@@ -269,6 +313,22 @@ impl ClusterApi {
         running.and_then(|running| fs::read_to_string(running.process.log()).ok()).unwrap_or_default()
     }
 
+    /// Whether a manager runs. One that loses its Lease ends.
+    ///
+    /// # Errors
+    /// If it was not started.
+    pub fn is_running(&mut self, manager: ClusterApiManager) -> Result<bool> {
+        Ok(self.running(manager)?.process.is_running())
+    }
+
+    /// Kills a manager. The others go on.
+    ///
+    /// # Errors
+    /// If it was not started or cannot be killed.
+    pub fn kill(&mut self, manager: ClusterApiManager) -> Result<()> {
+        self.running(manager)?.process.kill().map(drop)
+    }
+
     /// Stops a manager. The others go on.
     ///
     /// # Errors
@@ -293,6 +353,16 @@ impl ClusterApi {
         let running = self.managers.iter_mut().find(|running| running.manager == manager);
         running.with_context(|| format!("{name} was not started"))
     }
+}
+
+/// Applies the objects of these managers.
+fn install(control_plane: &ControlPlane, managers: &[ClusterApiManager]) -> Result<(), StartError> {
+    let programs = ClusterApiPrograms::find()?;
+    manifests::install(control_plane, &ClusterApiPrograms::cert_manager())?;
+    for manager in managers {
+        manifests::install(control_plane, &programs.components(*manager)?)?;
+    }
+    Ok(())
 }
 
 impl Running {

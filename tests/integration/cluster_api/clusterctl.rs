@@ -25,8 +25,9 @@ use test_env::{
 use tokio::time::{sleep, timeout};
 
 use super::{
+    installed::printed,
     kubelets::Kubelets,
-    management::{HOSTED_CONTROL_PLANES, MANAGERS, Management, apply},
+    management::{HOSTED_CONTROL_PLANES, MANAGERS, Management, apply, nothing_was_refused},
     objects::{Objects, is, name},
     workload::VERSION,
 };
@@ -116,6 +117,14 @@ spec:
         name: '${CLUSTER_NAME}-workers'
 ";
 
+/// `metadata.yaml` beside the lifecycle controllers' components.
+const LIFECYCLE_METADATA: &str = "
+apiVersion: clusterctl.cluster.x-k8s.io/v1alpha3
+kind: Metadata
+releaseSeries:
+  - {major: 1, minor: 14, contract: v1beta2}
+";
+
 pub(super) fn trials() -> Trials {
     Trials::new().trial("cluster_api::clusterctl", moves)
 }
@@ -131,7 +140,7 @@ fn moves() -> Outcome {
 }
 
 /// `clusterctl` with its configuration, which names repositories of files and nothing in the network.
-pub(super) struct Tool {
+pub(crate) struct Tool {
     program: PathBuf,
     /// The name of the infrastructure provider.
     provider: String,
@@ -139,7 +148,12 @@ pub(super) struct Tool {
 }
 
 impl Tool {
-    fn new() -> Result<Self, StartError> {
+    pub(crate) fn new() -> Result<Self, StartError> {
+        Self::with_provider("fake", &Self::fake_provider()?)
+    }
+
+    /// The files of the fake cloud's repository.
+    fn fake_provider() -> anyhow::Result<Vec<(String, String)>> {
         let options = ManifestOptions::for_clusterctl("fake", types());
         let components =
             options.clusterctl_components().map_err(|faults| anyhow::anyhow!(faults.join("; ")))?;
@@ -149,24 +163,20 @@ impl Tool {
             ("cluster-template.yaml", TEMPLATE.replace("CPUS", "2")),
             ("cluster-template-big.yaml", TEMPLATE.replace("CPUS", "8")),
         ];
-        Self::with_provider("fake", &files.map(|(name, text)| (name.to_owned(), text)))
+        Ok(files.map(|(name, text)| (name.to_owned(), text)).to_vec())
     }
 
     /// With an infrastructure provider whose repository has these files.
     pub(super) fn with_provider(name: &str, files: &[(String, String)]) -> Result<Self, StartError> {
-        let programs = ClusterApiPrograms::find()?;
         let folder = tempfile::tempdir()?;
-        let repository = folder.path().join(format!("infrastructure-{name}")).join(OURS);
-        fs::create_dir_all(&repository)?;
-        for (file, text) in files {
-            fs::write(repository.join(file), text)?;
-        }
-
-        let mut providers = vec![json!({
-            "name": name,
-            "type": "InfrastructureProvider",
-            "url": repository.join("infrastructure-components.yaml"),
-        })];
+        let programs = ClusterApiPrograms::find()?;
+        let mut providers = vec![repository(
+            folder.path(),
+            ("InfrastructureProvider", name),
+            OURS,
+            "infrastructure-components.yaml",
+            files,
+        )?];
         for (manager, name, kind) in [
             (ClusterApiManager::Core, "cluster-api", "CoreProvider"),
             (ClusterApiManager::KubeadmBootstrap, "kubeadm", "BootstrapProvider"),
@@ -175,11 +185,42 @@ impl Tool {
             let url = programs.components(manager)?;
             providers.push(json!({"name": name, "type": kind, "url": url}));
         }
-        let images = json!({format!("infrastructure-{name}"): {"repository": REGISTRY}});
+        Self::with_providers(name, &providers, folder)
+    }
+
+    /// The fake cloud, with the lifecycle controllers as core and as bootstrap provider. The release of Cluster API whose kinds they
+    /// serve is their version.
+    pub(crate) fn with_lifecycle() -> Result<Self, StartError> {
+        let folder = tempfile::tempdir()?;
+        let version = ClusterApiPrograms::find()?.version()?;
+        let metadata = LIFECYCLE_METADATA.to_owned();
+        let mut providers = vec![repository(
+            folder.path(),
+            ("InfrastructureProvider", "fake"),
+            OURS,
+            "infrastructure-components.yaml",
+            &Self::fake_provider()?,
+        )?];
+        for (part, kind, name, file) in [
+            ("lifecycle-core", "CoreProvider", "cluster-api", "core-components.yaml"),
+            ("lifecycle-bootstrap", "BootstrapProvider", "kubeadm", "bootstrap-components.yaml"),
+        ] {
+            let set = format!("--set=controllers={part}");
+            let components = printed(&["manifests", "--lifecycle", "--for-clusterctl", &set])?;
+            let files = [(file.to_owned(), components), ("metadata.yaml".to_owned(), metadata.clone())];
+            providers.push(repository(folder.path(), (kind, name), &version, file, &files)?);
+        }
+        Self::with_providers("fake", &providers, folder)
+    }
+
+    /// `provider` is the infrastructure provider's name.
+    fn with_providers(provider: &str, providers: &[Value], folder: TempDir) -> Result<Self, StartError> {
+        let images = json!({format!("infrastructure-{provider}"): {"repository": REGISTRY}});
         let config = json!({"providers": providers, "images": images});
         // JSON is YAML
         fs::write(folder.path().join("clusterctl.yaml"), config.to_string())?;
-        Ok(Self { program: programs.clusterctl(), provider: name.to_owned(), folder })
+        let program = ClusterApiPrograms::find()?.clusterctl();
+        Ok(Self { program, provider: provider.to_owned(), folder })
     }
 
     /// A new management cluster that `clusterctl init` makes with these variables, and with a kind of control planes that run
@@ -189,26 +230,36 @@ impl Tool {
         managers: &[ClusterApiManager],
         variables: &[(&str, String)],
     ) -> Result<Management, StartError> {
+        let control_plane = self.init(variables, &[])?;
+        let managers = ClusterApi::start_installed(&control_plane, managers)?;
+        Ok(Management { control_plane, managers })
+    }
+
+    /// The same without managers, and with further arguments of `clusterctl init`.
+    pub(crate) fn init(
+        &self,
+        variables: &[(&str, String)],
+        more: &[&str],
+    ) -> Result<ControlPlane, StartError> {
         let control_plane = ControlPlane::start(&ControlPlaneOptions::default())?;
         // clusterctl installs cert-manager unless its kinds are served
         let cert_manager = fs::read_to_string(ClusterApiPrograms::cert_manager())?;
         apply(&control_plane, "cert-manager.yaml", &cert_manager)?;
         let ours = format!("infrastructure-{}", self.provider);
         let infrastructure = format!("--infrastructure={}", self.provider);
-        let init = ["init", infrastructure.as_str()];
+        let init = [&["init", infrastructure.as_str()], more].concat();
         let mut command = self.command(control_plane.kubeconfig(), &init);
-        let told = command.envs(variables.iter().map(|(name, value)| (*name, value))).output()?;
-        said(&init, &told)?;
-        let told = String::from_utf8_lossy(&told.stderr);
-        if !told.contains(&ours) {
-            return Err(anyhow::anyhow!("clusterctl init did not install the provider: {told}").into());
+        let output = command.envs(variables.iter().map(|(name, value)| (*name, value))).output()?;
+        said(&init, &output)?;
+        let words = String::from_utf8_lossy(&output.stderr);
+        if !words.contains(&ours) {
+            return Err(anyhow::anyhow!("clusterctl init did not install the provider: {words}").into());
         }
         apply(&control_plane, "control-planes.yaml", HOSTED_CONTROL_PLANES)?;
-        let managers = ClusterApi::start_installed(&control_plane, managers)?;
-        Ok(Management { control_plane, managers })
+        Ok(control_plane)
     }
 
-    pub(super) fn command(&self, kubeconfig: &Path, arguments: &[&str]) -> Command {
+    pub(crate) fn command(&self, kubeconfig: &Path, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
         command
             .args(arguments)
@@ -223,13 +274,29 @@ impl Tool {
     }
 
     /// Runs it and returns what it prints.
-    pub(super) fn run(&self, kubeconfig: &Path, arguments: &[&str]) -> anyhow::Result<String> {
+    pub(crate) fn run(&self, kubeconfig: &Path, arguments: &[&str]) -> anyhow::Result<String> {
         said(arguments, &self.command(kubeconfig, arguments).output()?)
     }
 }
 
+/// Writes the repository of a provider into a folder. Returns what the configuration says of it.
+fn repository(
+    folder: &Path,
+    (kind, name): (&str, &str),
+    version: &str,
+    components: &str,
+    files: &[(String, String)],
+) -> anyhow::Result<Value> {
+    let repository = folder.join(format!("{kind}-{name}")).join(version);
+    fs::create_dir_all(&repository)?;
+    for (file, text) in files {
+        fs::write(repository.join(file), text)?;
+    }
+    Ok(json!({"name": name, "type": kind, "url": repository.join(components)}))
+}
+
 /// What it printed, if it was successful.
-pub(super) fn said(arguments: &[&str], output: &Output) -> anyhow::Result<String> {
+pub(crate) fn said(arguments: &[&str], output: &Output) -> anyhow::Result<String> {
     let errors = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "clusterctl {}: {errors}", arguments.join(" "));
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
@@ -246,25 +313,17 @@ fn types() -> MachineTypes {
     MachineTypes::new(kinds, schemas)
 }
 
-impl Management {
-    /// The daemon that the components have, with their service account and their roles.
-    async fn daemon(&self, cloud: &FakeCloud) -> anyhow::Result<InProcess> {
-        let account = "cloud-controller-manager-fake";
-        let kubeconfig = self.control_plane.kubeconfig_for_service_account(SYSTEM, account)?;
-        let flags = ["--controllers=machine-controller"];
-        InProcess::start(&api::client(&kubeconfig).await?, cloud.provider(), &flags)
-    }
+/// The daemon that the components have, with their service account and their roles.
+pub(crate) async fn daemon(control_plane: &ControlPlane, cloud: &FakeCloud) -> anyhow::Result<InProcess> {
+    let account = "cloud-controller-manager-fake";
+    let kubeconfig = control_plane.kubeconfig_for_service_account(SYSTEM, account)?;
+    let flags = ["--controllers=machine-controller"];
+    InProcess::start(&api::client(&kubeconfig).await?, cloud.provider(), &flags)
+}
 
+impl Management {
     async fn objects(&self) -> anyhow::Result<Objects> {
         Ok(Objects::new(self.client().await?, "default"))
-    }
-
-    /// That the roles of the components in this namespace were enough.
-    pub(super) fn nothing_was_refused(&self, namespace: &str) -> anyhow::Result<()> {
-        let mut refused = self.control_plane.refusals_after(0)?;
-        refused.retain(|one| one.user.contains(namespace));
-        ensure!(refused.is_empty(), "{refused:?}");
-        Ok(())
     }
 }
 
@@ -281,8 +340,8 @@ async fn whole(tool: &Tool, source: &Management, target: &Management) -> anyhow:
     let ccm = InProcess::start(&nodes, cloud.provider(), &["--controllers=cloud-node-controller"])?;
     let _kubelets = Kubelets::start(&nodes, &cloud);
 
-    let daemon = source.daemon(&cloud).await?;
-    generate(tool, source, &workload)?;
+    let first = daemon(&source.control_plane, &cloud).await?;
+    generate(tool, &source.control_plane, &workload)?;
     at_source.apply_secrets("prod", &workload).await?;
     at_source.control_plane_is_there("prod", VERSION).await?;
     let machines = running(&at_source).await?;
@@ -300,10 +359,10 @@ async fn whole(tool: &Tool, source: &Management, target: &Management) -> anyhow:
 
     // A block holds the move, and the machines are not touched meanwhile or afterwards.
     cloud.forget_calls();
-    let next = target.daemon(&cloud).await?;
+    let next = daemon(&target.control_plane, &cloud).await?;
     let block = |value: Value| json!({"metadata": {"annotations": {"clusterctl.cluster.x-k8s.io/block-move": value}}});
-    let first = machines.first().context("a machine")?;
-    at_source.merge("FakeMachine", first, block("a person".into())).await?;
+    let one = machines.first().context("a machine")?;
+    at_source.merge("FakeMachine", one, block("a person".into())).await?;
     let to = format!("--to-kubeconfig={}", target.control_plane.kubeconfig().display());
     let arguments = ["move", "--namespace=default", to.as_str()];
     let log = fs::File::create(tool.folder.path().join("move.log"))?;
@@ -315,7 +374,7 @@ async fn whole(tool: &Tool, source: &Management, target: &Management) -> anyhow:
     .await?;
     sleep(Duration::from_secs(2)).await;
     ensure!(at_target.list("Cluster").await?.is_empty(), "it moved in spite of the block");
-    at_source.merge("FakeMachine", first, block(Value::Null)).await?;
+    at_source.merge("FakeMachine", one, block(Value::Null)).await?;
     let ended = eventually(Duration::from_secs(120), "the move ends", || {
         let ended = moving.try_wait();
         async move { Ok(ended?) }
@@ -330,25 +389,30 @@ async fn whole(tool: &Tool, source: &Management, target: &Management) -> anyhow:
         let left = at_source.list(kind).await?;
         ensure!(left.is_empty(), "{kind}: {left:?}");
     }
-    for change in CHANGES {
-        ensure!(cloud.count(change) == 0, "{change:?} in the cloud");
-    }
+    nothing_was_changed(&cloud)?;
     ensure!(cloud.objects() == objects, "{:?}", cloud.objects());
 
     // The new management cluster is in charge.
     at_target.delete("Cluster", "prod").await?;
     at_target.vanishes("Cluster", "prod").await?;
     ensure!(cloud.objects().is_empty(), "{:?}", cloud.objects());
-    for daemon in [daemon, next, ccm] {
+    for daemon in [first, next, ccm] {
         daemon.stop().await?;
     }
-    source.nothing_was_refused(SYSTEM)?;
-    target.nothing_was_refused(SYSTEM)
+    nothing_was_refused(&source.control_plane, SYSTEM)?;
+    nothing_was_refused(&target.control_plane, SYSTEM)
+}
+
+/// That no call has changed the cloud since the calls were forgotten.
+pub(crate) fn nothing_was_changed(cloud: &FakeCloud) -> anyhow::Result<()> {
+    CHANGES
+        .into_iter()
+        .try_for_each(|change| Ok(ensure!(cloud.count(change) == 0, "{change:?} in the cloud")))
 }
 
 /// Makes a cluster from the template, and looks at another flavour.
-fn generate(tool: &Tool, source: &Management, workload: &ControlPlane) -> anyhow::Result<()> {
-    let kubeconfig = source.control_plane.kubeconfig();
+pub(crate) fn generate(tool: &Tool, source: &ControlPlane, workload: &ControlPlane) -> anyhow::Result<()> {
+    let kubeconfig = source.kubeconfig();
     let version = format!("--kubernetes-version={VERSION}");
     let arguments =
         ["generate", "cluster", "prod", "--target-namespace=default", "--worker-machine-count=2", &version];
@@ -362,11 +426,11 @@ fn generate(tool: &Tool, source: &Management, workload: &ControlPlane) -> anyhow
     ensure!(big.contains("cpus: 8"), "{big}");
     let text = rendered(&[])?;
     ensure!(text.contains("cpus: 2") && text.contains("replicas: 2") && !text.contains("${"), "{text}");
-    apply(&source.control_plane, "cluster.yaml", &text)
+    apply(source, "cluster.yaml", &text)
 }
 
 /// Waits until both machines run. Returns their names.
-async fn running(objects: &Objects) -> anyhow::Result<Vec<String>> {
+pub(crate) async fn running(objects: &Objects) -> anyhow::Result<Vec<String>> {
     let run = |one: &Value| one["status"]["phase"] == "Running" && is(one, "InfrastructureReady", "True");
     let machines =
         objects.all_become("Machine", "running", |all| all.len() == 2 && all.iter().all(run)).await?;
@@ -374,7 +438,7 @@ async fn running(objects: &Objects) -> anyhow::Result<Vec<String>> {
 }
 
 /// The provider ID of each machine, and the UID that its object had first.
-async fn identities(objects: &Objects) -> anyhow::Result<Vec<(Value, Value)>> {
+pub(crate) async fn identities(objects: &Objects) -> anyhow::Result<Vec<(Value, Value)>> {
     let machines = objects.list("FakeMachine").await?;
     let uid = |one: &Value| one["metadata"]["annotations"]["infrastructure.cluster.x-k8s.io/uid"].clone();
     Ok(machines.iter().map(|one| (one["spec"]["providerID"].clone(), uid(one))).collect())

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use ccm::{manifests::ManifestOptions, permissions};
 use cloudprovider::CloudProvider;
 use cluster_api::definitions::Provider;
@@ -16,11 +16,11 @@ use tokio::time::timeout;
 use crate::{
     api,
     cluster_api::{
-        management::{HOSTED_CONTROL_PLANES, apply},
+        management::{HOSTED_CONTROL_PLANES, apply, nothing_was_refused},
         objects::Objects,
     },
     daemon::{DaemonProcess, LONG_TERM, binary, parse},
-    serving::{curl::Curl, free_port},
+    serving::curl::Curl,
     shipped_roles,
     support::tail,
     trial::{LIMIT, Outcome, runtime},
@@ -51,7 +51,7 @@ impl Site {
     ) -> Outcome {
         binary()?;
         let control_plane = ControlPlane::start(&ControlPlaneOptions::default())?;
-        let site = Self { control_plane, folder: tempfile::tempdir().context("a folder")? };
+        let site = Self::on(control_plane)?;
         site.install(provider)?;
         site.control_plane.kubectl_output(&["create", "namespace", namespace])?;
         let outcome = runtime(false)?.block_on(async {
@@ -63,14 +63,12 @@ impl Site {
         });
         let log = std::fs::read_to_string(site.log()).unwrap_or_default();
         outcome.with_context(|| format!("the daemon said: {}", tail(&log)))?;
-        Ok(site.nothing_was_refused()?)
+        Ok(nothing_was_refused(&site.control_plane, shipped_roles::USER)?)
     }
 
-    fn nothing_was_refused(&self) -> Result<()> {
-        let mut refused = self.control_plane.refusals_after(0)?;
-        refused.retain(|refusal| refusal.user == shipped_roles::USER);
-        ensure!(refused.is_empty(), "refused by the shipped roles: {refused:?}");
-        Ok(())
+    /// One on a control plane that has all kinds.
+    pub(super) fn on(control_plane: ControlPlane) -> Result<Self> {
+        Ok(Self { control_plane, folder: tempfile::tempdir().context("a folder")? })
     }
 
     fn install(&self, provider: &dyn CloudProvider) -> Result<()> {
@@ -92,7 +90,12 @@ impl Site {
 
     /// Starts the daemon with no permissions but those of its manifests.
     pub(super) async fn start(&self) -> Result<Lifecycle> {
-        let port = free_port()?;
+        self.start_with(&LONG_TERM).await
+    }
+
+    /// The same with these flags of elections.
+    pub(super) async fn start_with(&self, election: &[&str]) -> Result<Lifecycle> {
+        let port = test_env::free_port()?;
         let needed = permissions::needed(&parse(&[CONTROLLERS])?);
         let account =
             shipped_roles::bind(&self.control_plane, &ManifestOptions::new("libvirt"), &needed).await?;
@@ -108,12 +111,12 @@ impl Site {
             format!("--secure-port={port}"),
             "-v=4".to_owned(),
         ];
-        flags.extend(LONG_TERM.map(str::to_owned));
+        flags.extend(election.iter().map(|&flag| flag.to_owned()));
         let process = DaemonProcess::start(&flags, &self.log())?;
         Ok(Lifecycle { process, port, token: self.control_plane.admin_token().to_owned() })
     }
 
-    fn log(&self) -> PathBuf {
+    pub(super) fn log(&self) -> PathBuf {
         self.folder.path().join("daemon.log")
     }
 }

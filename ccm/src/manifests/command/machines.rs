@@ -29,8 +29,7 @@ impl ManifestsCommand {
 
     /// What is wrong with `--set` where the lifecycle controllers are to run: it switches all of them off.
     pub(super) fn lifecycle_fault(&self) -> Option<String> {
-        let flags: Vec<_> = self.set.iter().map(|flag| argument(flag)).collect();
-        let value = flags.iter().filter_map(|flag| flag.strip_prefix("--controllers=")).next_back()?;
+        let value = self.controllers()?;
         let mut names = value.split(',').map(str::trim);
         let runs = names.any(|name| name == LIFECYCLE || LIFECYCLE_PARTS.contains(&name));
         (self.lifecycle && !runs).then(|| {
@@ -39,6 +38,13 @@ impl ManifestsCommand {
                 LIFECYCLE_PARTS.join(" and ")
             )
         })
+    }
+
+    /// The controllers that `--set` names.
+    pub(super) fn controllers(&self) -> Option<String> {
+        let flags = self.set.iter().rev().map(|flag| argument(flag));
+        let mut values = flags.filter_map(|flag| flag.strip_prefix("--controllers=").map(str::to_owned));
+        values.next()
     }
 
     /// The providers whose machines are served: that of `--provider` with `--machines`, and those of `--machine-provider`.

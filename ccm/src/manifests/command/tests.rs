@@ -378,6 +378,18 @@ fn clusterctl_gets_its_components() {
     for words in ["cluster.x-k8s.io/provider: cluster-api", "namespace: capi-system", "--v=4"] {
         assert!(core.contains(words), "{words} is not in {core}");
     }
+    let (bootstrap, _) =
+        run(&["--lifecycle", "--set=controllers=lifecycle-bootstrap"]).expect("good options");
+    for words in [
+        "cluster.x-k8s.io/provider: bootstrap-kubeadm",
+        "namespace: capi-kubeadm-bootstrap-system",
+        "name: kubeadmconfigs.bootstrap.cluster.x-k8s.io",
+    ] {
+        assert!(bootstrap.contains(words), "{words} is not in {bootstrap}");
+    }
+    assert!(!bootstrap.contains("machinedeployments.cluster.x-k8s.io"), "{bootstrap}");
+    let (core, _) = run(&["--lifecycle", "--set=controllers=lifecycle-core"]).expect("good options");
+    assert!(core.contains("cluster.x-k8s.io/provider: cluster-api") && !core.contains("kubeadmconfigs."));
     let faults = run(&["--lifecycle", "--provider=fake"]).expect_err("two providers");
     assert!(faults[0].contains("each provider by itself"), "{faults:?}");
     let faults = run(&["--provider=fak"]).expect_err("unknown");
