@@ -2,9 +2,14 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
+use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::{bounds::Bounds, world::World};
+use super::{
+    bounds::Bounds,
+    world::{World, nodes},
+};
+use crate::machine_set::scale_down::AUTOSCALER_TAINT;
 
 const GROUP: &str = "cluster.x-k8s.io";
 
@@ -249,4 +254,52 @@ async fn bounds_hold_in_random_histories() {
         nodes.retain(|_, node| node["metadata"]["annotations"]["cluster.x-k8s.io/machine"].is_string());
         assert_eq!(nodes.into_keys().collect::<Vec<_>>(), machines, "seed {seed}");
     }
+}
+
+/// What cluster-autoscaler's provider for Cluster API does in the middle of rollouts: it taints the Node of a machine that it does not
+/// need, marks the Machine, and takes one replica away. `CCM_AUTOSCALER_ROUNDS` says how often.
+#[tokio::test(start_paused = true)]
+async fn an_autoscaler_in_rollouts_loses_what_it_chose_and_nothing_else() {
+    const MOST: usize = 6;
+    let rounds = std::env::var("CCM_AUTOSCALER_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(4);
+    let mut random = fastrand::Rng::with_seed(4);
+    let (surge, unavailable) = (2, 1);
+    let (world, bounds) = complete(MOST, rolling(&json!(surge), &json!(unavailable))).await;
+    for round in 0..rounds {
+        bounds.set(MOST + surge, 0);
+        let next = format!("v1.37.{}", 2 + round % 2);
+        // Machines come up without Nodes, so the rollout stays where it is.
+        world.play.holds.send_replace(true);
+        let before = names(&world).await;
+        world.patch_deployment(version(&next)).await;
+        world.until("new Machines", async || !names(&world).await.is_subset(&before)).await;
+        world.settle().await;
+        let mut running = names(&world).await;
+        let have_nodes: BTreeSet<_> = world.nodes().await.into_keys().collect();
+        let mut replicas = MOST;
+        for _ in 0..random.usize(1..4) {
+            let candidates: Vec<_> = running.intersection(&have_nodes).cloned().collect();
+            let chosen = candidates[random.usize(..candidates.len())].clone();
+            let taint = json!({"key": AUTOSCALER_TAINT, "value": "1", "effect": "NoSchedule"});
+            let taint = Patch::Merge(json!({"spec": {"taints": [taint]}}));
+            let of_workload = nodes(&world.workload.client());
+            of_workload.patch(&chosen, &PatchParams::default(), &taint).await.expect("a Node");
+            world.settle().await;
+            // The taint decides where the autoscaler ended before it marked the Machine.
+            if random.bool() {
+                let mark = json!({"metadata": {"annotations": {"cluster.x-k8s.io/delete-machine": "now"}}});
+                world.patch(GROUP, "Machine", &chosen, mark).await;
+            }
+            replicas -= 1;
+            world.patch_deployment(json!({"replicas": replicas})).await;
+            running.remove(&chosen);
+            world.settle().await;
+            assert_eq!(names(&world).await, running, "round {round}: {chosen} was chosen");
+        }
+        world.play.holds.send_replace(false);
+        world.until_complete(replicas, &next).await;
+        world.patch_deployment(json!({"replicas": MOST})).await;
+        world.until_complete(MOST, &next).await;
+    }
+    bounds.check("an autoscaler");
 }
