@@ -18,13 +18,14 @@ use std::{io::Write as _, panic::AssertUnwindSafe, process::ExitCode};
 
 use cloudprovider::Registry;
 use component::{command_line::CommandLineError, leader_election::Lost, logging, program::Program, version};
+use lifecycle_controllers::explain::ExplainedKind;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     commands::{self, Check, Explain, Invocation, Output, Subject, Tool},
     daemon::{self, Misconfigured, PartEnded},
-    flags::Flags,
+    flags::{Flags, LIFECYCLE_CORE},
     manifests::ManifestsCommand,
 };
 
@@ -150,6 +151,16 @@ fn explain(arguments: &Explain, registry: MakeRegistry) -> ExitCode {
             }
             Subject::Service { namespace, name } => {
                 let explanation = commands::explain_service(flags, registry, namespace, name).await?;
+                (explanation.to_table(), explanation.to_json()?)
+            }
+            Subject::Lifecycle { kind, namespace, name } => {
+                let explanation =
+                    commands::explain_lifecycle(flags, registry, *kind, namespace, name).await?;
+                (explanation.to_table(), explanation.to_json()?)
+            }
+            Subject::Machine { namespace, name } if flags.enables(LIFECYCLE_CORE) => {
+                let kind = ExplainedKind::Machine;
+                let explanation = commands::explain_lifecycle(flags, registry, kind, namespace, name).await?;
                 (explanation.to_table(), explanation.to_json()?)
             }
             Subject::Machine { namespace, name } => {

@@ -17,8 +17,8 @@ use component::{
 pub use check::{Check, Finding, Report, Verdict, check};
 pub use completions::{Completions, completions};
 pub use explain::{
-    CloudAnswer, Explain, Explanation, LoadBalancerAnswer, MachineExplanation, NodeCondition,
-    ServiceExplanation, Subject, explain, explain_machine, explain_service,
+    CloudAnswer, Explain, Explanation, LifecycleExplanation, LoadBalancerAnswer, MachineExplanation,
+    NodeCondition, ServiceExplanation, Subject, explain, explain_lifecycle, explain_machine, explain_service,
 };
 pub use man::man;
 pub use tools::Output;
@@ -113,6 +113,8 @@ fn without_help_word(mut arguments: Vec<OsString>) -> Vec<OsString> {
 
 #[cfg(test)]
 mod tests {
+    use lifecycle_controllers::explain::ExplainedKind;
+
     use super::*;
 
     fn faults(args: &[&str]) -> Vec<String> {
@@ -191,7 +193,14 @@ mod tests {
         assert_eq!(subject(&["service", "shop/web"]), Ok(service));
         let machine = Subject::Machine { namespace: "shop".to_owned(), name: "one".to_owned() };
         assert_eq!(subject(&["machine", "shop/one"]), Ok(machine));
+        let cluster = Subject::Lifecycle {
+            kind: ExplainedKind::Cluster,
+            namespace: "team".to_owned(),
+            name: "prod".to_owned(),
+        };
+        assert_eq!(subject(&["cluster", "team/prod"]), Ok(cluster));
         for bad in [
+            ["machinedeployment", "workers"],
             ["machine", "one"],
             ["service", "web"],
             ["service", "/web"],

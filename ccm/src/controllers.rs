@@ -1,7 +1,7 @@
 //! The controllers: each has a folder, and a row in the table.
 
 mod descriptor;
-mod lifecycle;
+pub(crate) mod lifecycle;
 mod machine;
 pub mod node;
 pub mod node_lifecycle;

@@ -6,6 +6,7 @@ pub mod cluster;
 pub mod cluster_resource_set;
 pub mod core;
 pub mod engine;
+pub mod explain;
 pub mod gate;
 pub mod kubeadm_config;
 pub mod machine;

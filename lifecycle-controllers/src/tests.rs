@@ -4,6 +4,7 @@ mod bounds;
 mod costs;
 mod crashes;
 mod deletion;
+mod explain;
 mod kubeadm;
 mod line;
 mod machines;

@@ -1,5 +1,6 @@
 //! `explain NODE`: the cloud's answer about a Node, and what the daemon would do; and the same of a Service.
 
+mod lifecycle;
 mod machine;
 mod service;
 
@@ -12,8 +13,10 @@ use component::api_client::describe;
 use controller_kit::nodes::{self, Node};
 use jiff::Timestamp;
 use kube::Client;
+use lifecycle_controllers::explain::ExplainedKind;
 use serde::Serialize;
 
+pub use lifecycle::{LifecycleExplanation, explain_lifecycle};
 pub use machine::{MachineExplanation, explain_machine};
 pub use service::{LoadBalancerAnswer, ServiceExplanation, explain_service};
 
@@ -29,12 +32,13 @@ const SIMILAR_NAMES: usize = 3;
 
 /// Explain a Node: what the cloud says about it, by what its instance was found, what differs, why it is initialised
 /// or not, and what a daemon with these flags would do next. Or a Service, with `explain service NAMESPACE/NAME`: why it has
-/// its load balancer or waits for it. Or a machine, with `explain machine NAMESPACE/NAME`: what it waits for. Nothing is
-/// changed.
+/// its load balancer or waits for it. Or a machine, with `explain machine NAMESPACE/NAME`: what it waits for. Or an object of Cluster
+/// API, with `cluster`, `machineset` or `machinedeployment`. Nothing is changed.
 #[derive(Clone, Debug, Args)]
 pub struct Explain {
     /// The Node's name; or `service` and the Service's namespace and name, as in `service default/web`; or `machine` and
-    /// those of a machine of the provider's kind.
+    /// those of a machine of the provider's kind, or of a Machine if the lifecycle controllers are enabled; or `cluster`,
+    /// `machineset` or `machinedeployment` and those of such an object.
     #[arg(
         value_name = "NODE",
         num_args = 1..=2,
@@ -64,13 +68,36 @@ pub enum Subject {
         /// Its name.
         name: String,
     },
-    /// The machine of this name: an object of the provider's kind, such as a `LibvirtMachine`.
+    /// The object of this name, of one of Cluster API's kinds.
+    Lifecycle {
+        /// Which kind.
+        kind: ExplainedKind,
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
+    /// The machine of this name: an object of the provider's kind, such as a `LibvirtMachine`, or a Machine.
     Machine {
         /// Its namespace.
         namespace: String,
         /// Its name.
         name: String,
     },
+}
+
+/// What may be named.
+const SUBJECTS: &str =
+    "NODE, or one of service, machine, cluster, machineset and machinedeployment with NAMESPACE/NAME";
+
+/// Namespace and name.
+fn namespaced(what: &str, text: &str) -> Result<(String, String), String> {
+    match text.split_once('/') {
+        Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() && !name.contains('/') => {
+            Ok((namespace.to_owned(), name.to_owned()))
+        }
+        _ => Err(format!("{text:?} is not a {what}; expected NAMESPACE/NAME")),
+    }
 }
 
 impl Explain {
@@ -82,26 +109,22 @@ impl Explain {
         let words: Vec<&str> = self.subject.iter().map(String::as_str).collect();
         match words[..] {
             [node] | ["node", node] => Ok(Subject::Node(node.to_owned())),
-            ["service", text] => match text.split_once('/') {
-                Some((namespace, name))
-                    if !namespace.is_empty() && !name.is_empty() && !name.contains('/') =>
-                {
-                    Ok(Subject::Service { namespace: namespace.to_owned(), name: name.to_owned() })
+            ["service", text] => {
+                let (namespace, name) = namespaced("Service", text)?;
+                Ok(Subject::Service { namespace, name })
+            }
+            ["machine", text] => {
+                let (namespace, name) = namespaced("machine", text)?;
+                Ok(Subject::Machine { namespace, name })
+            }
+            [word, text] => match ExplainedKind::ALL.into_iter().find(|kind| kind.word() == word) {
+                Some(kind) => {
+                    let (namespace, name) = namespaced(kind.name(), text)?;
+                    Ok(Subject::Lifecycle { kind, namespace, name })
                 }
-                _ => Err(format!("{text:?} is not a Service; expected NAMESPACE/NAME")),
+                None => Err(format!("nothing is known of {word:?}; expected {SUBJECTS}")),
             },
-            ["machine", text] => match text.split_once('/') {
-                Some((namespace, name))
-                    if !namespace.is_empty() && !name.is_empty() && !name.contains('/') =>
-                {
-                    Ok(Subject::Machine { namespace: namespace.to_owned(), name: name.to_owned() })
-                }
-                _ => Err(format!("{text:?} is not a machine; expected NAMESPACE/NAME")),
-            },
-            [word, ..] => Err(format!(
-                "nothing is known of {word:?}; expected NODE, service NAMESPACE/NAME or machine NAMESPACE/NAME"
-            )),
-            [] => Err("expected NODE, service NAMESPACE/NAME or machine NAMESPACE/NAME".to_owned()),
+            _ => Err(format!("expected {SUBJECTS}")),
         }
     }
 }

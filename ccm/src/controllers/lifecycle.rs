@@ -96,7 +96,11 @@ fn behind_gate(
     Ok(Box::new(|stop, inspection| Box::pin(gate::run(gate, stop, inspection, controllers))))
 }
 
-fn options(flags: &Flags) -> anyhow::Result<LifecycleOptions> {
+/// What the flags say to the parts.
+///
+/// # Errors
+/// A value that is no network.
+pub(crate) fn options(flags: &Flags) -> anyhow::Result<LifecycleOptions> {
     let (own, shared) = (&flags.controllers.lifecycle, &flags.controllers.machine);
     let (additional_machine_labels, additional_machine_annotations) = own.patterns();
     let workload_networks = own.workload_networks().map_err(|faults| anyhow::anyhow!(faults.join("; ")))?;

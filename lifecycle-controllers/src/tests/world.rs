@@ -51,7 +51,7 @@ const CONTROL_PLANE: &str = "controlplane.cluster.x-k8s.io";
 pub(super) const BOOTSTRAP: &str = "bootstrap.cluster.x-k8s.io";
 
 /// Every workload cluster is the second API server.
-struct Same(Client);
+pub(super) struct Same(pub(super) Client);
 
 impl Connector for Same {
     fn connect(&self, _: &ClusterKey, _: &Access) -> Result<Client, String> {
@@ -126,12 +126,17 @@ impl World {
 
     /// The daemon is dead, and another one begins, which knows nothing.
     pub(super) async fn restart(&mut self) {
-        self.tasks.shutdown().await;
+        self.stop_controllers().await;
         self.stop.cancel();
         self.stop = CancellationToken::new();
         self.line = Line::default();
         self.core = core(&self.line, &self.management, &self.workload, &self.stop, &self.options);
         self.start_controllers().await;
+    }
+
+    /// The daemon is dead.
+    pub(super) async fn stop_controllers(&mut self) {
+        self.tasks.shutdown().await;
     }
 
     async fn create_cluster(&self) {

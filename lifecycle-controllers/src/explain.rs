@@ -1,0 +1,273 @@
+//! What a pass over an object would do, for people. The controllers themselves decide: a request of theirs that would change something
+//! is noted and not sent, and the pass goes as far as it goes without it.
+
+mod notes;
+
+use std::{sync::Arc, time::Duration};
+
+use cluster_api::{Cluster, Machine, MachineDeployment, MachineSet};
+use component::{
+    events::{EventMetrics, EventObject, event_recorder},
+    metrics::MetricSet as _,
+};
+use kube::{Client, ResourceExt as _};
+use serde::Serialize;
+use serde_json::Value;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use self::notes::Notes;
+use crate::{
+    cluster::{ClusterController, ClusterOptions},
+    core::{Core, CoreOptions, KeyFilter, workload_key},
+    engine::{
+        control::{Controller as _, Failure, Then},
+        external::Externals,
+        object::key,
+        stores::Stores,
+        writer::{Place, Writer},
+    },
+    gate::PartFence,
+    machine::MachineController,
+    machine_deployment::MachineDeploymentController,
+    machine_set::MachineSetController,
+    options::LifecycleOptions,
+    workload::{AllowedAddresses, Connection, Connector, Dial, Options, WorkloadClusters},
+};
+
+/// How long the workload cluster may take to be connected. A daemon that runs has its connection.
+const CONNECTED_WITHIN: Duration = Duration::from_secs(5);
+
+/// A controller that wants to come back so soon writes then: changes of counters wait a moment for more of the kind.
+const SOON: Duration = Duration::from_secs(2);
+
+/// A kind that can be explained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExplainedKind {
+    /// A Cluster.
+    Cluster,
+    /// A Machine of Cluster API.
+    Machine,
+    /// A `MachineSet`.
+    MachineSet,
+    /// A `MachineDeployment`.
+    MachineDeployment,
+}
+
+impl ExplainedKind {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Cluster, Self::Machine, Self::MachineSet, Self::MachineDeployment];
+
+    /// Its name on command lines.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Cluster => "cluster",
+            Self::Machine => "machine",
+            Self::MachineSet => "machineset",
+            Self::MachineDeployment => "machinedeployment",
+        }
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cluster => "Cluster",
+            Self::Machine => "Machine",
+            Self::MachineSet => "MachineSet",
+            Self::MachineDeployment => "MachineDeployment",
+        }
+    }
+}
+
+/// What the controllers find about an object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LifecyclePlan {
+    /// Its kind.
+    pub kind: &'static str,
+    /// Of a Machine, the name of its object of the infrastructure's kind.
+    #[serde(skip)]
+    pub infrastructure: Option<String>,
+    /// `status.phase`
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phase: Option<String>,
+    /// Whether the workload cluster is connected, or why not.
+    pub workload_cluster: String,
+    /// The conditions of its status: type, status, reason and message.
+    pub conditions: Vec<String>,
+    /// What the controller would do next.
+    pub next: Vec<String>,
+}
+
+/// Reads an object and what surrounds it, and says what its controller would do next. `None`: there is no such object. Lists may take
+/// `limit` to arrive.
+///
+/// # Errors
+/// The API server does not serve the kinds, or does not give the objects.
+pub async fn explain(
+    client: &Client,
+    options: &LifecycleOptions,
+    kind: ExplainedKind,
+    (namespace, name): (&str, &str),
+    limit: Duration,
+) -> Result<Option<LifecyclePlan>, String> {
+    let addresses = AllowedAddresses::of_flag(options.workload_networks.clone());
+    explain_through(Arc::new(Dial::new(addresses)), client, options, kind, (namespace, name), limit).await
+}
+
+/// The same with workload clusters of this connector.
+pub(crate) async fn explain_through(
+    connector: Arc<dyn Connector>,
+    client: &Client,
+    options: &LifecycleOptions,
+    kind: ExplainedKind,
+    (namespace, name): (&str, &str),
+    limit: Duration,
+) -> Result<Option<LifecyclePlan>, String> {
+    let stop = CancellationToken::new();
+    let _ends_all = stop.clone().drop_guard();
+    let notes = Notes::default();
+    let core = core(&notes, connector, client, options, namespace, &stop)?;
+    // They end when they are dropped.
+    let _watches = core.stores.watch(client, Some(namespace), &stop);
+    timeout(limit, core.stores.synced())
+        .await
+        .map_err(|_| format!("no list of {} within {limit:?}", core.stores.missing().join(", ")))?;
+    let Some(found) = find(&core, kind, namespace, name) else { return Ok(None) };
+    let workload_cluster = connected(&core, namespace, &found.cluster, &stop).await;
+    let object: Value = core.writer.read_at(&found.place).await.map_err(|error| error.to_string())?;
+    let outcome = passes(&core, kind, &key(namespace, name), &notes).await;
+    let conditions = object["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    Ok(Some(LifecyclePlan {
+        kind: kind.name(),
+        infrastructure: object["spec"]["infrastructureRef"]["name"].as_str().map(str::to_owned),
+        phase: object["status"]["phase"].as_str().map(str::to_owned),
+        workload_cluster,
+        conditions: conditions.iter().map(notes::condition).collect(),
+        next: next(&notes, &outcome, conditions),
+    }))
+}
+
+fn core(
+    notes: &Notes,
+    connector: Arc<dyn Connector>,
+    client: &Client,
+    options: &LifecycleOptions,
+    namespace: &str,
+    stop: &CancellationToken,
+) -> Result<Arc<Core>, String> {
+    let writes_nothing = notes.client(client.clone());
+    let metrics = EventMetrics::unregistered().map_err(|error| error.to_string())?;
+    let about = EventObject::lease(namespace, "", "");
+    // Nothing writes what it records.
+    let (events, _) = event_recorder("", writes_nothing.clone(), about, metrics);
+    let (labels, annotations) =
+        (options.additional_machine_labels.clone(), options.additional_machine_annotations.clone());
+    let connector = Arc::new(notes.connector(connector));
+    Ok(Arc::new(Core {
+        stores: Stores::default(),
+        externals: Externals::new(client.clone(), Some(namespace.to_owned()), stop.clone()),
+        workload: WorkloadClusters::new(
+            writes_nothing.clone(),
+            PartFence::default(),
+            connector,
+            Options::default(),
+        ),
+        writer: Writer::new(writes_nothing),
+        events,
+        options: CoreOptions {
+            namespace: options.namespace.clone(),
+            watch_filter: options.watch_filter.clone(),
+            additional_labels: KeyFilter::new(move |key| labels.match_name(key)),
+            additional_annotations: KeyFilter::new(move |key| annotations.match_name(key)),
+        },
+    }))
+}
+
+/// An object that is there.
+struct Found {
+    place: Place,
+    /// The name of its Cluster.
+    cluster: String,
+}
+
+fn find(core: &Core, kind: ExplainedKind, namespace: &str, name: &str) -> Option<Found> {
+    let (stores, key) = (&core.stores, key(namespace, name));
+    match kind {
+        ExplainedKind::Cluster => stores.clusters.get(&key).map(|_| Found {
+            place: Place::in_namespace::<Cluster>(namespace, name),
+            cluster: name.to_owned(),
+        }),
+        ExplainedKind::Machine => stores.machines.get(&key).map(|one| Found {
+            place: Place::in_namespace::<Machine>(namespace, name),
+            cluster: one.spec.cluster_name.clone(),
+        }),
+        ExplainedKind::MachineSet => stores.machine_sets.get(&key).map(|one| Found {
+            place: Place::in_namespace::<MachineSet>(namespace, name),
+            cluster: one.spec.cluster_name.clone(),
+        }),
+        ExplainedKind::MachineDeployment => stores.machine_deployments.get(&key).map(|one| Found {
+            place: Place::in_namespace::<MachineDeployment>(namespace, name),
+            cluster: one.spec.cluster_name.clone(),
+        }),
+    }
+}
+
+/// Waits for the connection to the workload cluster, and says how it is.
+async fn connected(core: &Core, namespace: &str, cluster: &str, stop: &CancellationToken) -> String {
+    let Some(uid) = core.cluster(namespace, cluster).and_then(|cluster| cluster.uid()) else {
+        return format!("there is no Cluster {namespace}/{cluster}");
+    };
+    let key = workload_key(namespace, cluster);
+    let (workload, stop) = (core.workload.clone(), stop.clone());
+    tokio::spawn(async move { workload.run(stop).await });
+    let mut changes = core.workload.changes();
+    core.workload.follow(&key, &uid);
+    let until_connected = async {
+        while !matches!(core.workload.connection(&key), Connection::Connected { .. }) {
+            changes.next().await;
+        }
+    };
+    // What the connection says is shown either way.
+    let _ = timeout(CONNECTED_WITHIN, until_connected).await;
+    match core.workload.connection(&key) {
+        Connection::Connected { .. } => "connected".to_owned(),
+        Connection::NotConnected(why) => why.reason,
+    }
+}
+
+/// Passes until one writes, or has nothing to write for a while.
+async fn passes(core: &Arc<Core>, kind: ExplainedKind, key: &str, notes: &Notes) -> Result<Then, Failure> {
+    let pass = async || {
+        let core = Arc::clone(core);
+        match kind {
+            ExplainedKind::Cluster => {
+                ClusterController::new(core, ClusterOptions::default()).reconcile(key).await
+            }
+            ExplainedKind::Machine => MachineController::new(core).reconcile(key).await,
+            ExplainedKind::MachineSet => MachineSetController::new(core).reconcile(key).await,
+            ExplainedKind::MachineDeployment => MachineDeploymentController::new(core).reconcile(key).await,
+        }
+    };
+    let first = pass().await;
+    match first {
+        Ok(Then::After(wait)) if wait <= SOON && notes.is_empty() => {
+            sleep(wait).await;
+            pass().await
+        }
+        outcome => outcome,
+    }
+}
+
+/// What the passes came to. `before` are the conditions of the object.
+fn next(notes: &Notes, outcome: &Result<Then, Failure>, before: &[Value]) -> Vec<String> {
+    let noted = notes.in_words(before);
+    if !noted.is_empty() {
+        return noted;
+    }
+    vec![match outcome {
+        Ok(Then::WhenChanged) => "write nothing until something changes".to_owned(),
+        Ok(Then::After(wait)) => format!("write nothing, and look again after {wait:?}"),
+        Err(failure) => format!("fail and try again: {failure}"),
+    }]
+}

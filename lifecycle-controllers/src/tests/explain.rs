@@ -1,0 +1,92 @@
+//! What the controllers would do, said and not done.
+
+use std::{sync::Arc, time::Duration};
+
+use serde_json::json;
+
+use super::world::{Same, World};
+use crate::{
+    explain::{ExplainedKind, LifecyclePlan, explain_through},
+    options::{LifecycleOptions, Patterns},
+};
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+async fn explained(world: &World, kind: ExplainedKind, name: &str) -> Option<LifecyclePlan> {
+    let options = LifecycleOptions {
+        namespace: None,
+        watch_filter: None,
+        sync_period: Duration::from_secs(600),
+        additional_machine_labels: Patterns::default(),
+        additional_machine_annotations: Patterns::default(),
+        bootstrap_token_ttl: Duration::from_secs(900),
+        workload_networks: None,
+    };
+    let workload = Arc::new(Same(world.workload.client()));
+    explain_through(workload, &world.management.client(), &options, kind, ("team", name), LIMIT)
+        .await
+        .expect("an explanation")
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_would_be_written_is_said_and_not_sent() {
+    let world = World::new().await;
+    world.create_templates().await;
+    world.create_deployment(2).await;
+    let before = world.get("cluster.x-k8s.io", "MachineDeployment", "d").await;
+    assert_eq!(explained(&world, ExplainedKind::MachineDeployment, "none").await, None);
+    let plan = explained(&world, ExplainedKind::MachineDeployment, "d").await.expect("it");
+    assert_eq!(plan.workload_cluster, "connected");
+    assert!(plan.next.iter().any(|next| next.starts_with("patch machinedeployments/d")), "{plan:?}");
+    assert_eq!(world.get("cluster.x-k8s.io", "MachineDeployment", "d").await, before, "it was written");
+    assert!(world.all("MachineSet").await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_settled_objects_nothing_would_be_written() {
+    let mut world = World::new().await;
+    world.create_templates().await;
+    world.create_deployment(1).await;
+    world.start().await;
+    world.until_complete(1, "v1.37.1").await;
+    world.settle().await;
+    let machine = world.names("cluster.x-k8s.io", "Machine").await.remove(0);
+    let set = world.names("cluster.x-k8s.io", "MachineSet").await.remove(0);
+    for (kind, name) in [
+        (ExplainedKind::Cluster, "c"),
+        (ExplainedKind::MachineDeployment, "d"),
+        (ExplainedKind::MachineSet, &set),
+        (ExplainedKind::Machine, &machine),
+    ] {
+        let plan = explained(&world, kind, name).await.expect("it");
+        assert!(plan.next.len() == 1 && plan.next[0].starts_with("write nothing"), "{plan:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_says_its_next_step() {
+    let mut world = World::new().await;
+    world.create_templates().await;
+    world.create_deployment(1).await;
+    world.start().await;
+    world.until_complete(1, "v1.37.1").await;
+    let machine = world.names("cluster.x-k8s.io", "Machine").await.remove(0);
+    let hook =
+        json!({"metadata": {"annotations": {"pre-drain.delete.hook.machine.cluster.x-k8s.io/x": "me"}}});
+    world.patch("cluster.x-k8s.io", "Machine", &machine, hook).await;
+    world.delete("cluster.x-k8s.io", "Machine", &machine).await;
+    world.settle().await;
+    let plan = explained(&world, ExplainedKind::Machine, &machine).await.expect("it");
+    assert_eq!(plan.phase.as_deref(), Some("Deleting"));
+    let waits = |one: &String| one.starts_with("Deleting True WaitingForPreDrainHook");
+    assert!(plan.conditions.iter().any(waits), "{plan:?}");
+    assert!(plan.next[0].starts_with("write nothing"), "{plan:?}");
+    // The Node is what the next step would change.
+    let none =
+        json!({"metadata": {"annotations": {"pre-drain.delete.hook.machine.cluster.x-k8s.io/x": null}}});
+    world.play.holds.send_replace(true);
+    world.stop_controllers().await;
+    world.patch("cluster.x-k8s.io", "Machine", &machine, none).await;
+    let plan = explained(&world, ExplainedKind::Machine, &machine).await.expect("it");
+    assert!(plan.next.iter().any(|next| next.starts_with("patch nodes/")), "{plan:?}");
+}
