@@ -11,7 +11,8 @@ use kube::ResourceExt as _;
 use lifecycle::{
     conditions::{Statement, Status},
     machine::deletion::{
-        Began, DeletingMachine, Next, OwningCluster, Presence, Timeouts, next, node_to_delete,
+        Began, DeletingMachine, Next, NoNodeWork, OwningControlPlane, Presence, Timeouts, next,
+        node_to_delete,
     },
 };
 
@@ -109,28 +110,34 @@ impl<'a> Deletion<'a> {
     }
 
     /// The Node that is drained and deleted with the Machine.
+    ///
+    /// The control plane is read last: one that cannot be read holds no Machine to which it does not matter.
     async fn node_name(&self) -> Result<Option<String>, Failure> {
         let Some(cluster) = self.pass.cluster else { return Ok(None) };
+        let of_status = self.machine.status.as_ref().map(|status| status.node_ref.name.as_str());
+        let of_status = of_status.filter(|name| !name.is_empty());
+        let name = of_status.or(self.pass.node.node().map(|node| node.name.as_str()));
+        let none = |why: NoNodeWork| {
+            tracing::debug!(machine = self.machine.name_or_empty(), %why, "no work for the Node");
+            Ok(None)
+        };
+        let node = match node_to_delete(cluster.is_deleting(), name) {
+            Ok(node) => node,
+            Err(why) => return none(why),
+        };
         let control_plane = self.pass.control_plane().await;
         if let Some(Referenced::Unreadable(why)) = &control_plane {
             return Err(Failure::Failed(why.clone()));
         }
         let control_plane = control_plane.as_ref().and_then(Referenced::object);
-        let owning = OwningCluster {
-            is_deleting: cluster.is_deleting(),
-            control_plane_is_deleting: control_plane.is_some_and(External::is_deleting),
-            control_plane_is_external: control_plane.is_some_and(|one| one.external_managed_control_plane),
-            control_plane_machines: self.pass.control_plane_machines(self.machine),
+        let owning = OwningControlPlane {
+            is_deleting: control_plane.is_some_and(External::is_deleting),
+            is_external: control_plane.is_some_and(|one| one.external_managed_control_plane),
+            machines: self.pass.control_plane_machines(self.machine),
         };
-        let of_status = self.machine.status.as_ref().map(|status| status.node_ref.name.as_str());
-        let of_status = of_status.filter(|name| !name.is_empty());
-        let name = of_status.or(self.pass.node.node().map(|node| node.name.as_str()));
-        match node_to_delete(&owning, name) {
-            Ok(node) => Ok(Some(node.to_owned())),
-            Err(why) => {
-                tracing::debug!(machine = self.machine.name_or_empty(), %why, "no work for the Node");
-                Ok(None)
-            }
+        match owning.stays() {
+            Ok(()) => Ok(Some(node.to_owned())),
+            Err(why) => none(why),
         }
     }
 

@@ -203,3 +203,34 @@ async fn infrastructure_that_is_gone_is_said_and_holds_nothing() {
     delete(&world, &name).await;
     until_gone(&world, &name).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_control_plane_that_cannot_be_read_holds_no_machine_without_a_node() {
+    for is_of_cluster in [true, false] {
+        let mut world = World::new().await;
+        world.create_foreign_kind("ForeignControlPlane").await;
+        let name = if is_of_cluster {
+            deleted(&mut world, json!({})).await
+        } else {
+            world.play.holds.send_replace(true);
+            world.create_templates().await;
+            world.create_deployment(1).await;
+            world.start().await;
+            world.until("a Machine", async || world.names(GROUP, "Machine").await.len() == 1).await;
+            world.names(GROUP, "Machine").await.remove(0)
+        };
+        let reference = json!({"apiGroup": INFRASTRUCTURE, "kind": "ForeignControlPlane", "name": "cp"});
+        let cluster = json!({
+            "metadata": {"finalizers": ["test/x"]}, "spec": {"controlPlaneRef": reference},
+        });
+        world.patch(GROUP, "Cluster", "c", cluster).await;
+        world.settle().await;
+        delete(&world, &name).await;
+        if is_of_cluster {
+            until_reason(&world, &name, "InternalError", "").await;
+            world.delete(GROUP, "Cluster", "c").await;
+        }
+        let gone = async || world.get(GROUP, "Machine", &name).await.is_none();
+        world.until("the end of the Machine", gone).await;
+    }
+}

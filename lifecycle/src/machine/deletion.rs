@@ -30,36 +30,43 @@ impl fmt::Display for NoNodeWork {
     }
 }
 
-/// The cluster of a Machine that is deleted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OwningCluster {
-    /// The Cluster has a deletion timestamp.
-    pub is_deleting: bool,
-    /// The object of `spec.controlPlaneRef` has one.
-    pub control_plane_is_deleting: bool,
-    /// That object says that others manage the control plane, which then has no Machines.
-    pub control_plane_is_external: bool,
-    /// Machines of the control plane that are not being deleted.
-    pub control_plane_machines: usize,
-}
-
-/// The Node that is drained and deleted with the Machine, or why there is none. `node` is `status.nodeRef.name`, or the name of the Node
-/// that has the Machine's provider ID.
+/// The Node that is drained and deleted with the Machine, or why there is none, as far as the control plane does not matter. `node` is
+/// `status.nodeRef.name`, or the name of the Node that has the Machine's provider ID.
 ///
 /// # Errors
 /// Why nothing is done about it.
-pub fn node_to_delete<'a>(cluster: &OwningCluster, node: Option<&'a str>) -> Result<&'a str, NoNodeWork> {
-    if cluster.is_deleting {
+pub fn node_to_delete(cluster_is_deleting: bool, node: Option<&str>) -> Result<&str, NoNodeWork> {
+    if cluster_is_deleting {
         return Err(NoNodeWork::ClusterIsDeleted);
     }
-    let node = node.ok_or(NoNodeWork::NoNode)?;
-    if cluster.control_plane_is_deleting {
-        return Err(NoNodeWork::ControlPlaneIsDeleted);
+    node.ok_or(NoNodeWork::NoNode)
+}
+
+/// The control plane of the cluster of a Machine that is deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OwningControlPlane {
+    /// The object of `spec.controlPlaneRef` has a deletion timestamp.
+    pub is_deleting: bool,
+    /// That object says that others manage the control plane, which then has no Machines.
+    pub is_external: bool,
+    /// Machines of the control plane that are not being deleted.
+    pub machines: usize,
+}
+
+impl OwningControlPlane {
+    /// Whether it stays, so that Nodes are drained and deleted.
+    ///
+    /// # Errors
+    /// Why nothing is done about Nodes.
+    pub fn stays(&self) -> Result<(), NoNodeWork> {
+        if self.is_deleting {
+            return Err(NoNodeWork::ControlPlaneIsDeleted);
+        }
+        if !self.is_external && self.machines == 0 {
+            return Err(NoNodeWork::NoControlPlaneLeft);
+        }
+        Ok(())
     }
-    if !cluster.control_plane_is_external && cluster.control_plane_machines == 0 {
-        return Err(NoNodeWork::NoControlPlaneLeft);
-    }
-    Ok(node)
 }
 
 /// Where an object is that goes with the Machine.

@@ -3,12 +3,8 @@ use Status::True;
 
 const NOW: i64 = 1_000_000;
 
-const CLUSTER: OwningCluster = OwningCluster {
-    is_deleting: false,
-    control_plane_is_deleting: false,
-    control_plane_is_external: false,
-    control_plane_machines: 1,
-};
+const CONTROL_PLANE: OwningControlPlane =
+    OwningControlPlane { is_deleting: false, is_external: false, machines: 1 };
 
 const MACHINE: DeletingMachine<'_> = DeletingMachine {
     has_node_work: true,
@@ -37,15 +33,15 @@ fn does(machine: &DeletingMachine<'_>) -> Next {
 
 #[test]
 fn the_node_of_a_cluster_that_goes_stays_as_it_is() {
-    let of = |cluster: &OwningCluster| node_to_delete(cluster, Some("one"));
-    assert_eq!(of(&CLUSTER), Ok("one"));
-    assert_eq!(node_to_delete(&CLUSTER, None), Err(NoNodeWork::NoNode));
-    assert_eq!(of(&OwningCluster { is_deleting: true, ..CLUSTER }), Err(NoNodeWork::ClusterIsDeleted));
-    let control_plane = OwningCluster { control_plane_is_deleting: true, ..CLUSTER };
-    assert_eq!(of(&control_plane), Err(NoNodeWork::ControlPlaneIsDeleted));
-    let last = OwningCluster { control_plane_machines: 0, ..CLUSTER };
-    assert_eq!(of(&last), Err(NoNodeWork::NoControlPlaneLeft));
-    assert_eq!(of(&OwningCluster { control_plane_is_external: true, ..last }), Ok("one"));
+    assert_eq!(node_to_delete(false, Some("one")), Ok("one"));
+    assert_eq!(node_to_delete(false, None), Err(NoNodeWork::NoNode));
+    assert_eq!(node_to_delete(true, Some("one")), Err(NoNodeWork::ClusterIsDeleted));
+    assert_eq!(CONTROL_PLANE.stays(), Ok(()));
+    let deleted = OwningControlPlane { is_deleting: true, ..CONTROL_PLANE };
+    assert_eq!(deleted.stays(), Err(NoNodeWork::ControlPlaneIsDeleted));
+    let last = OwningControlPlane { machines: 0, ..CONTROL_PLANE };
+    assert_eq!(last.stays(), Err(NoNodeWork::NoControlPlaneLeft));
+    assert_eq!(OwningControlPlane { is_external: true, ..last }.stays(), Ok(()));
     assert_eq!(NoNodeWork::NoNode.to_string(), "the Machine has no Node");
 }
 
