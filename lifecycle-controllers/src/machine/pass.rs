@@ -6,6 +6,7 @@ use cluster_api::{
     Cluster, Machine, MachineDeployment, MachineSet, MachineStatus,
     names::{annotations, conditions as types, finalizers},
 };
+use controller_kit::writes::WriteError;
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 use serde_json::{Map, Value, json};
@@ -45,8 +46,8 @@ pub(super) async fn reconcile(core: &Core, of: &str) -> Result<Then, Failure> {
         return Ok(Then::WhenChanged);
     }
     let machine = prepared(core, machine, cluster).await?;
-    let related = RelatedObjects::observe(core, &machine, cluster).await?;
-    let machine = copied(core, machine, &related).await?;
+    let mut related = RelatedObjects::observe(core, &machine, cluster).await;
+    let machine = copied(core, machine, &mut related).await?;
     let workload = workload_key(machine.namespace_or_empty(), &machine.spec.cluster_name);
     let connected = core.workload.get(&workload).ok();
     let node = node::find(connected.as_ref(), machine.spec.provider_id.as_deref());
@@ -70,15 +71,30 @@ async fn prepared(
     }
 }
 
-/// The name of the bootstrap data and the provider ID, from what the Machine refers to.
+/// The name of the bootstrap data and the provider ID, from what the Machine refers to. What the API server does not accept is not used.
 async fn copied(
     core: &Core,
     machine: Arc<Stored<Machine>>,
-    related: &RelatedObjects,
+    related: &mut RelatedObjects,
 ) -> Result<Arc<Stored<Machine>>, Failure> {
     let Some(spec) = news_of(&machine, related) else { return Ok(machine) };
+    let is_of_infrastructure = spec.get("providerID").is_some();
     let patch = json!({"spec": spec});
-    Ok(Arc::new(core.writer.patch(&core.stores.machines, &**machine, patch).await?))
+    match core.writer.patch(&core.stores.machines, &**machine, patch).await {
+        Ok(written) => Ok(Arc::new(written)),
+        Err(WriteError::Failed(why)) => {
+            let why = format!("what it says cannot be written to the Machine: {why}");
+            if machine.is_deleting() {
+                related.failure = Some(Failure::Failed(why));
+            } else if is_of_infrastructure {
+                related.infrastructure = Referenced::Unreadable(why);
+            } else {
+                related.bootstrap = Some(Referenced::Unreadable(why));
+            }
+            Ok(machine)
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn news_of(machine: &Machine, related: &RelatedObjects) -> Option<Value> {
@@ -127,14 +143,14 @@ fn owners_of(core: &Core, machine: &Machine) -> Option<Owners> {
 
 impl Pass<'_> {
     /// Node, deletion and status. Whatever fails, the status says how far it came.
-    async fn finish(self, machine: &Arc<Stored<Machine>>) -> Result<Then, Failure> {
+    async fn finish(mut self, machine: &Arc<Stored<Machine>>) -> Result<Then, Failure> {
         let core = self.core;
         let owners = owners_of(core, machine);
         let owners = owners.as_ref().map(|(set, deployment)| (&***set, &***deployment));
-        let mut failure = match &self.related.infrastructure {
-            Referenced::Unreadable(why) => Some(Failure::Failed(why.clone())),
-            _ => None,
-        };
+        let mut failure = self.related.failure.take();
+        if let Referenced::Unreadable(why) = &self.related.infrastructure {
+            failure = Some(Failure::Failed(why.clone()));
+        }
         if let Some(Referenced::Unreadable(why)) = &self.related.bootstrap {
             failure = Some(Failure::Failed(why.clone()));
         }

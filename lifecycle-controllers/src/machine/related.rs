@@ -1,6 +1,7 @@
 //! The bootstrap config and the infrastructure machine of a Machine.
 
 use cluster_api::{Cluster, ContractVersionedObjectReference, Machine, names::labels};
+use controller_kit::writes::WriteError;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt as _;
 use lifecycle::machine::Related;
@@ -17,55 +18,64 @@ use crate::{
 };
 
 /// What a Machine refers to.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct RelatedObjects {
     /// `None`: a user gave the bootstrap data.
     pub(super) bootstrap: Option<Referenced>,
     pub(super) infrastructure: Referenced,
+    /// Why the Machine was not made the controller of one of them. The pass goes on, and is then a failed one.
+    pub(super) failure: Option<Failure>,
 }
 
 impl RelatedObjects {
     /// Reads them, and makes the Machine their controller.
-    pub(super) async fn observe(
-        core: &Core,
-        machine: &Machine,
-        cluster: Option<&Cluster>,
-    ) -> Result<Self, Failure> {
-        let bootstrap = match defined(&machine.spec.bootstrap.config_ref) {
-            Some(reference) => Some(owned(core, machine, cluster, reference).await?),
-            None => None,
+    pub(super) async fn observe(core: &Core, machine: &Machine, cluster: Option<&Cluster>) -> Self {
+        let (bootstrap, of_bootstrap) = match defined(&machine.spec.bootstrap.config_ref) {
+            Some(reference) => {
+                let (found, failure) = owned(core, machine, cluster, reference).await;
+                (Some(found), failure)
+            }
+            None => (None, None),
         };
-        let infrastructure = owned(core, machine, cluster, &machine.spec.infrastructure_ref).await?;
-        Ok(Self { bootstrap, infrastructure })
+        let (infrastructure, of_infrastructure) =
+            owned(core, machine, cluster, &machine.spec.infrastructure_ref).await;
+        Self { bootstrap, infrastructure, failure: of_bootstrap.or(of_infrastructure) }
     }
 }
 
-/// The object of a reference. It is the Machine's from now on.
+/// The object of a reference. It is the Machine's from now on, unless that fails.
 async fn owned(
     core: &Core,
     machine: &Machine,
     cluster: Option<&Cluster>,
     reference: &ContractVersionedObjectReference,
-) -> Result<Referenced, Failure> {
+) -> (Referenced, Option<Failure>) {
     if machine.is_deleting() && reference.api_group == OWN_GROUP {
         // It was refused from the beginning.
-        return Ok(Referenced::Missing);
+        return (Referenced::Missing, None);
     }
     let found = core.referenced(machine.namespace_or_empty(), reference).await;
-    let Referenced::There(kind, object) = &found else { return Ok(found) };
+    let Referenced::There(kind, object) = &found else { return (found, None) };
+    let ContractVersionedObjectReference { kind: of, name, .. } = reference;
     let ownership = match ownership(object, machine, cluster) {
         Ok(Some(ownership)) => ownership,
-        Ok(None) => return Ok(found),
+        Ok(None) => return (found, None),
         // It stays when this Machine goes.
-        Err(_) if machine.is_deleting() => return Ok(Referenced::Missing),
+        Err(_) if machine.is_deleting() => return (Referenced::Missing, None),
         Err(conflict) => {
-            let ContractVersionedObjectReference { kind, name, .. } = reference;
-            return Ok(Referenced::Unreadable(format!("{kind} {name} is not used: {conflict}")));
+            return (Referenced::Unreadable(format!("{of} {name} is not used: {conflict}")), None);
         }
     };
-    let place = kind.place(machine.namespace_or_empty(), &reference.name);
-    let written: External = core.writer.patch_at(&place, Guard::of(&**object), ownership).await?;
-    Ok(Referenced::There(kind.clone(), std::sync::Arc::new(written)))
+    let place = kind.place(machine.namespace_or_empty(), name);
+    match core.writer.patch_at::<External>(&place, Guard::of(&**object), ownership).await {
+        Ok(written) => (Referenced::There(kind.clone(), std::sync::Arc::new(written)), None),
+        // A Machine that goes takes it along, whatever is refused before.
+        Err(WriteError::Failed(why)) if !machine.is_deleting() => {
+            let why = format!("{of} {name} cannot be owned by the Machine: {why}");
+            (Referenced::Unreadable(why), None)
+        }
+        Err(error) => (found, Some(error.into())),
+    }
 }
 
 /// The patch that makes the Machine the controller of an object. `None`: it is already, or the object is on its way out.

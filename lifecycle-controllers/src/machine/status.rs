@@ -53,7 +53,7 @@ pub(super) fn status(machine: &Machine, observed: &Observed<'_>) -> (MachineStat
     let has_data = initialization.bootstrap_data_secret_created.unwrap_or_default();
     let is_provisioned = initialization.infrastructure_provisioned.unwrap_or_default();
     let is_deleting = machine.is_deleting();
-    let RelatedObjects { bootstrap, infrastructure } = observed.related;
+    let RelatedObjects { bootstrap, infrastructure, .. } = observed.related;
     let config_kind = machine.spec.bootstrap.config_ref.kind.as_str();
     let config = bootstrap.as_ref().map(|found| (config_kind, related(found)));
     let statement = bootstrap_config_ready(config, has_data, is_deleting);

@@ -1,5 +1,6 @@
 //! Who owns what, and what a reference reaches.
 
+use sandbox::{Action, Fault, Matcher};
 use serde_json::{Value, json};
 
 use super::world::World;
@@ -160,4 +161,43 @@ async fn what_is_missing_is_said_and_its_coming_is_an_event() {
     world.until("the Machine", async || !world.names(GROUP, "Machine").await.is_empty()).await;
     assert!(before.elapsed() < std::time::Duration::from_secs(1), "by the event");
     world.until_complete(1, "v1.37.1").await;
+}
+
+fn refused_patches(of: &str) -> Fault {
+    Fault::new(Matcher::any().verb("patch").resource(of).subresource(""), Action::InternalError)
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_cannot_be_owned_is_named_and_holds_no_deletion() {
+    let mut world = World::new().await;
+    fake_machine(&world, "m").await;
+    world
+        .create(GROUP, "Machine", machine("m", json!({}), reference(INFRASTRUCTURE, "FakeMachine", "m")))
+        .await;
+    world.management.faults().inject(refused_patches("fakemachines"));
+    world.start().await;
+    until_says(&world, "Machine", "m", "InfrastructureReady", "FakeMachine m cannot be owned by the Machine")
+        .await;
+    world.delete(GROUP, "Machine", "m").await;
+    world.until("its end", async || world.names(GROUP, "Machine").await.is_empty()).await;
+    assert!(world.names(INFRASTRUCTURE, "FakeMachine").await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_id_that_is_refused_is_said_and_holds_no_deletion() {
+    let mut world = World::new().await;
+    fake_machine(&world, "m").await;
+    world
+        .create(GROUP, "Machine", machine("m", json!({}), reference(INFRASTRUCTURE, "FakeMachine", "m")))
+        .await;
+    world.play.holds.send_replace(true);
+    world.start().await;
+    until_says(&world, "Machine", "m", "InfrastructureReady", "FakeMachine").await;
+    world.management.faults().inject(refused_patches("machines"));
+    world.play.holds.send_replace(false);
+    until_says(&world, "Machine", "m", "InfrastructureReady", "cannot be written to the Machine").await;
+    world.delete(GROUP, "Machine", "m").await;
+    world.until("its end", async || world.names(INFRASTRUCTURE, "FakeMachine").await.is_empty()).await;
+    world.management.faults().clear();
+    world.until("its end", async || world.names(GROUP, "Machine").await.is_empty()).await;
 }
