@@ -20,6 +20,8 @@ pub(crate) mod scale_down;
 mod sources;
 mod status;
 mod sync;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 

@@ -75,6 +75,43 @@ impl From<WriteError> for Failure {
     }
 }
 
+/// The failures of steps that do not depend on each other, so that each is tried.
+#[derive(Debug, Default)]
+pub struct Failures {
+    first: Option<Failure>,
+    others: usize,
+}
+
+impl Failures {
+    /// Takes the result of a step.
+    pub fn add(&mut self, step: Result<(), Failure>) {
+        let Err(failure) = step else { return };
+        match (&mut self.first, failure) {
+            (first @ None, failure) => *first = Some(failure),
+            // The others say what is wrong, and this one is over soon.
+            (Some(first @ (Failure::Stale | Failure::Gone)), failure @ Failure::Failed(_)) => {
+                *first = failure;
+                self.others += 1;
+            }
+            _ => self.others += 1,
+        }
+    }
+
+    /// The result of all steps.
+    ///
+    /// # Errors
+    /// The first failure that has words, or else the first one.
+    pub fn end(self) -> Result<(), Failure> {
+        match self.first {
+            None => Ok(()),
+            Some(Failure::Failed(why)) if self.others > 0 => {
+                Err(Failure::Failed(format!("{why} (and {} more)", self.others)))
+            }
+            Some(failure) => Err(failure),
+        }
+    }
+}
+
 /// A controller of the objects of one kind.
 pub trait Controller: Send + Sync + 'static {
     /// The kind, for the log.

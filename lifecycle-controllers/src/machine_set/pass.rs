@@ -13,8 +13,8 @@ use kube::ResourceExt as _;
 use serde_json::json;
 
 use super::{
-    create::{create, delete_orphans, unusable_templates},
-    preflight::preflight,
+    create::{Unusable, create, delete_orphans, unusable_templates},
+    preflight::{Preflight, preflight},
     remediation::remediate,
     scale_down::delete,
     status::{Observed, status},
@@ -24,7 +24,7 @@ use crate::{
     adoption::{adopted, defaults, without_finalizer},
     core::{Core, UNTIL_THERE, is_paused},
     engine::{
-        control::{Failure, Then},
+        control::{Failure, Failures, Then},
         object::{Meta as _, Stored, key, owner_reference},
         writer::to_json,
     },
@@ -81,6 +81,7 @@ pub(super) async fn reconcile(core: &Core, of: &str) -> Result<Then, Failure> {
     result.map(|()| written.or(until_there))
 }
 
+/// Brings the Machines to what the set wants. A step that fails holds back none that does not depend on it.
 async fn scale(
     core: &Core,
     set: &MachineSet,
@@ -89,36 +90,44 @@ async fn scale(
     observed: &mut Observed<'_>,
     now: i64,
 ) -> Result<(), Failure> {
-    let unusable =
-        unusable_templates(core, set.namespace_or_empty(), &set.spec.template.spec, cluster).await?;
+    let mut failures = Failures::default();
+    let unusable = unusable_templates(core, set.namespace_or_empty(), &set.spec.template.spec, cluster).await;
+    let unusable = unusable.unwrap_or_else(|failure| {
+        failures.add(Err(failure));
+        Unusable::default()
+    });
     observed.missing_templates = unusable.missing;
     for machine in machines_of(core, set)? {
-        adopt(core, set, &machine).await?;
+        failures.add(adopt(core, set, &machine).await);
     }
-    remediate(core, set, deployment, cluster, &machines_of(core, set)?, now).await?;
+    failures.add(remediate(core, set, deployment, cluster, &machines_of(core, set)?, now).await);
     let machines = machines_of(core, set)?;
     let synced = machines.into_iter().map(|machine| async move { sync(core, set, &machine).await });
     let synced: Vec<_> = stream::iter(synced).buffer_unordered(AT_ONCE).collect().await;
-    synced.into_iter().collect::<Result<(), _>>()?;
-    delete_orphans(core, set).await?;
+    synced.into_iter().for_each(|one| failures.add(one));
+    let orphans = delete_orphans(core, set).await;
+    // While they stay, it is not sure that all Machines are known, and more would come of each pass.
+    let may_create = orphans.is_ok();
+    failures.add(orphans);
     let machines = machines_of(core, set)?;
     let wanted = usize::try_from(set.spec.replicas.unwrap_or(1)).unwrap_or(0);
     if machines.len() > wanted {
-        return delete(core, set, &machines, machines.len() - wanted).await;
+        failures.add(delete(core, set, &machines, machines.len() - wanted).await);
     }
     let creates = set.annotation(annotations::DISABLE_MACHINE_CREATE) != Some("true");
     if machines.len() < wanted && creates {
-        observed.holds = preflight(core, set, cluster).await?;
-        if let Some(why) = unusable.unreadable.first().cloned() {
-            observed.holds.extend(unusable.unreadable);
-            // No event says when that changes.
-            return Err(Failure::Failed(why));
-        }
-        if observed.holds.is_empty() && observed.missing_templates.is_empty() {
-            create(core, set, wanted - machines.len()).await?;
+        let Preflight { holds, failure } = preflight(core, set, cluster).await;
+        observed.holds = holds;
+        failures.add(failure.map_or(Ok(()), Err));
+        // No event says when that changes.
+        let unreadable = unusable.unreadable.first().cloned();
+        failures.add(unreadable.map_or(Ok(()), |why| Err(Failure::Failed(why))));
+        observed.holds.extend(unusable.unreadable);
+        if may_create && observed.holds.is_empty() && observed.missing_templates.is_empty() {
+            failures.add(create(core, set, wanted - machines.len()).await);
         }
     }
-    Ok(())
+    failures.end()
 }
 
 /// Deletes all Machines, and then lets go.
@@ -136,13 +145,16 @@ async fn delete_all(
         }
         return Ok(Then::WhenChanged);
     }
+    let mut failures = Failures::default();
     for machine in machines.iter().filter(|machine| !machine.is_deleting()) {
-        core.writer.delete(&core.stores.machines, &***machine).await?;
+        let deleted = core.writer.delete(&core.stores.machines, &***machine).await;
+        failures.add(deleted.map_err(Failure::from));
     }
     let machines = Machines::new(machines_of(core, set)?);
     let observed = Observed { cluster, machines: Some(&machines), ..Observed::default() };
     let status = status(set, &observed, now);
-    Ok(core.writer.patch_status_soon(&core.stores.machine_sets, &***set, &status).await?)
+    let written = core.writer.patch_status_soon(&core.stores.machine_sets, &***set, &status).await?;
+    failures.end().map(|()| written)
 }
 
 /// The Machines that the set selects and that nothing else controls.

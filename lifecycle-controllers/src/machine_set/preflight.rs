@@ -13,42 +13,55 @@ use crate::{
     engine::{control::Failure, object::Meta as _},
 };
 
-/// Everything that holds new Machines back, for people. The control plane may be of any provider, so its events are followed: nothing has
-/// to be asked again.
-pub(super) async fn preflight(
-    core: &Core,
-    set: &MachineSet,
-    cluster: &Cluster,
-) -> Result<Vec<String>, Failure> {
-    let Some(reference) = defined(&cluster.spec.control_plane_ref) else { return Ok(Vec::new()) };
+/// What holds new Machines back.
+#[derive(Debug, Default)]
+pub(super) struct Preflight {
+    /// Everything that does, for people. The control plane may be of any provider, so its events are followed.
+    pub(super) holds: Vec<String>,
+    /// Set if no event says when one of them is over.
+    pub(super) failure: Option<Failure>,
+}
+
+impl Preflight {
+    fn held(why: String) -> Self {
+        Self { holds: vec![why], failure: None }
+    }
+}
+
+/// The checks of the control plane and of the version of the set.
+pub(super) async fn preflight(core: &Core, set: &MachineSet, cluster: &Cluster) -> Preflight {
+    let Some(reference) = defined(&cluster.spec.control_plane_ref) else { return Preflight::default() };
     let skipped = set.annotation(annotations::SKIP_PREFLIGHT_CHECKS);
     let skipped: BTreeSet<_> = skipped.map(Check::skipped).unwrap_or_default();
     if skipped.len() == 3 {
-        return Ok(Vec::new());
+        return Preflight::default();
     }
     let found = core.referenced(cluster.namespace_or_empty(), reference).await;
     let kind = &reference.kind;
     let name = format!("{}/{}", cluster.namespace_or_empty(), reference.name);
     let control_plane = match &found {
         Referenced::There(_, control_plane) => control_plane,
-        Referenced::Missing => return Ok(vec![format!("{kind} {name} does not exist")]),
+        Referenced::Missing => return Preflight::held(format!("{kind} {name} does not exist")),
         Referenced::Unreadable(why) => {
-            return Err(Failure::Failed(format!("{kind} {name} cannot be read: {why}")));
+            let why = format!("{kind} {name} cannot be read: {why}");
+            return Preflight { failure: Some(Failure::Failed(why.clone())), ..Preflight::held(why) };
         }
     };
-    let Some(version) = control_plane.version.as_deref() else { return Ok(Vec::new()) };
-    let invalid =
-        |of: &str, error: &dyn std::fmt::Display| Failure::Failed(format!("version of {of}: {error}"));
-    let version: KubernetesVersion =
-        version.parse().map_err(|error| invalid(&format!("{kind} {name}"), &error))?;
+    let Some(version) = control_plane.version.as_deref() else { return Preflight::default() };
+    let version: KubernetesVersion = match version.parse() {
+        Ok(version) => version,
+        Err(error) => return Preflight::held(format!("version of {kind} {name}: {error}")),
+    };
     let reached = control_plane.reached.iter().filter_map(|version| version.parse().ok()).collect();
     let of_set = set.spec.template.spec.version.as_deref();
-    let of_set = of_set.map(str::parse::<KubernetesVersion>).transpose();
-    let of_set = of_set.map_err(|error| invalid("MachineSet", &error))?;
+    let of_set = match of_set.map(str::parse::<KubernetesVersion>).transpose() {
+        Ok(of_set) => of_set,
+        Err(error) => return Preflight::held(format!("spec.template.spec.version of MachineSet: {error}")),
+    };
     let config = &set.spec.template.spec.bootstrap.config_ref;
     let is_kubeadm =
         config.kind == "KubeadmConfigTemplate" && config.api_group == "bootstrap.cluster.x-k8s.io";
     let control_plane = ControlPlane { kind, name: &name, version, reached };
     let holds = decide(&control_plane, of_set.as_ref(), is_kubeadm, &skipped);
-    Ok(holds.iter().map(ToString::to_string).collect())
+    Preflight { holds: holds.iter().map(ToString::to_string).collect(), failure: None }
 }

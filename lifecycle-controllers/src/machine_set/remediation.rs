@@ -12,12 +12,12 @@ use lifecycle::{
     machine_set::{Remediation, Unhealthy, remediate as decide},
 };
 
-use super::preflight::preflight;
+use super::preflight::{Preflight, preflight};
 use crate::{
     core::Core,
     engine::{
         conditions::Conditions,
-        control::Failure,
+        control::{Failure, Failures},
         object::{Meta as _, Stored},
     },
     rollout::bound,
@@ -27,7 +27,7 @@ const DELETING: &str = "MachineDeleting";
 const DEFERRED: &str = "RemediationDeferred";
 const LEFT: &str = "CannotBeRemediated";
 
-/// Deletes the unhealthy Machines that may be replaced now, and says of the others why not.
+/// Deletes the unhealthy Machines that may be replaced now, and says of the others why not. All are tried, whatever becomes of one.
 pub(super) async fn remediate(
     core: &Core,
     set: &MachineSet,
@@ -36,7 +36,7 @@ pub(super) async fn remediate(
     machines: &[Arc<Stored<Machine>>],
     now: i64,
 ) -> Result<(), Failure> {
-    let (mut unhealthy, mut in_flight) = (Vec::new(), 0);
+    let (mut unhealthy, mut in_flight, mut failures) = (Vec::new(), 0, Failures::default());
     for machine in machines {
         let conditions = conditions_of(machine);
         let is_remediated = conditions.get(types::OWNER_REMEDIATED).filter(|one| one.status == Status::False);
@@ -47,12 +47,12 @@ pub(super) async fn remediate(
         match (conditions.get(types::HEALTH_CHECK_SUCCEEDED).map(|one| one.status), is_remediated) {
             (Some(Status::False), Some(_)) => unhealthy.push(machine),
             // It has recovered.
-            (Some(Status::True), Some(_)) => say(core, machine, None, now).await?,
+            (Some(Status::True), Some(_)) => failures.add(say(core, machine, None, now).await),
             _ => {}
         }
     }
     if unhealthy.is_empty() {
-        return Ok(());
+        return failures.end();
     }
     let candidates: Vec<_> = unhealthy
         .iter()
@@ -73,37 +73,42 @@ pub(super) async fn remediate(
     let statement = |reason, message: String| Some(Statement::new(Status::False, reason, message));
     for machine in leave.iter().filter_map(|name| of(name)) {
         let why = "Machine won't be remediated because it is pending removal due to rollout".to_owned();
-        say(core, machine, statement(LEFT, why), now).await?;
+        failures.add(say(core, machine, statement(LEFT, why), now).await);
     }
     let limit = limit.map(int_or_string).unwrap_or_default();
     for machine in defer.iter().filter_map(|name| of(name)) {
         let why = format!(
             "Waiting because there are already too many remediations in progress (spec.strategy.remediation.maxInFlight is {limit})"
         );
-        say(core, machine, statement(DEFERRED, why), now).await?;
+        failures.add(say(core, machine, statement(DEFERRED, why), now).await);
     }
     if delete.is_empty() {
-        return Ok(());
+        return failures.end();
     }
-    let holds = preflight(core, set, cluster).await?;
-    let delete: Vec<_> = delete.iter().filter_map(|name| of(name)).collect();
-    if !holds.is_empty() {
-        let why = holds.iter().map(|hold| format!("* {hold}")).collect::<Vec<_>>().join("\n");
-        for machine in delete {
-            say(core, machine, statement(DEFERRED, why.clone()), now).await?;
-        }
-        return Ok(());
+    let Preflight { holds, failure } = preflight(core, set, cluster).await;
+    failures.add(failure.map_or(Ok(()), Err));
+    let why = holds.iter().map(|hold| format!("* {hold}")).collect::<Vec<_>>().join("\n");
+    for machine in delete.iter().filter_map(|name| of(name)) {
+        failures.add(if holds.is_empty() {
+            replace(core, set, machine, now).await
+        } else {
+            say(core, machine, statement(DEFERRED, why.clone()), now).await
+        });
     }
-    for machine in delete {
-        // First the word, then the deletion: a pass after a crash in between deletes it, and it counts as in flight.
-        say(core, machine, statement(DELETING, "Machine is deleting".to_owned()), now).await?;
-        core.writer.delete(&core.stores.machines, &***machine).await?;
-        tracing::info!(
-            machine = machine.name_or_empty(),
-            machine_set = set.name_or_empty(),
-            "unhealthy Machine deleted"
-        );
-    }
+    failures.end()
+}
+
+/// Deletes an unhealthy Machine: another one comes in its place.
+async fn replace(core: &Core, set: &MachineSet, machine: &Stored<Machine>, now: i64) -> Result<(), Failure> {
+    // First the word, then the deletion: a pass after a crash in between deletes it, and it counts as in flight.
+    let statement = Statement::new(Status::False, DELETING, "Machine is deleting");
+    say(core, machine, Some(statement), now).await?;
+    core.writer.delete(&core.stores.machines, &**machine).await?;
+    tracing::info!(
+        machine = machine.name_or_empty(),
+        machine_set = set.name_or_empty(),
+        "unhealthy Machine deleted"
+    );
     Ok(())
 }
 

@@ -1,0 +1,128 @@
+use std::sync::Arc;
+
+use sandbox::{Action, Fault, Matcher};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::testing::{NAMESPACE, Stage};
+
+const CORE: &str = "cluster.x-k8s.io/v1beta2";
+
+fn reference(group: &str, kind: &str) -> Value {
+    json!({"apiGroup": group, "kind": kind, "name": "x"})
+}
+
+/// A Cluster with a control plane of this kind, and a set `s` of so many Machines, with its templates.
+async fn stage(control_plane: Option<&str>, replicas: usize) -> Stage {
+    let stage = Stage::new().await;
+    for kind in ["Box", "BoxTemplate", "Config", "ConfigTemplate"] {
+        stage.serve("infra.example", kind, true).await;
+    }
+    for kind in ["BoxTemplate", "ConfigTemplate"] {
+        stage
+            .create(json!({
+                "apiVersion": "infra.example/v1", "kind": kind, "metadata": {"name": "x", "namespace": NAMESPACE},
+                "spec": {"template": {"spec": {}}},
+            }))
+            .await;
+    }
+    let reference_to = |kind| reference("control.example", kind);
+    stage
+        .create(json!({
+            "apiVersion": CORE, "kind": "Cluster", "metadata": {"name": "c", "namespace": NAMESPACE},
+            "spec": {"controlPlaneRef": control_plane.map(reference_to)},
+        }))
+        .await;
+    stage
+        .create(json!({
+            "apiVersion": CORE, "kind": "MachineSet", "metadata": {"name": "s", "namespace": NAMESPACE},
+            "spec": {
+                "clusterName": "c", "replicas": replicas, "selector": {"matchLabels": {"pool": "s"}},
+                "template": {
+                    "metadata": {"labels": {"pool": "s"}},
+                    "spec": {
+                        "clusterName": "c", "version": "v1.37.1",
+                        "bootstrap": {"configRef": reference("infra.example", "ConfigTemplate")},
+                        "infrastructureRef": reference("infra.example", "BoxTemplate"),
+                    },
+                },
+            },
+        }))
+        .await;
+    stage.until(&stage.core.stores.machine_sets, "s", |_| true).await;
+    stage.until(&stage.core.stores.clusters, "c", |_| true).await;
+    stage
+}
+
+/// A Machine that the set selects. Nothing controls it.
+async fn machine(stage: &Stage, name: &str, cluster: &str, metadata: Value, conditions: Value) {
+    let mut machine = json!({
+        "apiVersion": CORE, "kind": "Machine",
+        "metadata": {"name": name, "namespace": NAMESPACE, "labels": {"pool": "s"}},
+        "spec": {
+            "clusterName": cluster, "bootstrap": {"dataSecretName": "s"},
+            "infrastructureRef": {"apiGroup": "infra.example", "kind": "Box", "name": name},
+        },
+        "status": {"conditions": conditions},
+    });
+    for (field, value) in metadata.as_object().into_iter().flatten() {
+        machine["metadata"][field] = value.clone();
+    }
+    stage.create(machine).await;
+    stage.until(&stage.core.stores.machines, name, |machine| machine.status.is_some()).await;
+}
+
+async fn pass(stage: &Stage) -> Result<Then, Failure> {
+    MachineSetController::new(Arc::clone(&stage.core)).reconcile(&format!("{NAMESPACE}/s")).await
+}
+
+/// The condition of this type of an object.
+async fn says(stage: &Stage, kind: &str, name: &str, condition: &str) -> Value {
+    let object = stage.get(CORE, kind, name).await.unwrap_or_default();
+    let conditions = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    conditions.into_iter().find(|one| one["type"] == condition).unwrap_or_default()
+}
+
+fn contains(condition: &Value, words: &str) -> bool {
+    condition["message"].as_str().is_some_and(|message| message.contains(words))
+}
+
+fn refused(name: &str) -> Fault {
+    Fault::new(Matcher::any().verb("patch").resource("machines").name(name), Action::InternalError)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_cannot_be_written_holds_no_other_one_up() {
+    let stage = stage(None, 3).await;
+    machine(&stage, "a", "c", json!({}), json!([])).await;
+    machine(&stage, "b", "c", json!({}), json!([])).await;
+    stage.sandbox.faults().inject(refused("a"));
+    pass(&stage).await.expect_err("one is refused");
+    let b = stage.get(CORE, "Machine", "b").await.expect("it");
+    assert_eq!(b["metadata"]["labels"]["cluster.x-k8s.io/set-name"], "s");
+    assert_eq!(b["metadata"]["ownerReferences"][0]["kind"], "MachineSet");
+    assert_eq!(stage.core.stores.machines.len(), 3, "the third one is created");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_control_plane_that_cannot_be_read_is_named_where_machines_wait_for_it() {
+    let stage = stage(Some("Plane"), 2).await;
+    stage.serve("control.example", "Plane", false).await;
+    let unhealthy = ["HealthCheckSucceeded", "OwnerRemediated"].map(|kind| {
+        json!({
+            "type": kind, "status": "False", "reason": "X", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        })
+    });
+    machine(&stage, "a", "c", json!({}), json!(unhealthy)).await;
+    pass(&stage).await.expect_err("it is tried again");
+    // The first status waits for more.
+    tokio::time::advance(std::time::Duration::from_secs(2)).await;
+    pass(&stage).await.expect_err("it is tried again");
+    let words = "Plane default/x cannot be read: ";
+    let deferred = says(&stage, "Machine", "a", "OwnerRemediated").await;
+    assert!(deferred["reason"] == "RemediationDeferred" && contains(&deferred, words), "{deferred}");
+    let scaling = says(&stage, "MachineSet", "s", "ScalingUp").await;
+    assert!(contains(&scaling, words), "{scaling}");
+    assert_eq!(stage.core.stores.machines.len(), 1);
+}
