@@ -11,8 +11,8 @@ use crate::names::{
     labels, taints,
 };
 
-/// For how many seconds the deletion of a Node is tried.
-const NODE_DELETION_TIMEOUT_SECONDS: i32 = 10;
+/// `spec.deletion.nodeDeletionTimeoutSeconds` of a Machine that names none: for so long the deletion of its Node is tried.
+pub const NODE_DELETION_TIMEOUT_SECONDS: i32 = 10;
 
 pub(super) fn machine(changes: &mut Changes) -> Result<(), Refused> {
     no_taint_of_control_planes(changes)?;

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use cluster_api::{Machine, MachineDeletionStatus, names::annotations};
+use cluster_api::{
+    Machine, MachineDeletionStatus, defaults::NODE_DELETION_TIMEOUT_SECONDS, names::annotations,
+};
 use component::events::EventType;
 use controller_kit::writes::WriteError;
 use jiff::Timestamp;
@@ -33,10 +35,7 @@ use crate::{
     },
 };
 
-/// A Node that cannot be deleted is left after this time where the Machine names none: Cluster API's default.
-const NODE_DELETION: i32 = 10;
-
-/// How often it is tried meanwhile.
+/// How often the deletion of a Node is tried until its time is over.
 const NODE_DELETION_RETRY: Duration = Duration::from_secs(2);
 
 /// How far a deletion came.
@@ -296,7 +295,8 @@ impl<'a> Deletion<'a> {
             self.is_node_gone = true;
             return Ok(Stepped::Done);
         };
-        let limit = self.machine.spec.deletion.node_deletion_timeout_seconds.unwrap_or(NODE_DELETION);
+        let limit = self.machine.spec.deletion.node_deletion_timeout_seconds;
+        let limit = limit.unwrap_or(NODE_DELETION_TIMEOUT_SECONDS);
         let since = self.machine.deleted_at().map_or(self.pass.now, Timestamp::as_second);
         let is_over = limit > 0 && self.pass.now.saturating_sub(since) >= i64::from(limit);
         tracing::warn!(machine = self.machine.name_or_empty(), node = name, error = %failure, "Node not deleted");

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use cluster_api::{
     Machine, MachineSet,
+    defaults::NODE_DELETION_TIMEOUT_SECONDS,
     names::{annotations, labels},
 };
 use kube::ResourceExt as _;
@@ -67,6 +68,11 @@ fn machine_patch(set: &MachineSet, machine: &Stored<Machine>) -> Result<Option<V
     wanted.min_ready_seconds = template.min_ready_seconds;
     wanted.taints.clone_from(&template.taints);
     wanted.deletion = template.deletion.clone();
+    // A webhook of Cluster API writes its default where a template names none.
+    let of_webhook = machine.spec.deletion.node_deletion_timeout_seconds;
+    let of_webhook = of_webhook.filter(|seconds| *seconds == NODE_DELETION_TIMEOUT_SECONDS);
+    let timeout = &mut wanted.deletion.node_deletion_timeout_seconds;
+    *timeout = timeout.or(of_webhook);
     let mut patch = Map::new();
     if let Some(spec) = difference(&to_json(&machine.spec)?, &to_json(&wanted)?) {
         patch.insert("spec".to_owned(), spec);
@@ -174,6 +180,18 @@ mod tests {
         });
         let expected = json!({"metadata": {"labels": {"old": null}, "annotations": {"b": "2"}}});
         assert_eq!(patch(&machine(metadata, spec)), Some(expected));
+    }
+
+    #[test]
+    fn the_default_of_a_webhook_stays() {
+        let patch_of = |seconds: i32| {
+            let deletion = json!({"nodeDrainTimeoutSeconds": 9, "nodeDeletionTimeoutSeconds": seconds});
+            let spec = json!({"minReadySeconds": 5, "deletion": deletion});
+            patch(&machine(json!({"labels": all_labels(), "annotations": {"b": "2"}}), spec))
+        };
+        assert_eq!(patch_of(10), None);
+        let without = json!({"spec": {"deletion": {"nodeDeletionTimeoutSeconds": null}}});
+        assert_eq!(patch_of(11), Some(without), "what the template named before goes");
     }
 
     #[test]
