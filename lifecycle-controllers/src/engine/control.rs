@@ -28,6 +28,9 @@ const MAX_PASSES: usize = 64;
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
+/// The longest pause before a change of an object that fails is looked at. A shorter pause after its failure goes first.
+const CHANGED_PAUSE: Duration = Duration::from_secs(1);
+
 /// Keys of objects that something happened to. It never ends.
 pub type Source = BoxStream<'static, HashSet<String>>;
 
@@ -205,6 +208,9 @@ impl<C: Controller> Control<C> {
         for key in keys {
             if self.queue.is_at_work(&key) {
                 self.dirty.insert(key);
+            } else if let Some(failures) = self.failures.get(&key) {
+                // A user who changes it without end, or a pass that writes to it, causes no passes without a pause.
+                self.queue.add_after(&key, pause_after(*failures).min(CHANGED_PAUSE));
             } else {
                 self.queue.add(&key);
             }
@@ -227,6 +233,7 @@ impl<C: Controller> Control<C> {
                 let failures = self.failures.entry(key.to_owned()).or_default();
                 *failures = failures.saturating_add(1);
                 let pause = pause_after(*failures);
+                let pause = if is_dirty { pause.min(CHANGED_PAUSE) } else { pause };
                 match failure {
                     Failure::Stale | Failure::Gone => {
                         tracing::debug!(
@@ -268,4 +275,118 @@ pub fn source(
     .map(keys_of)
     .filter(|keys| futures::future::ready(!keys.is_empty()))
     .boxed()
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{sync::mpsc, time::Instant};
+
+    use super::*;
+
+    /// Says when each pass begins, and ends it when it may.
+    struct Scripted {
+        begins: mpsc::UnboundedSender<Instant>,
+        goes_on: tokio::sync::Semaphore,
+        fails: bool,
+    }
+
+    impl Controller for Scripted {
+        const KIND: &'static str = "Scripted";
+
+        async fn reconcile(&self, _: &str) -> Result<Then, Failure> {
+            self.begins.send(Instant::now()).expect("the test listens");
+            self.goes_on.acquire().await.expect("it is open").forget();
+            if self.fails { Err(Failure::Failed("as ever".to_owned())) } else { Ok(Then::WhenChanged) }
+        }
+    }
+
+    struct Running {
+        controller: Arc<Scripted>,
+        begins: mpsc::UnboundedReceiver<Instant>,
+        changes: mpsc::UnboundedSender<()>,
+        _stop: tokio_util::sync::DropGuard,
+    }
+
+    fn running(fails: bool) -> Running {
+        let (begins, heard) = mpsc::unbounded_channel();
+        let goes_on = tokio::sync::Semaphore::new(0);
+        let controller = Arc::new(Scripted { begins, goes_on, fails });
+        let (changes, changed) = mpsc::unbounded_channel();
+        let source = stream::unfold(changed, |mut changed| async move {
+            changed.recv().await.map(|()| (HashSet::from(["n/x".to_owned()]), changed))
+        });
+        let stop = CancellationToken::new();
+        let (queue, state) = (WorkQueue::new(), LoopState::default());
+        tokio::spawn(run(Arc::clone(&controller), vec![source.boxed()], queue, stop.clone(), state));
+        Running { controller, begins: heard, changes, _stop: stop.drop_guard() }
+    }
+
+    impl Running {
+        fn change(&self) {
+            self.changes.send(()).expect("the loop listens");
+        }
+
+        /// How long after `since` the next pass begins.
+        async fn next(&mut self, since: Instant) -> Duration {
+            let began = self.begins.recv().await.expect("a pass");
+            began.duration_since(since)
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_of_an_object_that_fails_is_looked_at_after_a_second_and_not_at_once() {
+        let mut running = running(true);
+        running.change();
+        let mut since = Instant::now();
+        running.next(since).await;
+        // It fails alone: the pauses double.
+        for failures in 1..=12 {
+            since = Instant::now();
+            running.controller.goes_on.add_permits(1);
+            assert_eq!(running.next(since).await, pause_after(failures));
+        }
+        // It changes during each pass.
+        for _ in 0..3 {
+            running.change();
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            since = Instant::now();
+            running.controller.goes_on.add_permits(1);
+            assert_eq!(running.next(since).await, CHANGED_PAUSE);
+        }
+        // It changes between the passes.
+        running.controller.goes_on.add_permits(1);
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        since = Instant::now();
+        for _ in 0..9 {
+            running.change();
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        assert_eq!(running.next(since).await, CHANGED_PAUSE);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_of_an_object_that_does_not_fail_is_looked_at_at_once() {
+        let mut running = running(false);
+        running.controller.goes_on.add_permits(9);
+        for _ in 0..3 {
+            let since = Instant::now();
+            running.change();
+            assert_eq!(running.next(since).await, Duration::ZERO);
+        }
+    }
+
+    #[test]
+    fn the_failure_that_has_words_is_kept() {
+        let of = |all: Vec<Failure>| {
+            let mut failures = Failures::default();
+            failures.add(Ok(()));
+            all.into_iter().for_each(|one| failures.add(Err(one)));
+            failures.end().err().map(|failure| failure.to_string())
+        };
+        let failed = |words: &str| Failure::Failed(words.to_owned());
+        assert_eq!(of(Vec::new()), None);
+        assert_eq!(of(vec![failed("a")]).as_deref(), Some("a"));
+        assert_eq!(of(vec![Failure::Stale, failed("a"), failed("b")]).as_deref(), Some("a (and 2 more)"));
+        assert_eq!(of(vec![Failure::Stale, Failure::Gone]).as_deref(), Some("it changed meanwhile"));
+    }
 }
