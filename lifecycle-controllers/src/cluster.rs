@@ -31,7 +31,7 @@ pub use options::ClusterOptions;
 
 use crate::{
     core::Core,
-    engine::control::{Controller, Failure, Source, Then},
+    engine::control::{Controller, FailedPass, Source, Then},
 };
 
 /// The controller of Clusters.
@@ -56,7 +56,7 @@ impl ClusterController {
 impl Controller for ClusterController {
     const KIND: &'static str = "Cluster";
 
-    async fn reconcile(&self, key: &str) -> Result<Then, Failure> {
-        pass::reconcile(&self.core, &self.options, key).await
+    async fn reconcile(&self, key: &str) -> Result<Then, FailedPass> {
+        Ok(pass::reconcile(&self.core, &self.options, key).await?)
     }
 }

@@ -46,7 +46,7 @@ use kube::Client;
 
 use crate::{
     core::Core,
-    engine::control::{Controller, Failure, Source, Then},
+    engine::control::{Controller, FailedPass, Source, Then},
 };
 
 /// The controller of `ClusterResourceSet`s.
@@ -70,8 +70,8 @@ impl ClusterResourceSetController {
 impl Controller for ClusterResourceSetController {
     const KIND: &'static str = "ClusterResourceSet";
 
-    async fn reconcile(&self, key: &str) -> Result<Then, Failure> {
-        pass::reconcile(&self.core, key).await
+    async fn reconcile(&self, key: &str) -> Result<Then, FailedPass> {
+        Ok(pass::reconcile(&self.core, key).await?)
     }
 }
 
@@ -96,7 +96,7 @@ impl ClusterResourceSetBindingController {
 impl Controller for ClusterResourceSetBindingController {
     const KIND: &'static str = "ClusterResourceSetBinding";
 
-    async fn reconcile(&self, key: &str) -> Result<Then, Failure> {
-        binding::reconcile(&self.core, key).await
+    async fn reconcile(&self, key: &str) -> Result<Then, FailedPass> {
+        Ok(binding::reconcile(&self.core, key).await?)
     }
 }

@@ -30,7 +30,7 @@ use crate::{
     bootstrap::Bootstrap,
     core::is_cluster_paused,
     engine::{
-        control::{Controller, Failure, Source, Then, source},
+        control::{Controller, FailedPass, Source, Then, source},
         object::{Meta as _, key, split_key},
     },
     sources::{is_news, workload_source},
@@ -113,7 +113,7 @@ fn configs_of(bootstrap: &Bootstrap, is_chosen: impl Fn(&str, &str) -> bool) -> 
 impl Controller for KubeadmConfigController {
     const KIND: &'static str = "KubeadmConfig";
 
-    async fn reconcile(&self, key: &str) -> Result<Then, Failure> {
-        pass::reconcile(self, key).await
+    async fn reconcile(&self, key: &str) -> Result<Then, FailedPass> {
+        Ok(pass::reconcile(self, key).await?)
     }
 }

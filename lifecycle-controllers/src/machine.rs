@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use crate::{
     core::Core,
-    engine::control::{Controller, Failure, Source, Then},
+    engine::control::{Controller, FailedPass, Source, Then},
 };
 
 /// The controller of Machines.
@@ -48,7 +48,7 @@ impl MachineController {
 impl Controller for MachineController {
     const KIND: &'static str = "Machine";
 
-    async fn reconcile(&self, key: &str) -> Result<Then, Failure> {
+    async fn reconcile(&self, key: &str) -> Result<Then, FailedPass> {
         pass::reconcile(&self.core, key).await
     }
 }

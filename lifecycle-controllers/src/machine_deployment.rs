@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use crate::{
     core::Core,
-    engine::control::{Controller, Failure, Source, Then},
+    engine::control::{Controller, FailedPass, Source, Then},
 };
 
 /// The controller of `MachineDeployment`s.
@@ -41,7 +41,7 @@ impl MachineDeploymentController {
 impl Controller for MachineDeploymentController {
     const KIND: &'static str = "MachineDeployment";
 
-    async fn reconcile(&self, key: &str) -> Result<Then, Failure> {
+    async fn reconcile(&self, key: &str) -> Result<Then, FailedPass> {
         pass::reconcile(&self.core, key).await
     }
 }

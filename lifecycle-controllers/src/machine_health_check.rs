@@ -34,7 +34,7 @@ use std::sync::Arc;
 
 use crate::{
     core::Core,
-    engine::control::{Controller, Failure, Source, Then},
+    engine::control::{Controller, FailedPass, Source, Then},
 };
 
 /// The controller of `MachineHealthCheck`s.
@@ -58,7 +58,7 @@ impl MachineHealthCheckController {
 impl Controller for MachineHealthCheckController {
     const KIND: &'static str = "MachineHealthCheck";
 
-    async fn reconcile(&self, key: &str) -> Result<Then, Failure> {
-        pass::reconcile(&self.core, key).await
+    async fn reconcile(&self, key: &str) -> Result<Then, FailedPass> {
+        Ok(pass::reconcile(&self.core, key).await?)
     }
 }

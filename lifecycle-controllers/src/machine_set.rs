@@ -30,7 +30,7 @@ pub(crate) use pass::deployment_of;
 
 use crate::{
     core::Core,
-    engine::control::{Controller, Failure, Source, Then},
+    engine::control::{Controller, FailedPass, Source, Then},
 };
 
 /// The controller of `MachineSet`s.
@@ -54,7 +54,7 @@ impl MachineSetController {
 impl Controller for MachineSetController {
     const KIND: &'static str = "MachineSet";
 
-    async fn reconcile(&self, key: &str) -> Result<Then, Failure> {
+    async fn reconcile(&self, key: &str) -> Result<Then, FailedPass> {
         pass::reconcile(&self.core, key).await
     }
 }

@@ -78,6 +78,28 @@ impl From<WriteError> for Failure {
     }
 }
 
+/// A pass that was not finished.
+#[derive(Debug, thiserror::Error)]
+#[error("{why}")]
+pub struct FailedPass {
+    /// Why.
+    pub why: Failure,
+    /// When the next one is needed at the latest, as for a status that waits to be written.
+    pub then: Then,
+}
+
+impl From<Failure> for FailedPass {
+    fn from(why: Failure) -> Self {
+        Self { why, then: Then::WhenChanged }
+    }
+}
+
+impl From<WriteError> for FailedPass {
+    fn from(error: WriteError) -> Self {
+        Failure::from(error).into()
+    }
+}
+
 /// The failures of steps that do not depend on each other, so that each is tried.
 #[derive(Debug, Default)]
 pub struct Failures {
@@ -121,7 +143,7 @@ pub trait Controller: Send + Sync + 'static {
     const KIND: &'static str;
 
     /// One pass over the object with this key, which may be gone.
-    fn reconcile(&self, key: &str) -> impl Future<Output = Result<Then, Failure>> + Send;
+    fn reconcile(&self, key: &str) -> impl Future<Output = Result<Then, FailedPass>> + Send;
 }
 
 /// How far a loop is, for `/debug/state`. Clones share it.
@@ -148,7 +170,7 @@ struct Control<C> {
     /// Objects that something happened to during their pass.
     dirty: HashSet<String>,
     failures: HashMap<String, u32>,
-    tasks: LoopTasks<(String, Option<Result<Then, Failure>>)>,
+    tasks: LoopTasks<(String, Option<Result<Then, FailedPass>>)>,
     cut: CancellationToken,
 }
 
@@ -217,7 +239,7 @@ impl<C: Controller> Control<C> {
         }
     }
 
-    fn finish(&mut self, key: &str, result: Result<Then, Failure>) {
+    fn finish(&mut self, key: &str, result: Result<Then, FailedPass>) {
         self.queue.done(key);
         let is_dirty = self.dirty.remove(key);
         match result {
@@ -229,18 +251,18 @@ impl<C: Controller> Control<C> {
                     Then::After(wait) => self.queue.add_after(key, wait),
                 }
             }
-            Err(failure) => {
+            Err(FailedPass { why, then }) => {
                 let failures = self.failures.entry(key.to_owned()).or_default();
                 *failures = failures.saturating_add(1);
                 let pause = pause_after(*failures);
                 let pause = if is_dirty { pause.min(CHANGED_PAUSE) } else { pause };
-                match failure {
+                let pause = match then {
+                    Then::WhenChanged => pause,
+                    Then::After(wait) => pause.min(wait),
+                };
+                match why {
                     Failure::Stale | Failure::Gone => {
-                        tracing::debug!(
-                            object = key,
-                            kind = C::KIND,
-                            "{failure}; looking again in {pause:?}"
-                        );
+                        tracing::debug!(object = key, kind = C::KIND, "{why}; looking again in {pause:?}");
                     }
                     Failure::Failed(why) => {
                         tracing::warn!(
@@ -288,15 +310,19 @@ mod tests {
         begins: mpsc::UnboundedSender<Instant>,
         goes_on: tokio::sync::Semaphore,
         fails: bool,
+        then: Mutex<Then>,
     }
 
     impl Controller for Scripted {
         const KIND: &'static str = "Scripted";
 
-        async fn reconcile(&self, _: &str) -> Result<Then, Failure> {
+        async fn reconcile(&self, _: &str) -> Result<Then, FailedPass> {
             self.begins.send(Instant::now()).expect("the test listens");
             self.goes_on.acquire().await.expect("it is open").forget();
-            if self.fails { Err(Failure::Failed("as ever".to_owned())) } else { Ok(Then::WhenChanged) }
+            if !self.fails {
+                return Ok(Then::WhenChanged);
+            }
+            Err(FailedPass { why: Failure::Failed("as ever".to_owned()), then: *self.then.lock() })
         }
     }
 
@@ -310,7 +336,7 @@ mod tests {
     fn running(fails: bool) -> Running {
         let (begins, heard) = mpsc::unbounded_channel();
         let goes_on = tokio::sync::Semaphore::new(0);
-        let controller = Arc::new(Scripted { begins, goes_on, fails });
+        let controller = Arc::new(Scripted { begins, goes_on, fails, then: Mutex::new(Then::WhenChanged) });
         let (changes, changed) = mpsc::unbounded_channel();
         let source = stream::unfold(changed, |mut changed| async move {
             changed.recv().await.map(|()| (HashSet::from(["n/x".to_owned()]), changed))
@@ -345,6 +371,12 @@ mod tests {
             running.controller.goes_on.add_permits(1);
             assert_eq!(running.next(since).await, pause_after(failures));
         }
+        // Something has its time before the pause is over.
+        *running.controller.then.lock() = Then::After(Duration::from_secs(7));
+        since = Instant::now();
+        running.controller.goes_on.add_permits(1);
+        assert_eq!(running.next(since).await, Duration::from_secs(7));
+        *running.controller.then.lock() = Then::WhenChanged;
         // It changes during each pass.
         for _ in 0..3 {
             running.change();

@@ -306,7 +306,7 @@ impl Writer {
     }
 
     /// The same, but a change of counters and messages alone waits a second for more of the kind. So a set of many Machines is not
-    /// written once for each of them. The pass has to come back then.
+    /// written once for each of them. The pass has to come back then, also one that fails.
     ///
     /// # Errors
     /// As [`patch_at`](Self::patch_at).

@@ -23,13 +23,13 @@ use crate::{
     core::{Core, Referenced, is_cluster_paused, is_paused, workload_key},
     engine::{
         conditions::{Conditions, paused},
-        control::{Failure, Then},
+        control::{FailedPass, Failure, Then},
         object::{Meta as _, Stored, key, names_kind},
     },
     machine_set::deployment_of,
 };
 
-pub(super) async fn reconcile(core: &Core, of: &str) -> Result<Then, Failure> {
+pub(super) async fn reconcile(core: &Core, of: &str) -> Result<Then, FailedPass> {
     let Some(machine) = core.stores.machines.get(of).filter(|machine| core.is_ours(&***machine)) else {
         return Ok(Then::WhenChanged);
     };
@@ -143,7 +143,7 @@ fn owners_of(core: &Core, machine: &Machine) -> Option<Owners> {
 
 impl Pass<'_> {
     /// Node, deletion and status. Whatever fails, the status says how far it came.
-    async fn finish(mut self, machine: &Arc<Stored<Machine>>) -> Result<Then, Failure> {
+    async fn finish(mut self, machine: &Arc<Stored<Machine>>) -> Result<Then, FailedPass> {
         let core = self.core;
         let owners = owners_of(core, machine);
         let owners = owners.as_ref().map(|(set, deployment)| (&***set, &***deployment));
@@ -193,7 +193,7 @@ impl Pass<'_> {
         let (status, by_time) = status(machine, &observed);
         let written = core.writer.patch_status_soon(&core.stores.machines, &***machine, &status).await?;
         match failure {
-            Some(failure) => Err(failure),
+            Some(why) => Err(FailedPass { why, then: written }),
             None => Ok(then.or(by_time).or(self.grace()).or(self.until_there(machine)).or(written)),
         }
     }

@@ -28,7 +28,7 @@ use crate::{
     adoption::{adopted, defaults, without_finalizer},
     core::{Core, UNTIL_THERE, is_paused},
     engine::{
-        control::{Failure, Then},
+        control::{FailedPass, Failure, Then},
         object::{MACHINE_DEPLOYMENT_MANAGER, Meta as _, Stored, owner_reference},
         writer::{Guard, Place, shown, to_json},
     },
@@ -37,7 +37,7 @@ use crate::{
     rollout::{self, template_of},
 };
 
-pub(super) async fn reconcile(core: &Core, of: &str) -> Result<Then, Failure> {
+pub(super) async fn reconcile(core: &Core, of: &str) -> Result<Then, FailedPass> {
     let found = core.stores.machine_deployments.get(of);
     let Some(deployment) = found.filter(|deployment| core.is_ours(&***deployment)) else {
         return Ok(Then::WhenChanged);
@@ -51,7 +51,7 @@ pub(super) async fn reconcile(core: &Core, of: &str) -> Result<Then, Failure> {
         return Ok(Then::WhenChanged);
     }
     if deployment.is_deleting() {
-        return delete(core, &deployment, cluster, now).await;
+        return Ok(delete(core, &deployment, cluster, now).await?);
     }
     let Some(cluster) = cluster else {
         tracing::info!(
@@ -89,7 +89,7 @@ pub(super) async fn reconcile(core: &Core, of: &str) -> Result<Then, Failure> {
     let status = status(&deployment, &observed, now);
     let written =
         core.writer.patch_status_soon(&core.stores.machine_deployments, &**deployment, &status).await?;
-    rolled?;
+    rolled.map_err(|why| FailedPass { why, then: written })?;
     let until_there = if missing.is_empty() { Then::WhenChanged } else { Then::After(UNTIL_THERE) };
     Ok(after(&deployment, now).or(until_there).or(written))
 }

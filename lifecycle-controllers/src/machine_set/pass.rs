@@ -24,7 +24,7 @@ use crate::{
     adoption::{adopted, defaults, without_finalizer},
     core::{Core, UNTIL_THERE, is_paused},
     engine::{
-        control::{Failure, Failures, Then},
+        control::{FailedPass, Failure, Failures, Then},
         object::{Meta as _, Stored, key, owner_reference},
         writer::to_json,
     },
@@ -34,7 +34,7 @@ use crate::{
 /// How many Machines of a set are written at the same time.
 const AT_ONCE: usize = 8;
 
-pub(super) async fn reconcile(core: &Core, of: &str) -> Result<Then, Failure> {
+pub(super) async fn reconcile(core: &Core, of: &str) -> Result<Then, FailedPass> {
     let Some(set) = core.stores.machine_sets.get(of).filter(|set| core.is_ours(&***set)) else {
         return Ok(Then::WhenChanged);
     };
@@ -78,7 +78,7 @@ pub(super) async fn reconcile(core: &Core, of: &str) -> Result<Then, Failure> {
     let written = core.writer.patch_status_soon(&core.stores.machine_sets, &**set, &status).await?;
     let until_there =
         if observed.missing_templates.is_empty() { Then::WhenChanged } else { Then::After(UNTIL_THERE) };
-    result.map(|()| written.or(until_there))
+    result.map(|()| written.or(until_there)).map_err(|why| FailedPass { why, then: written })
 }
 
 /// Brings the Machines to what the set wants. A step that fails holds back none that does not depend on it.
@@ -136,7 +136,7 @@ async fn delete_all(
     set: &Arc<Stored<MachineSet>>,
     cluster: Option<&Cluster>,
     now: i64,
-) -> Result<Then, Failure> {
+) -> Result<Then, FailedPass> {
     let machines = machines_of(core, set)?;
     if machines.is_empty() {
         delete_orphans(core, set).await?;
@@ -154,7 +154,7 @@ async fn delete_all(
     let observed = Observed { cluster, machines: Some(&machines), ..Observed::default() };
     let status = status(set, &observed, now);
     let written = core.writer.patch_status_soon(&core.stores.machine_sets, &***set, &status).await?;
-    failures.end().map(|()| written)
+    failures.end().map(|()| written).map_err(|why| FailedPass { why, then: written })
 }
 
 /// The Machines that the set selects and that nothing else controls.

@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use sandbox::{Action, Fault, Matcher};
 use serde_json::{Value, json};
@@ -72,7 +72,7 @@ async fn machine(stage: &Stage, name: &str, cluster: &str, metadata: Value, cond
     stage.until(&stage.core.stores.machines, name, |machine| machine.status.is_some()).await;
 }
 
-async fn pass(stage: &Stage) -> Result<Then, Failure> {
+async fn pass(stage: &Stage) -> Result<Then, FailedPass> {
     MachineSetController::new(Arc::clone(&stage.core)).reconcile(&format!("{NAMESPACE}/s")).await
 }
 
@@ -117,7 +117,7 @@ async fn a_control_plane_that_cannot_be_read_is_named_where_machines_wait_for_it
     machine(&stage, "a", "c", json!({}), json!(unhealthy)).await;
     pass(&stage).await.expect_err("it is tried again");
     // The first status waits for more.
-    tokio::time::advance(std::time::Duration::from_secs(2)).await;
+    tokio::time::advance(Duration::from_secs(2)).await;
     pass(&stage).await.expect_err("it is tried again");
     let words = "Plane default/x cannot be read: ";
     let deferred = says(&stage, "Machine", "a", "OwnerRemediated").await;
@@ -125,4 +125,27 @@ async fn a_control_plane_that_cannot_be_read_is_named_where_machines_wait_for_it
     let scaling = says(&stage, "MachineSet", "s", "ScalingUp").await;
     assert!(contains(&scaling, words), "{scaling}");
     assert_eq!(stage.core.stores.machines.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn words_that_wait_are_written_at_their_time_by_a_set_that_fails() {
+    let stage = stage(Some("Plane"), 2).await;
+    stage.serve("control.example", "Plane", false).await;
+    let ready = |message: &str| {
+        json!([{
+            "type": "Ready", "status": "False", "reason": "X", "message": message,
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }])
+    };
+    machine(&stage, "a", "c", json!({}), ready("before")).await;
+    let controller = MachineSetController::new(Arc::clone(&stage.core));
+    let sources = controller.sources();
+    stage.run(controller, sources);
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    let before = says(&stage, "MachineSet", "s", "MachinesReady").await;
+    assert!(contains(&before, "before"), "{before}");
+    stage.patch(CORE, "Machine", "a", &json!({"status": {"conditions": ready("after")}})).await;
+    tokio::time::sleep(Duration::from_secs(15)).await;
+    let after = says(&stage, "MachineSet", "s", "MachinesReady").await;
+    assert!(contains(&after, "after"), "{after}");
 }
