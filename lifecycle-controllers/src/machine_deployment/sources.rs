@@ -1,6 +1,9 @@
 //! What a pass over a `MachineDeployment` is made for.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use cluster_api::{MachineDeployment, names::labels};
 
@@ -22,14 +25,10 @@ pub(super) fn of(core: &Arc<Core>) -> Vec<Source> {
         })
     };
     let of_machines = {
-        let core = Arc::clone(core);
+        // The deployment of a Machine that is gone is known from before.
+        let (core, mut deployments) = (Arc::clone(core), HashMap::new());
         source(core.stores.machines.subscribe(), move |keys| {
-            let deployment = |of: &String| {
-                let machine = core.stores.machines.get(of)?;
-                let name = machine.label(labels::DEPLOYMENT_NAME)?;
-                Some(key(machine.namespace_or_empty(), name))
-            };
-            keys.iter().filter_map(deployment).collect()
+            keys.iter().flat_map(|of| deployments_of_machine(&core, of, &mut deployments)).collect()
         })
     };
     let of_clusters = {
@@ -75,5 +74,43 @@ fn deployments_of_set(core: &Core, of: &str) -> HashSet<String> {
     match found.as_ref().and_then(|set| set.controller()) {
         Some(owner) => HashSet::from([key(namespace, &owner.name)]),
         None => keys_of(core, namespace, |_| true),
+    }
+}
+
+/// The deployment of a Machine, and the one that it had before.
+fn deployments_of_machine(core: &Core, of: &str, known: &mut HashMap<String, String>) -> HashSet<String> {
+    let machine = core.stores.machines.get(of);
+    let name = machine.as_ref().and_then(|machine| machine.label(labels::DEPLOYMENT_NAME));
+    let now = name.map(|name| key(split_key(of).0, name));
+    let before = match &now {
+        Some(now) => known.insert(of.to_owned(), now.clone()),
+        None => known.remove(of),
+    };
+    before.into_iter().chain(now).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::StreamExt as _;
+    use serde_json::json;
+
+    use super::*;
+    use crate::testing::{NAMESPACE, Stage, delete, object};
+
+    #[tokio::test(start_paused = true)]
+    async fn the_end_of_a_machine_concerns_its_deployment() {
+        let stage = Stage::new().await;
+        let mut of_machines = of(&stage.core).swap_remove(2);
+        let mut machine = object("cluster.x-k8s.io/v1beta2", "Machine", "m");
+        machine["metadata"]["labels"] = json!({labels::DEPLOYMENT_NAME: "d"});
+        machine["spec"] = json!({
+            "clusterName": "c", "bootstrap": {"dataSecretName": "s"},
+            "infrastructureRef": {"apiGroup": "infra.example", "kind": "Box", "name": "m"},
+        });
+        let deployment = Some(HashSet::from([format!("{NAMESPACE}/d")]));
+        stage.create(machine.clone()).await;
+        assert_eq!(of_machines.next().await, deployment);
+        delete(&stage.sandbox, &machine).await;
+        assert_eq!(of_machines.next().await, deployment);
     }
 }
