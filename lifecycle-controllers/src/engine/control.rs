@@ -10,13 +10,18 @@ use component::{
     loop_tasks::LoopTasks,
     work_queue::{Lengths, WorkQueue},
 };
-use controller_kit::{cache::Changes, writes::WriteError};
+use controller_kit::{
+    cache::{Cache, CachedObject, Changes},
+    writes::WriteError,
+};
 use futures::{
     StreamExt as _,
+    future::ready,
     stream::{self, BoxStream},
 };
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::object::split_key;
@@ -295,8 +300,19 @@ pub fn source(
         Some((keys, changes))
     })
     .map(keys_of)
-    .filter(|keys| futures::future::ready(!keys.is_empty()))
+    .filter(|keys| ready(!keys.is_empty()))
     .boxed()
+}
+
+/// All keys of a cache after each `period`, or up to a tenth of it sooner, so that kinds and daemons do not keep in step. What no event
+/// says, such as the installation of a definition, is found so. `period` is more than 0.
+pub fn resync<O: CachedObject>(objects: Cache<O>, period: Duration) -> Source {
+    let again = move |objects: Cache<O>| async move {
+        sleep(period.mul_f64(1.0 - fastrand::f64() / 10.0)).await;
+        let keys = objects.read().keys().cloned().collect();
+        Some((keys, objects))
+    };
+    stream::unfold(objects, again).filter(|keys: &HashSet<_>| ready(!keys.is_empty())).boxed()
 }
 
 #[cfg(test)]
@@ -404,6 +420,33 @@ mod tests {
             let since = Instant::now();
             running.change();
             assert_eq!(running.next(since).await, Duration::ZERO);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn objects_come_again_after_the_period() {
+        #[derive(Clone)]
+        struct Named;
+        impl CachedObject for Named {
+            fn key(&self) -> std::borrow::Cow<'_, str> {
+                "n/x".into()
+            }
+            fn resource_version(&self) -> &str {
+                ""
+            }
+            fn set_resource_version(&mut self, _: &str) {}
+            fn same_content(&self, _: &Self) -> bool {
+                true
+            }
+        }
+        let (objects, period) = (Cache::new(), Duration::from_secs(600));
+        let mut again = resync(objects.clone(), period);
+        objects.apply(Named);
+        for _ in 0..3 {
+            let began = Instant::now();
+            assert_eq!(again.next().await, Some(HashSet::from(["n/x".to_owned()])));
+            let after = began.elapsed();
+            assert!(after <= period && after > period.mul_f64(0.89), "{after:?}");
         }
     }
 

@@ -1,6 +1,6 @@
 //! The controllers of the bootstrap part: `KubeadmConfig`s, and the data by which kubeadm makes their machines Nodes.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use cluster_api::KubeadmConfig;
 use component::{inspection::Inspection, watching, work_queue::WorkQueue};
@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     bootstrap::Bootstrap,
     engine::{
-        control::{self, LoopState},
+        control::{self, LoopState, resync},
         stores::Store,
         writer::Writer,
     },
@@ -48,7 +48,7 @@ pub async fn run(
     });
     let mut watches = bootstrap.watch(&reader, options.namespace.as_deref(), &stop);
     watches.spawn(notice_others(bootstrap.configs.clone(), writers));
-    work(bootstrap, watches, stop, inspection).await;
+    work(bootstrap, watches, options.sync_period, stop, inspection).await;
     Ok(())
 }
 
@@ -65,6 +65,7 @@ async fn notice_others(configs: Store<KubeadmConfig>, writers: Writers) {
 pub(crate) async fn work(
     bootstrap: Arc<Bootstrap>,
     mut watches: JoinSet<()>,
+    sync_period: Duration,
     stop: CancellationToken,
     mut inspection: Inspection,
 ) {
@@ -81,7 +82,8 @@ pub(crate) async fn work(
         loops.spawn(async move { workload.run(stop).map(drop).await });
     }
     let controller = KubeadmConfigController::new(Arc::clone(&bootstrap));
-    let (sources, state) = (controller.sources(), LoopState::default());
+    let (mut sources, state) = (controller.sources(), LoopState::default());
+    sources.push(resync(bootstrap.configs.clone(), sync_period));
     loops.spawn(control::run(Arc::new(controller), sources, WorkQueue::new(), stop.clone(), state.clone()));
     loop {
         tokio::select! {

@@ -1,8 +1,9 @@
 //! The controllers of the core part, for one term.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use component::{inspection::Inspection, watching, work_queue::WorkQueue};
+use controller_kit::cache::{Cache, CachedObject};
 use kube::Client;
 use serde_json::{Map, Value, json};
 use tokio::task::JoinSet;
@@ -13,7 +14,7 @@ use crate::{
     cluster_resource_set::{ClusterResourceSetBindingController, ClusterResourceSetController},
     core::{Core, CoreOptions, KeyFilter},
     engine::{
-        control::{self, Controller, LoopState, Source},
+        control::{self, Controller, LoopState, Source, resync},
         external::Externals,
         stores::Stores,
         writer::Writer,
@@ -58,7 +59,7 @@ pub async fn run(
     inspection: Inspection,
 ) -> cloudprovider::Result<()> {
     let PartTerm { fence, clients, events, writers, .. } = term;
-    let namespace = options.namespace.clone();
+    let (namespace, sync_period) = (options.namespace.clone(), options.sync_period);
     let reader = watching::client(clients.unthrottled.clone());
     let connector = Arc::new(Dial::new(AllowedAddresses::of_flag(options.workload_networks.clone())));
     // Its writes are behind the fence of the part.
@@ -80,7 +81,7 @@ pub async fn run(
     });
     let mut watches = core.stores.watch(&reader, namespace.as_deref(), &stop);
     watches.spawn(notice_others(core.stores.clone(), writers));
-    work(core, reader, watches, Queues::default(), stop, inspection).await;
+    work(core, reader, watches, Queues::default(), sync_period, stop, inspection).await;
     Ok(())
 }
 
@@ -107,6 +108,7 @@ pub(crate) async fn work(
     reader: Client,
     mut watches: JoinSet<()>,
     queues: Queues,
+    sync_period: Duration,
     stop: CancellationToken,
     mut inspection: Inspection,
 ) {
@@ -141,19 +143,26 @@ pub(crate) async fn work(
         cluster_resource_sets,
         cluster_resource_set_bindings,
     } = queues;
-    states.push(start(&mut loops, clusters.sources(), clusters, of_clusters, &stop));
-    states.push(start(&mut loops, machines.sources(), machines, of_machines, &stop));
-    states.push(start(&mut loops, sets.sources(), sets, machine_sets, &stop));
-    states.push(start(&mut loops, deployments.sources(), deployments, machine_deployments, &stop));
-    states.push(start(&mut loops, checks.sources(), checks, machine_health_checks, &stop));
-    states.push(start(
-        &mut loops,
+    let stores = &core.stores;
+    let mut starts = Starts { loops: &mut loops, stop: &stop, sync_period };
+    states.push(starts.start(clusters.sources(), &stores.clusters, clusters, of_clusters));
+    states.push(starts.start(machines.sources(), &stores.machines, machines, of_machines));
+    states.push(starts.start(sets.sources(), &stores.machine_sets, sets, machine_sets));
+    let of_deployments = deployments.sources();
+    states.push(starts.start(of_deployments, &stores.machine_deployments, deployments, machine_deployments));
+    states.push(starts.start(checks.sources(), &stores.machine_health_checks, checks, machine_health_checks));
+    states.push(starts.start(
         resource_sets.sources(&reader),
+        &stores.cluster_resource_sets,
         resource_sets,
         cluster_resource_sets,
-        &stop,
     ));
-    states.push(start(&mut loops, bindings.sources(), bindings, cluster_resource_set_bindings, &stop));
+    states.push(starts.start(
+        bindings.sources(),
+        &stores.cluster_resource_set_bindings,
+        bindings,
+        cluster_resource_set_bindings,
+    ));
     loop {
         tokio::select! {
             () = stop.cancelled() => break,
@@ -167,16 +176,28 @@ pub(crate) async fn work(
     while loops.join_next().await.is_some() {}
 }
 
-fn start<C: Controller>(
-    loops: &mut JoinSet<()>,
-    sources: Vec<Source>,
-    controller: C,
-    queue: WorkQueue,
-    stop: &CancellationToken,
-) -> (&'static str, LoopState) {
-    let state = LoopState::default();
-    loops.spawn(control::run(Arc::new(controller), sources, queue, stop.clone(), state.clone()));
-    (C::KIND, state)
+/// Starts loops.
+struct Starts<'a> {
+    loops: &'a mut JoinSet<()>,
+    stop: &'a CancellationToken,
+    sync_period: Duration,
+}
+
+impl Starts<'_> {
+    /// Starts that of a controller. `objects` are those that it reconciles.
+    fn start<C: Controller, O: CachedObject>(
+        &mut self,
+        mut sources: Vec<Source>,
+        objects: &Cache<O>,
+        controller: C,
+        queue: WorkQueue,
+    ) -> (&'static str, LoopState) {
+        let state = LoopState::default();
+        sources.push(resync(objects.clone(), self.sync_period));
+        let stop = self.stop.clone();
+        self.loops.spawn(control::run(Arc::new(controller), sources, queue, stop, state.clone()));
+        (C::KIND, state)
+    }
 }
 
 /// For `/debug/state`.

@@ -41,6 +41,9 @@ use crate::{
 /// After this time a test counts as hanging. Nothing is judged by it.
 const GUARD: Duration = Duration::from_secs(3600);
 
+/// The default of `--sync-period`.
+const SYNC_PERIOD: Duration = Duration::from_secs(600);
+
 /// PEM of a certificate that nobody reads.
 const CERTIFICATE: &str =
     "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCkFRSUQKQkFVRwotLS0tLUVORCBDRVJUSUZJQ0FURS0tLS0tCg==";
@@ -197,7 +200,15 @@ impl World {
             .follow(&ClusterKey::new(NAMESPACE, "c"), &self.uid("cluster.x-k8s.io", "Cluster", "c").await);
         let (health, debug) = Default::default();
         let inspection = component::inspection::Inspection::register("core", &health, &debug);
-        self.tasks.spawn(work(core, client, watches, Queues::default(), self.stop.clone(), inspection));
+        self.tasks.spawn(work(
+            core,
+            client,
+            watches,
+            Queues::default(),
+            SYNC_PERIOD,
+            self.stop.clone(),
+            inspection,
+        ));
     }
 
     /// Lets the bootstrap part run too. Its workload clusters are connected when a machine needs a token.
@@ -221,6 +232,7 @@ impl World {
         self.tasks.spawn(crate::parts::bootstrap::work(
             Arc::clone(&bootstrap),
             watches,
+            SYNC_PERIOD,
             self.stop.clone(),
             inspection,
         ));
