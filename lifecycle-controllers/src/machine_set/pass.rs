@@ -1,6 +1,6 @@
 //! One pass over a `MachineSet`.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use cluster_api::{
     Cluster, Machine, MachineDeployment, MachineSet,
@@ -33,6 +33,10 @@ use crate::{
 
 /// How many Machines of a set are written at the same time.
 const AT_ONCE: usize = 8;
+
+/// How many Machines one pass over a set creates at most. The next pass is due at once, but in its turn: a user who writes a large number
+/// into a set holds up no pass over a set of another namespace.
+const MOST_CREATED: usize = 64;
 
 pub(super) async fn reconcile(core: &Core, of: &str) -> Result<Then, FailedPass> {
     let Some(set) = core.stores.machine_sets.get(of).filter(|set| core.is_ours(&***set)) else {
@@ -78,10 +82,14 @@ pub(super) async fn reconcile(core: &Core, of: &str) -> Result<Then, FailedPass>
     let written = core.writer.patch_status_soon(&core.stores.machine_sets, &**set, &status).await?;
     let until_there =
         if observed.missing_templates.is_empty() { Then::WhenChanged } else { Then::After(UNTIL_THERE) };
-    result.map(|()| written.or(until_there)).map_err(|why| FailedPass { why, then: written })
+    match result {
+        Ok(then) => Ok(then.or(written).or(until_there)),
+        Err(why) => Err(FailedPass { why, then: written }),
+    }
 }
 
-/// Brings the Machines to what the set wants. A step that fails holds back none that does not depend on it.
+/// Brings the Machines to what the set wants, and says when there is more to do. A step that fails holds back none that does not depend
+/// on it.
 async fn scale(
     core: &Core,
     set: &MachineSet,
@@ -89,8 +97,8 @@ async fn scale(
     cluster: &Cluster,
     observed: &mut Observed<'_>,
     now: i64,
-) -> Result<(), Failure> {
-    let mut failures = Failures::default();
+) -> Result<Then, Failure> {
+    let (mut failures, mut then) = (Failures::default(), Then::WhenChanged);
     let unusable = unusable_templates(core, set.namespace_or_empty(), &set.spec.template.spec, cluster).await;
     let unusable = unusable.unwrap_or_else(|failure| {
         failures.add(Err(failure));
@@ -124,10 +132,14 @@ async fn scale(
         failures.add(unreadable.map_or(Ok(()), |why| Err(Failure::Failed(why))));
         observed.holds.extend(unusable.unreadable);
         if may_create && observed.holds.is_empty() && observed.missing_templates.is_empty() {
-            failures.add(create(core, set, wanted - machines.len()).await);
+            let missing = wanted - machines.len();
+            failures.add(create(core, set, missing.min(MOST_CREATED)).await);
+            if missing > MOST_CREATED {
+                then = Then::After(Duration::ZERO);
+            }
         }
     }
-    failures.end()
+    failures.end().map(|()| then)
 }
 
 /// Deletes all Machines, and then lets go.

@@ -149,3 +149,14 @@ async fn words_that_wait_are_written_at_their_time_by_a_set_that_fails() {
     let after = says(&stage, "MachineSet", "s", "MachinesReady").await;
     assert!(contains(&after, "after"), "{after}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_pass_creates_a_bounded_number_of_machines() {
+    let stage = stage(None, 130).await;
+    for (count, then) in [(64, Then::After(Duration::ZERO)), (128, Then::After(Duration::ZERO))] {
+        assert_eq!(pass(&stage).await.expect("a pass"), then);
+        assert_eq!(stage.core.stores.machines.len(), count);
+    }
+    assert_ne!(pass(&stage).await.expect("a pass"), Then::After(Duration::ZERO));
+    assert_eq!(stage.core.stores.machines.len(), 130);
+}
