@@ -31,6 +31,7 @@ pub(super) fn machine_set(changes: &mut Changes, old: Option<&Value>) -> Result<
         let name = labels::value_of(&name_for_selector(changes)?);
         select(changes, labels::SET_NAME, &name);
     }
+    own_cluster(changes);
     version(changes, "/spec/template/spec/version");
     Ok(())
 }
@@ -50,10 +51,7 @@ pub(super) fn machine_deployment(changes: &mut Changes, old: Option<&Value>) -> 
         let name = name_for_selector(changes)?;
         select(changes, labels::DEPLOYMENT_NAME, &name);
     }
-    // whatever else it selects, it selects from its own Cluster
-    if let Some(cluster) = changes.text("/spec/clusterName") {
-        select(changes, labels::CLUSTER_NAME, &cluster);
-    }
+    own_cluster(changes);
     version(changes, "/spec/template/spec/version");
     Ok(())
 }
@@ -79,6 +77,13 @@ fn name_for_selector(changes: &Changes) -> Result<String, Refused> {
         field: "spec.selector".to_owned(),
         reason: "must be given together with metadata.generateName".to_owned(),
     })
+}
+
+/// Whatever else an object selects, it selects from its own Cluster. For a `MachineSet`, upstream's controller does this.
+fn own_cluster(changes: &mut Changes) {
+    if let Some(cluster) = changes.text("/spec/clusterName") {
+        select(changes, labels::CLUSTER_NAME, &cluster);
+    }
 }
 
 /// Selects Machines with a label, and gives it to them.

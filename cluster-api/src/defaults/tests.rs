@@ -87,7 +87,7 @@ fn a_set_selects_its_own_machines_even_with_a_long_name() {
     for (name, value) in [("ms", "ms"), (long, "hash_njrKcw_z")] {
         let set = json!({"metadata": {"name": name}, "spec": {"clusterName": "c", "template": {"spec": {}}}});
         let defaulted = defaulted(Defaulted::MachineSet, &set, None);
-        let own = json!({"cluster.x-k8s.io/set-name": value});
+        let own = json!({"cluster.x-k8s.io/cluster-name": "c", "cluster.x-k8s.io/set-name": value});
         assert_eq!(defaulted["spec"]["selector"]["matchLabels"], own);
         assert_eq!(defaulted["spec"]["template"]["metadata"]["labels"], own);
         assert_eq!(defaulted["metadata"]["labels"], json!({"cluster.x-k8s.io/cluster-name": "c"}));

@@ -169,12 +169,14 @@ async fn delete_all(
     failures.end().map(|()| written).map_err(|why| FailedPass { why, then: written })
 }
 
-/// The Machines that the set selects and that nothing else controls.
+/// The Machines of the set's Cluster that the set selects and that nothing else controls. A Machine that is being deleted counts too.
 fn machines_of(core: &Core, set: &MachineSet) -> Result<Vec<Arc<Stored<Machine>>>, Failure> {
     let selector = selector(&set.spec.selector)?;
     let mut machines = core.machines_in(set.namespace_or_empty(), |machine| {
         let controller = machine.controller().map(|owner| owner.uid.as_str());
-        controller.is_none_or(|uid| uid == set.uid_or_empty()) && selects(&selector, machine.labels())
+        machine.spec.cluster_name == set.spec.cluster_name
+            && controller.is_none_or(|uid| uid == set.uid_or_empty())
+            && selects(&selector, machine.labels())
     });
     machines.sort_by(|one, other| one.name_or_empty().cmp(other.name_or_empty()));
     Ok(machines)

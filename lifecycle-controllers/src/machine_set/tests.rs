@@ -58,7 +58,10 @@ async fn stage(control_plane: Option<&str>, replicas: usize) -> Stage {
 async fn machine(stage: &Stage, name: &str, cluster: &str, metadata: Value, conditions: Value) {
     let mut machine = json!({
         "apiVersion": CORE, "kind": "Machine",
-        "metadata": {"name": name, "namespace": NAMESPACE, "labels": {"pool": "s"}},
+        "metadata": {
+            "name": name, "namespace": NAMESPACE,
+            "labels": {"pool": "s", "cluster.x-k8s.io/cluster-name": cluster},
+        },
         "spec": {
             "clusterName": cluster, "bootstrap": {"dataSecretName": "s"},
             "infrastructureRef": {"apiGroup": "infra.example", "kind": "Box", "name": name},
@@ -159,4 +162,17 @@ async fn a_pass_creates_a_bounded_number_of_machines() {
     }
     assert_ne!(pass(&stage).await.expect("a pass"), Then::After(Duration::ZERO));
     assert_eq!(stage.core.stores.machines.len(), 130);
+}
+
+#[tokio::test(start_paused = true)]
+async fn machines_of_another_cluster_are_none_of_the_set() {
+    let stage = stage(None, 1).await;
+    let labels = json!({"pool": "s", "cluster.x-k8s.io/cluster-name": "c"});
+    machine(&stage, "a", "other", json!({"labels": labels}), json!([])).await;
+    pass(&stage).await.expect("a pass");
+    let other = stage.get(CORE, "Machine", "a").await.expect("it");
+    assert!(other["metadata"]["ownerReferences"].is_null(), "{other}");
+    assert_eq!(stage.core.stores.machines.len(), 2, "the set has one of its own");
+    let set = stage.get(CORE, "MachineSet", "s").await.expect("it");
+    assert_eq!(set["spec"]["selector"]["matchLabels"]["cluster.x-k8s.io/cluster-name"], "c");
 }
