@@ -182,9 +182,10 @@ fn machines_of(core: &Core, set: &MachineSet) -> Result<Vec<Arc<Stored<Machine>>
     Ok(machines)
 }
 
-/// Makes the set the controller of a Machine that has none.
+/// Makes the set the controller of a Machine that has none. One that is being deleted is adopted too, as upstream does: it counts, and its
+/// end is an event of its controller.
 async fn adopt(core: &Core, set: &MachineSet, machine: &Stored<Machine>) -> Result<(), Failure> {
-    if machine.controller().is_some() || machine.is_deleting() {
+    if machine.controller().is_some() {
         return Ok(());
     }
     let mut owners = machine.owner_references().to_vec();

@@ -4,7 +4,10 @@ use sandbox::{Action, Fault, Matcher};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::testing::{NAMESPACE, Stage};
+use crate::{
+    engine::object::Meta as _,
+    testing::{NAMESPACE, Stage, delete, object},
+};
 
 const CORE: &str = "cluster.x-k8s.io/v1beta2";
 
@@ -175,4 +178,23 @@ async fn machines_of_another_cluster_are_none_of_the_set() {
     assert_eq!(stage.core.stores.machines.len(), 2, "the set has one of its own");
     let set = stage.get(CORE, "MachineSet", "s").await.expect("it");
     assert_eq!(set["spec"]["selector"]["matchLabels"]["cluster.x-k8s.io/cluster-name"], "c");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_goes_is_adopted_and_replaced_when_it_is_gone() {
+    let stage = stage(None, 1).await;
+    machine(&stage, "a", "c", json!({"finalizers": ["test/x"]}), json!([])).await;
+    delete(&stage.sandbox, &object(CORE, "Machine", "a")).await;
+    stage.until(&stage.core.stores.machines, "a", |machine| machine.is_deleting()).await;
+    let controller = MachineSetController::new(Arc::clone(&stage.core));
+    let sources = controller.sources();
+    stage.run(controller, sources);
+    let is_owned = |machine: &cluster_api::Machine| machine.controller().is_some();
+    stage.until(&stage.core.stores.machines, "a", is_owned).await;
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert_eq!(stage.core.stores.machines.len(), 1, "it counts");
+    stage.patch(CORE, "Machine", "a", &json!({"metadata": {"finalizers": []}})).await;
+    stage.until_gone(&stage.core.stores.machines, "a").await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(stage.core.stores.machines.len(), 1, "another one comes");
 }
