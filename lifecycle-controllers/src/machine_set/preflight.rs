@@ -31,8 +31,7 @@ impl Preflight {
 /// The checks of the control plane and of the version of the set.
 pub(super) async fn preflight(core: &Core, set: &MachineSet, cluster: &Cluster) -> Preflight {
     let Some(reference) = defined(&cluster.spec.control_plane_ref) else { return Preflight::default() };
-    let skipped = set.annotation(annotations::SKIP_PREFLIGHT_CHECKS);
-    let skipped: BTreeSet<_> = skipped.map(Check::skipped).unwrap_or_default();
+    let skipped = skipped(core, set).await;
     if skipped.len() == 3 {
         return Preflight::default();
     }
@@ -64,4 +63,17 @@ pub(super) async fn preflight(core: &Core, set: &MachineSet, cluster: &Cluster) 
     let control_plane = ControlPlane { kind, name: &name, version, reached };
     let holds = decide(&control_plane, of_set.as_ref(), is_kubeadm, &skipped);
     Preflight { holds: holds.iter().map(ToString::to_string).collect(), failure: None }
+}
+
+/// The checks that the set or, where it names none, its template of bootstrap configs skips: such a provider may know that its machines
+/// join control planes of other versions.
+async fn skipped(core: &Core, set: &MachineSet) -> BTreeSet<Check> {
+    if let Some(own) = set.annotation(annotations::SKIP_PREFLIGHT_CHECKS).filter(|own| !own.is_empty()) {
+        return Check::skipped(own);
+    }
+    let Some(config) = defined(&set.spec.template.spec.bootstrap.config_ref) else { return BTreeSet::new() };
+    // One that cannot be read holds Machines back by itself.
+    let template = core.referenced(set.namespace_or_empty(), config).await;
+    let of_template = template.object().and_then(|one| one.annotation(annotations::SKIP_PREFLIGHT_CHECKS));
+    of_template.map(Check::skipped).unwrap_or_default()
 }

@@ -198,3 +198,29 @@ async fn a_machine_that_goes_is_adopted_and_replaced_when_it_is_gone() {
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(stage.core.stores.machines.len(), 1, "another one comes");
 }
+
+#[tokio::test(start_paused = true)]
+async fn checks_are_skipped_by_the_set_or_else_by_its_bootstrap_template() {
+    let key = "machineset.cluster.x-k8s.io/skip-preflight-checks";
+    let skip = |checks: Value| json!({"metadata": {"annotations": {key: checks}}});
+    for (of_set, of_template, is_held) in [
+        (json!(null), json!(null), true),
+        (json!("All"), json!(null), false),
+        (json!(null), json!("KubernetesVersionSkew"), false),
+        (json!(""), json!("All"), false),
+        (json!("KubeadmVersionSkew"), json!("All"), true),
+    ] {
+        let stage = stage(Some("Plane"), 1).await;
+        stage.serve("control.example", "Plane", true).await;
+        let mut plane = object("control.example/v1", "Plane", "x");
+        plane["spec"] = json!({"version": "v1.36.0"});
+        plane["status"] = json!({"version": "v1.36.0"});
+        stage.create(plane).await;
+        stage.patch("infra.example/v1", "ConfigTemplate", "x", &skip(of_template.clone())).await;
+        stage.patch(CORE, "MachineSet", "s", &skip(of_set.clone())).await;
+        let is_shown = |set: &cluster_api::MachineSet| set.annotation(key) == of_set.as_str();
+        stage.until(&stage.core.stores.machine_sets, "s", is_shown).await;
+        pass(&stage).await.expect("a pass");
+        assert_eq!(stage.core.stores.machines.len() == 0, is_held, "{of_set} {of_template}");
+    }
+}
