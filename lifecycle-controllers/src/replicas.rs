@@ -23,6 +23,12 @@ use crate::engine::{
     object::{Meta as _, Stored},
 };
 
+/// How many versions `status.versions` of a `MachineSet` or a `MachineDeployment` takes.
+const MOST_VERSIONS: usize = 100;
+
+/// The longest version in `status.versions`, in characters.
+const LONGEST_VERSION: usize = 256;
+
 /// Some Machines with their conditions.
 #[derive(Debug)]
 pub struct Machines {
@@ -45,10 +51,10 @@ impl Machines {
         self.all.iter().map(|(machine, conditions)| replica(machine, conditions)).collect()
     }
 
-    /// `status.versions`: those that their Nodes report, or else that they shall have.
+    /// `status.versions` of a `MachineSet` or a `MachineDeployment`: those that their Nodes report, or else that they shall have.
     pub fn versions(&self) -> Vec<StatusVersion> {
         let all = self.all.iter().map(|(machine, _)| (version_of(machine), 1));
-        status_versions(all)
+        permitted(status_versions(all), MOST_VERSIONS)
     }
 }
 
@@ -59,6 +65,15 @@ pub(crate) fn status_versions<'a>(all: impl IntoIterator<Item = (&'a str, i64)>)
         replicas: i32::try_from(replicas).ok(),
     });
     counted.collect()
+}
+
+/// The versions that a definition permits, which takes `most` of them. A kubelet of a workload cluster reports what it likes, and a status
+/// that the API server refuses would stay as it was for ever.
+pub(crate) fn permitted(versions: Vec<StatusVersion>, most: usize) -> Vec<StatusVersion> {
+    let of_length = versions.into_iter().filter(|one| one.version.chars().count() <= LONGEST_VERSION);
+    let counted =
+        of_length.map(|one| StatusVersion { replicas: one.replicas.filter(|replicas| *replicas > 0), ..one });
+    counted.take(most).collect()
 }
 
 fn version_of(machine: &Machine) -> &str {
@@ -102,4 +117,35 @@ pub fn selector(of: &LabelSelector) -> Result<Selector, Failure> {
 /// Whether labels are selected.
 pub fn selects(selector: &Selector, labels: &BTreeMap<String, String>) -> bool {
     selector.matches(labels)
+}
+
+#[cfg(test)]
+mod tests {
+    use cluster_api::MachineStatus;
+    use k8s_openapi::api::core::v1::NodeSystemInfo;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn versions_that_no_status_takes_are_left_out() {
+        let machine = |kubelet: String| {
+            let machine: Machine = serde_json::from_value(json!({
+                "metadata": {},
+                "spec": {
+                    "clusterName": "c", "version": "v1.37.1", "bootstrap": {},
+                    "infrastructureRef": {"apiGroup": "g", "kind": "K", "name": "n"},
+                },
+            }))
+            .expect("a Machine");
+            let info = NodeSystemInfo { kubelet_version: kubelet, ..NodeSystemInfo::default() };
+            let status = MachineStatus { node_info: Some(info), ..MachineStatus::default() };
+            Arc::new(Stored::new(Machine { status: Some(status), ..machine }))
+        };
+        let of = |kubelets: Vec<String>| Machines::new(kubelets.into_iter().map(machine)).versions();
+        let long = "v".repeat(257);
+        let found = of(vec![String::new(), "v1.37.1".to_owned(), long]);
+        assert_eq!(found, [StatusVersion { version: "v1.37.1".to_owned(), replicas: Some(2) }]);
+        assert_eq!(of((0..101).map(|number| format!("v1.{number}.0")).collect()).len(), 100);
+    }
 }

@@ -32,7 +32,7 @@ use crate::{
         external::External,
         object::Meta as _,
     },
-    replicas::{Machines, status_versions},
+    replicas::{Machines, permitted, status_versions},
 };
 
 /// What a pass has found out.
@@ -319,7 +319,7 @@ fn control_plane_counters(
         ready_replicas: number(counts.ready),
         available_replicas: number(counts.available),
         up_to_date_replicas: number(counts.up_to_date),
-        versions: permitted(versions),
+        versions: permitted(versions, MOST_VERSIONS),
         upgrade_plan: before.upgrade_plan.clone(),
     }
 }
@@ -359,7 +359,7 @@ fn worker_counters(cluster: &Cluster, descendants: &Descendants, before: &Worker
         ready_replicas: number(counts.ready),
         available_replicas: number(counts.available),
         up_to_date_replicas: number(counts.up_to_date),
-        versions: permitted(status_versions(versions)),
+        versions: permitted(status_versions(versions), MOST_VERSIONS),
         upgrade_plan: before.upgrade_plan.clone(),
     }
 }
@@ -388,12 +388,4 @@ fn of_set(desired: Option<i32>, status: Option<&MachineSetStatus>) -> Counts {
 
 fn number(count: Option<i64>) -> Option<i32> {
     count.and_then(|count| i32::try_from(count).ok())
-}
-
-/// Versions that the definition of Clusters permits.
-fn permitted(versions: Vec<StatusVersion>) -> Vec<StatusVersion> {
-    let of_length = versions.into_iter().filter(|one| one.version.chars().count() <= LONGEST_NAME);
-    let counted =
-        of_length.map(|one| StatusVersion { replicas: one.replicas.filter(|replicas| *replicas > 0), ..one });
-    counted.take(MOST_VERSIONS).collect()
 }

@@ -221,6 +221,6 @@ async fn checks_are_skipped_by_the_set_or_else_by_its_bootstrap_template() {
         let is_shown = |set: &cluster_api::MachineSet| set.annotation(key) == of_set.as_str();
         stage.until(&stage.core.stores.machine_sets, "s", is_shown).await;
         pass(&stage).await.expect("a pass");
-        assert_eq!(stage.core.stores.machines.len() == 0, is_held, "{of_set} {of_template}");
+        assert_eq!(stage.core.stores.machines.is_empty(), is_held, "{of_set} {of_template}");
     }
 }
