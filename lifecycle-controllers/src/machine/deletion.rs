@@ -263,7 +263,8 @@ impl<'a> Deletion<'a> {
         }
         let began = self.times.wait_for_node_volume_detach_start_time.as_ref();
         let limit = self.machine.spec.deletion.node_volume_detach_timeout_seconds;
-        Ok(Stepped::Waits(Then::After(self.left(limit, began, volumes::RETRY))))
+        let started = began.map(|time| time.0.to_string()).unwrap_or_default();
+        Ok(Stepped::Says(attached.message(&started), Then::After(self.left(limit, began, volumes::RETRY))))
     }
 
     /// When to look again: after `pause`, or when the time limit ends.

@@ -158,7 +158,8 @@ async fn volumes_are_waited_for() {
         let request = request.body(attachment.to_string().into_bytes()).expect("a request");
         world.workload.client().request::<Value>(request).await.expect("created");
         delete(&world, &name).await;
-        until_reason(&world, &name, "WaitingForVolumeDetach", "Waiting for Node volumes").await;
+        let words = "\n* PersistentVolumes without a .spec.claimRef to a PersistentVolumeClaim: pv";
+        until_reason(&world, &name, "WaitingForVolumeDetach", words).await;
         assert!(infrastructure_stays(&world, &name).await);
         if is_excluded {
             let annotation = json!({"machine.cluster.x-k8s.io/exclude-wait-for-node-volume-detach": ""});
