@@ -1,4 +1,5 @@
-//! When a status is written: at once where somebody acts on the change, and else together with what follows within a second.
+//! When a status is written: at once where users or programs act on the change, and else together with what follows within a second, or
+//! within ten seconds where words alone change.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 

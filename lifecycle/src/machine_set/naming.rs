@@ -6,7 +6,7 @@ const LONGEST: usize = 63;
 /// So many random characters make a name unique.
 pub const RANDOM: usize = 5;
 
-/// The characters of which random parts are made. Words cannot come of them.
+/// The characters of random parts: neither vowels nor digits that look like vowels, so that they spell no word.
 pub const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
 /// `spec.machineNaming.template` cannot be a name.
