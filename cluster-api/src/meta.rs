@@ -24,13 +24,6 @@ pub struct ContractVersionedObjectReference {
     pub api_group: String,
 }
 
-impl ContractVersionedObjectReference {
-    /// Whether it names an object. An optional reference that is not given is the default one, which names nothing.
-    pub fn is_defined(&self) -> bool {
-        *self != Self::default()
-    }
-}
-
 /// One observation about an object.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -30,6 +30,6 @@ mod state;
 mod term;
 
 pub use foreign::{ForeignManagerWorks, ForeignWrite, QUIET, Writers, foreign_writer};
-pub use part::{BOOTSTRAP, CORE, JudgedKind, PARTS, Part, ProviderKind};
+pub use part::{BOOTSTRAP, CORE, PARTS, Part, ProviderKind};
 pub use run::{Gate, GateOptions, run};
 pub use term::{PartFence, PartTerm};

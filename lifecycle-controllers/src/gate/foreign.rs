@@ -55,7 +55,7 @@ pub fn foreign_writer<'f>(
     managed_fields: &'f [ManagedFieldsEntry],
     since: Timestamp,
 ) -> Option<(&'f str, Timestamp)> {
-    let is_judged = part.judged.iter().any(|judged| judged.kind == kind);
+    let is_judged = part.judged.contains(&kind);
     let begins = since.checked_add(SKEW).unwrap_or(Timestamp::MAX);
     let writes = managed_fields.iter().filter_map(|entry| {
         let (manager, time) = (entry.manager.as_deref()?, entry.time.as_ref()?.0);

@@ -1,16 +1,5 @@
 //! The parts, and the Go managers that do the same work.
 
-/// A kind whose status a Go manager writes, and no other program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct JudgedKind {
-    /// API group.
-    pub group: &'static str,
-    /// The kind.
-    pub kind: &'static str,
-    /// Plural name of the resource.
-    pub plural: &'static str,
-}
-
 /// How the tools of Cluster API call the provider that a Go manager is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProviderKind {
@@ -37,8 +26,8 @@ pub struct Part {
     pub provider: ProviderKind,
     /// Field managers of the Go manager that no other program has.
     pub field_managers: &'static [&'static str],
-    /// Kinds by whose status a Go manager is noticed.
-    pub judged: &'static [JudgedKind],
+    /// Kinds whose status the Go manager writes, and no other program: by it, the manager is noticed.
+    pub judged: &'static [&'static str],
 }
 
 impl Part {
@@ -66,12 +55,7 @@ pub const CORE: Part = Part {
         "capi-topology",
     ],
     // Not Machines: the manager of control planes writes conditions of them, under the same name as the core.
-    judged: &[
-        JudgedKind { group: CORE_GROUP, kind: "Cluster", plural: "clusters" },
-        JudgedKind { group: CORE_GROUP, kind: "MachineDeployment", plural: "machinedeployments" },
-        JudgedKind { group: CORE_GROUP, kind: "MachineSet", plural: "machinesets" },
-        JudgedKind { group: CORE_GROUP, kind: "MachineHealthCheck", plural: "machinehealthchecks" },
-    ],
+    judged: &["Cluster", "MachineDeployment", "MachineSet", "MachineHealthCheck"],
 };
 
 /// Bootstrap data by kubeadm.
@@ -86,14 +70,8 @@ pub const BOOTSTRAP: Part = Part {
         label: "bootstrap-kubeadm",
     },
     field_managers: &[],
-    judged: &[JudgedKind {
-        group: "bootstrap.cluster.x-k8s.io",
-        kind: "KubeadmConfig",
-        plural: "kubeadmconfigs",
-    }],
+    judged: &["KubeadmConfig"],
 };
 
 /// All parts.
 pub const PARTS: [&Part; 2] = [&CORE, &BOOTSTRAP];
-
-const CORE_GROUP: &str = "cluster.x-k8s.io";
