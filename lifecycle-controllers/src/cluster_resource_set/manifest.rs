@@ -1,17 +1,28 @@
 //! The objects in the values of a resource.
 
+use std::{cell::Cell, rc::Rc};
+
 use serde_json::Value;
 
 use super::resources::Content;
 
-/// The largest resource, in bytes. The API server takes 1 MiB.
-const LARGEST: usize = 4 * 1024 * 1024;
+/// The largest resource, in bytes of all its values, which the API server takes. JSON needs up to 90 times as much in memory.
+const LARGEST: usize = 1024 * 1024;
 /// So many objects a resource may have.
 const MOST_OBJECTS: usize = 1_000;
-/// So many scalars, lists and mappings the YAML of one value may have, with all that aliases stand for.
+/// So many scalars, lists and mappings the YAML of all values of a resource may have, with all that aliases stand for.
 const MOST_NODES: usize = 250_000;
+/// So many bytes all their scalars may have, with all that aliases stand for.
+const MOST_SCALAR_BYTES: usize = 8 * LARGEST;
 /// So many documents one value may have. Empty ones count.
 const MOST_DOCUMENTS: usize = 2 * MOST_OBJECTS;
+
+/// What the YAML of the values that are still to be read may have.
+#[derive(Clone, Copy)]
+struct Left {
+    nodes: usize,
+    scalar_bytes: usize,
+}
 
 /// An object that is to be in a workload cluster.
 #[derive(Clone, PartialEq)]
@@ -48,9 +59,10 @@ pub(super) fn manifests(content: &Content) -> Result<Vec<Manifest>, String> {
         return Err(format!("it has more than {LARGEST} bytes"));
     }
     let mut all = Vec::new();
+    let mut left = Left { nodes: MOST_NODES, scalar_bytes: MOST_SCALAR_BYTES };
     for (key, value) in &content.values {
         let text = std::str::from_utf8(value).map_err(|_| format!("data.{key} is not UTF-8"))?;
-        let documents = documents(text).map_err(|why| format!("data.{key} is neither YAML nor JSON{why}"))?;
+        let documents = documents(text, &mut left).map_err(|why| format!("data.{key} {why}"))?;
         let mut of_value = Vec::new();
         for document in documents {
             for object in objects(document) {
@@ -67,8 +79,11 @@ pub(super) fn manifests(content: &Content) -> Result<Vec<Manifest>, String> {
     Ok(all)
 }
 
-/// The documents of a text. The error is where the text cannot be read.
-fn documents(text: &str) -> Result<Vec<Value>, String> {
+/// The documents of a text, taken from what is left.
+///
+/// # Errors
+/// What is wrong with the text, and where.
+fn documents(text: &str, left: &mut Left) -> Result<Vec<Value>, String> {
     // Not every JSON is YAML.
     if text.trim_start().starts_with(['{', '['])
         && let Ok(value) = serde_json::from_str(text)
@@ -82,17 +97,36 @@ fn documents(text: &str) -> Result<Vec<Value>, String> {
         legacy_octal_numbers: true,
         duplicate_keys: serde_saphyr::options::DuplicateKeyPolicy::LastWins,
         budget: serde_saphyr::budget! {
-            max_nodes: MOST_NODES,
+            max_nodes: left.nodes,
             max_events: 4 * MOST_NODES,
             max_documents: MOST_DOCUMENTS,
-            max_total_scalar_bytes: 2 * LARGEST,
-            max_recorded_anchor_bytes: 2 * LARGEST,
+            max_total_scalar_bytes: left.scalar_bytes,
+            max_recorded_anchor_bytes: MOST_SCALAR_BYTES,
         },
     };
-    serde_saphyr::from_multiple_with_options::<Value>(text, options).map_err(|error| {
+    let (after, is_over) = (Rc::new(Cell::new(*left)), Rc::new(Cell::new(false)));
+    let options = {
+        let (after, is_over) = (Rc::clone(&after), Rc::clone(&is_over));
+        options.with_budget_report(move |report| {
+            let before = after.get();
+            after.set(Left {
+                nodes: before.nodes.saturating_sub(report.nodes),
+                scalar_bytes: before.scalar_bytes.saturating_sub(report.total_scalar_bytes),
+            });
+            is_over.set(report.breached.is_some());
+        })
+    };
+    let read = serde_saphyr::from_multiple_with_options::<Value>(text, options);
+    *left = after.get();
+    read.map_err(|error| {
+        let what = if is_over.get() {
+            "makes the YAML of the resource too large or too deep, with all that its aliases stand for"
+        } else {
+            "is neither YAML nor JSON"
+        };
         let place =
             error.location().map(|place| format!(" (line {}, column {})", place.line(), place.column()));
-        place.unwrap_or_default()
+        format!("{what}{}", place.unwrap_or_default())
     })
 }
 
@@ -268,15 +302,43 @@ mod tests {
         assert!(read(&[("x", &deep)]).is_err());
         let deep = format!("a: {}1{}", "{a: ".repeat(10_000), "}".repeat(10_000));
         assert!(read(&[("x", &deep)]).is_err());
+        let is_over = |why: &str, key: &str| why.starts_with(&format!("data.{key} makes the YAML"));
         // Ten times ten times ten...
+        let laughs = laughs(9);
+        assert!(read(&[("x", &laughs)]).is_err_and(|why| is_over(&why, "x")));
+        // One large text many times.
+        let copies = format!("a: &a {}\nb: [{}]\n", "x".repeat(900_000), vec!["*a"; 100].join(", "));
+        assert!(read(&[("x", &copies)]).is_err_and(|why| is_over(&why, "x")));
+    }
+
+    /// YAML of some 500 bytes with 10 to the power of `levels` scalars.
+    fn laughs(levels: usize) -> String {
         let level = |level: usize| match level {
             0 => "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned(),
             _ => format!("a{level}: &a{level} [{}]\n", vec![format!("*a{}", level - 1); 10].join(", ")),
         };
-        let laughs: String = (0..9).map(level).collect();
-        assert!(read(&[("x", &laughs)]).is_err_and(|why| why.starts_with("data.x is neither")));
-        // One large text many times.
-        let copies = format!("a: &a {}\nb: [{}]\n", "x".repeat(1_000_000), vec!["*a"; 100].join(", "));
-        assert!(read(&[("x", &copies)]).is_err_and(|why| why.starts_with("data.x is neither")));
+        (0..levels).map(level).collect()
+    }
+
+    #[test]
+    fn all_values_together_cost_a_bounded_amount() {
+        // Some 125,000 nodes in each.
+        let one = format!("{}{}", object("A", "a"), laughs(5));
+        assert_eq!(read(&[("a", &one)]).expect("an object").len(), 1);
+        assert_eq!(
+            read(&[("a", &one), ("b", &one), ("c", &one), ("d", &one)])
+                .err()
+                .as_deref()
+                .map(|why| &why[..22]),
+            Some("data.c makes the YAML ")
+        );
+        // 6 MB in each.
+        let copies =
+            format!("{}t: &t {}\nu: [{}]\n", object("A", "a"), "x".repeat(60_000), vec!["*t"; 99].join(", "));
+        assert!(read(&[("a", &copies)]).is_ok());
+        assert!(
+            read(&[("a", &copies), ("b", &copies)])
+                .is_err_and(|why| why.starts_with("data.b makes the YAML"))
+        );
     }
 }
