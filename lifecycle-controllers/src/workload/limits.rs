@@ -1,5 +1,7 @@
 //! Limits around the client of one API server that is not trusted, and the fence of the term in front of its writes.
 
+mod json;
+
 use std::{
     pin::Pin,
     sync::Arc,
@@ -20,6 +22,7 @@ use tower::{BoxError, Service};
 use crate::gate::PartFence;
 
 use super::pace::{LEAST, Pace};
+use json::JsonCount;
 
 /// Requests at once, watches apart.
 const REQUESTS: usize = 8;
@@ -33,6 +36,13 @@ const WHOLE: Duration = Duration::from_secs(60);
 const LARGEST: usize = 16 * 1024 * 1024;
 /// The largest event of a watch, in bytes. No object of etcd has more than 1.5 MiB.
 const LARGEST_EVENT: usize = 2 * 1024 * 1024;
+/// The most values of JSON in an answer: a page of 100 Nodes has some 100,000, most of them in `managedFields`. One takes up to
+/// 200 bytes once it is read.
+const MOST_VALUES: usize = 400_000;
+/// The most values in an event of a watch. No object of etcd has more.
+const MOST_VALUES_OF_EVENT: usize = 100_000;
+/// The most items in the list of an answer, unless the request has a `limit`. One takes some 1,000 bytes once it is read.
+const MOST_ITEMS: usize = 10_000;
 /// How long a watch may be silent. The API server sends a bookmark about once a minute.
 const SILENCE: Duration = Duration::from_secs(90);
 
@@ -68,6 +78,8 @@ impl Limited {
     async fn send(self, request: Request<Body>) -> Result<Response<LimitedBody>, BoxError> {
         let query = request.uri().query().unwrap_or_default();
         let is_watch = query.split('&').any(|pair| matches!(pair, "watch=true" | "watch=1"));
+        let items = query.split('&').find_map(|pair| pair.strip_prefix("limit=")?.parse().ok());
+        let items = items.unwrap_or(MOST_ITEMS);
         let slots = match request.uri().path() {
             PROBE_PATH => &self.probes,
             _ if is_watch => &self.watches,
@@ -81,11 +93,12 @@ impl Limited {
         let (slot, answer) = answer.await.map_err(|_| format!("no answer within {HEAD:?}"))??;
         // An answer without a body has cost time too.
         let wait = self.pace.take(LEAST).map(|wait| Box::pin(sleep(wait)));
-        let limit = if is_watch { Limit::Watch { line: 0 } } else { Limit::Answer { bytes: 0 } };
+        let limit = if is_watch { Limit::Watch { line: 0 } } else { Limit::Answer { bytes: 0, items } };
         let until = if is_watch { Instant::now() + SILENCE } else { began + WHOLE };
         Ok(answer.map(|body| LimitedBody {
             body,
             limit,
+            json: JsonCount::default(),
             until: Box::pin(tokio::time::sleep_until(until)),
             wait,
             pace: self.pace,
@@ -118,8 +131,8 @@ impl Service<Request<Body>> for Limited {
 }
 
 enum Limit {
-    /// Bytes so far.
-    Answer { bytes: usize },
+    /// Bytes so far, and the most items.
+    Answer { bytes: usize, items: usize },
     /// Bytes since the last end of a line, which ends an event.
     Watch { line: usize },
 }
@@ -128,6 +141,8 @@ enum Limit {
 pub(super) struct LimitedBody {
     body: Body,
     limit: Limit,
+    /// What the answer, or the event of a watch, has so far.
+    json: JsonCount,
     /// The end of the whole answer, or of the silence of a watch.
     until: Pin<Box<Sleep>>,
     /// Nothing is read before.
@@ -138,25 +153,38 @@ pub(super) struct LimitedBody {
 
 impl LimitedBody {
     fn count(&mut self, data: &Bytes) -> Result<(), BoxError> {
-        let (size, largest, what) = match &mut self.limit {
-            Limit::Answer { bytes } => {
+        match &mut self.limit {
+            Limit::Answer { bytes, items } => {
                 *bytes += data.len();
-                (*bytes, LARGEST, "the answer")
+                self.json.add(data);
+                at_most("the answer", *bytes, LARGEST, "bytes")?;
+                at_most(
+                    "the answer",
+                    self.json.items,
+                    *items,
+                    "items, which is more than the request asks for",
+                )?;
+                at_most("the answer", self.json.values, MOST_VALUES, "values of JSON")
             }
             Limit::Watch { line } => {
-                let mut longest = *line;
-                let mut parts = data.split(|byte| *byte == b'\n');
-                longest += parts.next().map_or(0, <[u8]>::len);
-                *line = longest;
-                for part in parts {
-                    *line = part.len();
-                    longest = longest.max(*line);
+                for (number, part) in data.split(|byte| *byte == b'\n').enumerate() {
+                    if number > 0 {
+                        (*line, self.json) = (0, JsonCount::default());
+                    }
+                    *line += part.len();
+                    self.json.add(part);
+                    at_most("an event of the watch", *line, LARGEST_EVENT, "bytes")?;
+                    let values = self.json.values;
+                    at_most("an event of the watch", values, MOST_VALUES_OF_EVENT, "values of JSON")?;
                 }
-                (longest, LARGEST_EVENT, "an event of the watch")
+                Ok(())
             }
-        };
-        if size > largest { Err(format!("{what} has more than {largest} bytes").into()) } else { Ok(()) }
+        }
     }
+}
+
+fn at_most(what: &str, size: usize, most: usize, unit: &str) -> Result<(), BoxError> {
+    if size > most { Err(format!("{what} has more than {most} {unit}").into()) } else { Ok(()) }
 }
 
 impl http_body::Body for LimitedBody {

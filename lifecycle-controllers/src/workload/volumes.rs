@@ -137,7 +137,7 @@ async fn look(cluster: &WorkloadCluster, node: &Node, rules: &DrainRules) -> Res
             return 0;
         }
         let claim = volume.claim();
-        let size = size_of([&name].into_iter().chain(&claim));
+        let size = size_of([&name].into_iter().chain(&handle).chain(&claim));
         volumes.insert(name, (handle, claim));
         size
     })

@@ -220,7 +220,7 @@ async fn hostile_api_servers_cost_their_own_cluster_alone() {
     let stage = Stage::new();
     let asked = Arc::new(AtomicUsize::new(0));
     let node = |name: String, text: usize| json!({"metadata": {"name": name, "annotations": {"a": "x".repeat(text)}}});
-    let hostile: [(&str, Client, &str); 7] = [
+    let hostile: [(&str, Client, &str); 8] = [
         (
             "hangs",
             answering(|_| std::future::pending::<Response<Body>>()),
@@ -231,6 +231,11 @@ async fn hostile_api_servers_cost_their_own_cluster_alone() {
             "many-nodes",
             lists(move |page| (0..100).map(|at| node(format!("n{page}-{at}"), 0)).collect(), &asked),
             "more than 10000 Nodes",
+        ),
+        (
+            "many-items",
+            lists(|_| vec![json!({}); 101].into(), &asked),
+            "more than 100 items, which is more than the request asks for",
         ),
         (
             "large-nodes",

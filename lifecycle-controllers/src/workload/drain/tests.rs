@@ -398,17 +398,23 @@ async fn volumes_are_waited_for_but_not_those_of_pods_that_stay() {
 
 #[tokio::test(start_paused = true)]
 async fn a_list_without_end_or_answer_ends_the_pass() {
+    let list = |items: Vec<Value>| {
+        let page =
+            json!({"kind": "PodList", "apiVersion": "v1", "metadata": {"continue": "more"}, "items": items});
+        answering(move |_| std::future::ready(Response::new(Body::from(page.to_string().into_bytes()))))
+    };
     let pods = |text: usize| {
         let pod = json!({"metadata": {"name": "p", "namespace": "default", "labels": {"l": "x".repeat(text)}},
             "spec": {"nodeName": "n"}});
-        let page = json!({"kind": "PodList", "apiVersion": "v1", "metadata": {"continue": "more"},
-            "items": vec![pod; 100]});
-        answering(move |_| std::future::ready(Response::new(Body::from(page.to_string().into_bytes()))))
+        list(vec![pod; 100])
     };
     let hangs = answering(|_| std::future::pending::<Response<Body>>());
-    for (client, expected) in
-        [(pods(0), "too many"), (pods(100_000), "too large"), (hangs, "no answer within 10s")]
-    {
+    for (client, expected) in [
+        (pods(0), "too many"),
+        (pods(100_000), "too large"),
+        (list(vec![json!({}); 101]), "more than 100 items"),
+        (hangs, "no answer within 10s"),
+    ] {
         let error = pass(&over(client), &node(), &DrainRules::default(), "T").await.expect_err("no end");
         assert!(
             error.to_string().starts_with("Pods cannot be") && error.to_string().contains(expected),

@@ -63,6 +63,25 @@ async fn answers_end_at_their_limits() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn small_answers_with_many_values_end_at_their_limits() {
+    // Each item has three bytes here and a thousand in memory.
+    const ITEMS: &[u8] = b"{\"items\":[{},{},{},{},{},{},{},{},{},{},{}";
+    let list = |path: &'static str| async move { read(&sends(ITEMS, 1, Duration::ZERO), path).await };
+    assert_eq!(list("/x?limit=11").await, Ok(ITEMS.len()));
+    let error = list("/x?a=b&limit=10&c=d").await.expect_err("11 items");
+    assert!(error.contains("the answer has more than 10 items"), "{error}");
+    for (path, what) in [
+        ("/x", "the answer has more than 400000"),
+        ("/x?watch=1", "an event of the watch has more than 100000"),
+    ] {
+        let error = read(&sends(b"{},[],", 110_000, Duration::ZERO), path).await.expect_err("many values");
+        assert!(error.contains(what), "{error}");
+    }
+    let events = read(&sends(b"{},[],{},\n", 100_000, Duration::ZERO), "/x?watch=1").await;
+    assert_eq!(events, Ok(1_000_000), "each event counts by itself");
+}
+
+#[tokio::test(start_paused = true)]
 async fn watches_end_when_they_are_silent_and_not_when_they_are_long() {
     let began = Instant::now();
     assert_eq!(read(&sends(b"{}\n", 100, 60 * SECOND), "/x?watch=true").await, Ok(300));
