@@ -225,10 +225,11 @@ pub(super) async fn namespaces(
     let mut namespaces = BTreeMap::new();
     pages(&api, ListParams::default(), "Namespaces", |namespace| {
         let metadata = namespace.metadata;
+        let Some(name) = metadata.name.filter(|name| dns::is_label(name)) else { return 0 };
         let labels = metadata.labels.unwrap_or_default();
-        let size = size_of(labels.iter().flat_map(|(key, value)| [key, value]));
-        namespaces.insert(metadata.name.unwrap_or_default(), labels);
-        64 + size
+        let size = size_of(labels.iter().flat_map(|(key, value)| [key, value]).chain([&name]));
+        namespaces.insert(name, labels);
+        size
     })
     .await?;
     Ok(namespaces)

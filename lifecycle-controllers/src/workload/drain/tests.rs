@@ -422,3 +422,15 @@ async fn a_list_without_end_or_answer_ends_the_pass() {
         );
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn namespaces_with_names_that_none_has_are_passed_over() {
+    let named = |name: Value| json!({"metadata": {"name": name, "labels": {"l": "x"}}});
+    let names = [json!("ok"), json!("A"), json!("a.b"), json!(""), json!(null), json!("x".repeat(1 << 20))];
+    let page =
+        json!({"kind": "NamespaceList", "apiVersion": "v1", "metadata": {}, "items": names.map(named)});
+    let client =
+        answering(move |_| std::future::ready(Response::new(Body::from(page.to_string().into_bytes()))));
+    let found = pods::namespaces(&over(client)).await.expect("Namespaces");
+    assert_eq!(found.into_keys().collect::<Vec<_>>(), ["ok"]);
+}
