@@ -187,7 +187,7 @@ async fn pods_are_evicted_until_none_is_left() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn refusals_are_told_by_pod_and_budget() {
+async fn refusals_are_named_by_pod_and_budget() {
     let workload = Workload::new();
     for name in ["default/guarded-2", "default/guarded-1", "kube-system/leaving"] {
         workload.pod(name, json!({})).await;
