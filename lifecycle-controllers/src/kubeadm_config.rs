@@ -117,3 +117,6 @@ impl Controller for KubeadmConfigController {
         Ok(pass::reconcile(self, key).await?)
     }
 }
+
+#[cfg(test)]
+mod tests;

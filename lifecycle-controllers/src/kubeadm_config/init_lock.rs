@@ -60,14 +60,14 @@ pub(super) async fn lock(
         tracing::info!(
             cluster = cluster.name_or_empty(),
             holder,
-            "the lock of a Machine that is gone is released"
+            "deleted the lock for kubeadm init, since the Machine that holds it does not exist"
         );
         return Err(Failure::Stale);
     }
     Ok(false)
 }
 
-/// Releases it, whoever has it.
+/// Releases the lock of any Machine.
 pub(super) async fn unlock(bootstrap: &Bootstrap, cluster: &Cluster) -> Result<(), Failure> {
     let place = place(cluster);
     let found: ConfigMap = match bootstrap.writer.read_at(&place).await {

@@ -95,14 +95,13 @@ async fn progress(
     if let Some(name) = known.filter(|_| is_created) {
         return Ok(Progress::Available(name));
     }
-    let of_cluster = cluster.status.clone().unwrap_or_default();
-    if !of_cluster.initialization.infrastructure_provisioned.unwrap_or_default() {
+    let is_provisioned =
+        cluster.status.as_ref().and_then(|one| one.initialization.infrastructure_provisioned);
+    if !is_provisioned.unwrap_or_default() {
         return Ok(Progress::Waits("Waiting for Cluster status.infrastructureReady to be true".to_owned()));
     }
-    let is_initialized =
-        Conditions::of(&of_cluster.conditions, None).is(types::CONTROL_PLANE_INITIALIZED, Status::True);
     let is_control_plane = machine.labels().contains_key(labels::CONTROL_PLANE);
-    let role = match (is_initialized, is_control_plane) {
+    let role = match (is_initialized(cluster), is_control_plane) {
         (true, true) => Role::JoinControlPlane,
         (true, false) => Role::JoinWorker,
         (false, true) => Role::Init,
@@ -114,29 +113,35 @@ async fn progress(
     if data_secret::exists(bootstrap, config).await.map_err(Problem::Failed)? {
         return Ok(Progress::Available(name));
     }
-    if role == Role::Init && !init_lock::lock(bootstrap, cluster, machine).await.map_err(Problem::Failed)? {
-        return Ok(Progress::Waits("Waiting for another Machine to initialize the control plane".to_owned()));
-    }
-    let made = material::data(controller, config, machine, cluster, role).await;
-    let stored = match made {
-        Ok((data, token)) => {
-            let stored = data_secret::create(bootstrap, config, machine, &data, token.as_ref()).await;
-            if let (Ok(()), Some(token)) = (&stored, token) {
-                controller.remember(config, token);
-            }
-            stored.map_err(Problem::Failed)
+    // Of bad data, the lock is not taken.
+    let (data, token) = material::data(controller, config, machine, cluster, role).await?;
+    if role == Role::Init {
+        if !init_lock::lock(bootstrap, cluster, machine).await.map_err(Problem::Failed)? {
+            return Ok(Progress::Waits(
+                "Waiting for another Machine to initialize the control plane".to_owned(),
+            ));
         }
-        Err(problem) => Err(problem),
-    };
-    match (&stored, role) {
-        // The next Machine may be luckier.
-        (Err(_), Role::Init) => init_lock::unlock(bootstrap, cluster).await.map_err(Problem::Failed)?,
-        (Ok(()), Role::JoinControlPlane) => {
-            init_lock::unlock(bootstrap, cluster).await.map_err(Problem::Failed)?;
+        // Another Machine may have initialized it while the data were made, and a third one have released the lock.
+        let cluster = bootstrap.clusters.get(&key(cluster.namespace_or_empty(), cluster.name_or_empty()));
+        if cluster.is_none_or(|cluster| is_initialized(&cluster)) {
+            return Err(Problem::Failed(Failure::Stale));
         }
-        _ => {}
     }
-    stored.map(|()| Progress::Available(name))
+    // The Secret may be there in spite of an error, so the lock stays with the Machine that may have read it.
+    let stored = data_secret::create(bootstrap, config, machine, &data, token.as_ref()).await;
+    stored.map_err(Problem::Failed)?;
+    if let Some(token) = token {
+        controller.remember(config, token);
+    }
+    if role == Role::JoinControlPlane {
+        init_lock::unlock(bootstrap, cluster).await.map_err(Problem::Failed)?;
+    }
+    Ok(Progress::Available(name))
+}
+
+fn is_initialized(cluster: &Cluster) -> bool {
+    let conditions = cluster.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+    Conditions::of(conditions, None).is(types::CONTROL_PLANE_INITIALIZED, Status::True)
 }
 
 /// Keeps the token of a machine valid that has not joined, and deletes it afterwards.

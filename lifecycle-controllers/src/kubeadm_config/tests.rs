@@ -1,0 +1,185 @@
+use std::time::Duration;
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use cluster_api::KubeadmConfig;
+use k8s_openapi::{ByteString, api::core::v1::Secret};
+use kube::Api;
+use sandbox::{Action, Fault, Matcher, ResourceKind};
+use serde_json::{Value, json};
+use tokio::{task::JoinSet, time::sleep};
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+use crate::{
+    engine::stores::{Store, Watches},
+    testing::{NAMESPACE, Stage, object},
+};
+
+const CORE: &str = "cluster.x-k8s.io/v1beta2";
+const BOOTSTRAP: &str = "bootstrap.cluster.x-k8s.io/v1beta2";
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// A Cluster `c` with its infrastructure, and the controller of configs.
+struct World {
+    stage: Stage,
+    configs: Store<KubeadmConfig>,
+    _watches: JoinSet<()>,
+}
+
+impl World {
+    async fn new(is_initialized: bool) -> Self {
+        let stage = Stage::new().await;
+        let kind =
+            ResourceKind::new("bootstrap.cluster.x-k8s.io", "v1beta2", "KubeadmConfig", "kubeadmconfigs");
+        stage.sandbox.register(kind.namespaced().with_status());
+        let mut cluster = object(CORE, "Cluster", "c");
+        cluster["spec"] = json!({"controlPlaneEndpoint": {"host": "10.0.0.1", "port": 6443}});
+        cluster["status"] = json!({"initialization": {"infrastructureProvisioned": true}});
+        stage.create(cluster).await;
+        let (configs, stop) = (Store::default(), CancellationToken::new());
+        let client = stage.sandbox.client();
+        let mut watches = Watches { client: &client, namespace: None, stop: &stop, tasks: JoinSet::new() };
+        watches.start("kubeadmconfigs", &configs);
+        let world = Self { stage, configs, _watches: watches.tasks };
+        if is_initialized {
+            world.initialize().await;
+        }
+        let bootstrap = Arc::new(Bootstrap {
+            clusters: world.stage.core.stores.clusters.clone(),
+            machines: world.stage.core.stores.machines.clone(),
+            configs: world.configs.clone(),
+            writer: world.stage.core.writer.clone(),
+            workload: world.stage.core.workload.clone(),
+            events: world.stage.core.events.clone(),
+            watch_filter: None,
+            token_ttl: Duration::from_secs(900),
+        });
+        let controller = KubeadmConfigController::new(bootstrap);
+        let sources = controller.sources();
+        world.stage.run(controller, sources);
+        world
+    }
+
+    /// The Cluster's control plane has its first machine.
+    async fn initialize(&self) {
+        let condition = json!({
+            "type": "ControlPlaneInitialized", "status": "True", "reason": "Initialized", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        });
+        self.stage.patch(CORE, "Cluster", "c", &json!({"status": {"conditions": [condition]}})).await;
+        let clusters = &self.stage.core.stores.clusters;
+        self.stage
+            .until(clusters, "c", |cluster| {
+                cluster.status.as_ref().is_some_and(|one| !one.conditions.is_empty())
+            })
+            .await;
+    }
+
+    async fn secret(&self, name: &str, values: &[(&str, &str)]) {
+        let mut secret = object("v1", "Secret", name);
+        for (key, value) in values {
+            secret["data"][key] = BASE64_STANDARD.encode(value).into();
+        }
+        self.stage.create(secret).await;
+    }
+
+    async fn create_certificates(&self) {
+        let key = rcgen::KeyPair::generate().expect("a key");
+        let params = rcgen::CertificateParams::new(Vec::new()).expect("parameters");
+        let certificate = params.self_signed(&key).expect("a certificate").pem();
+        for name in ["c-ca", "c-etcd", "c-proxy", "c-sa"] {
+            self.secret(name, &[("tls.crt", &certificate), ("tls.key", &key.serialize_pem())]).await;
+        }
+    }
+
+    /// A Machine with a config of the same name.
+    async fn machine(&self, name: &str, is_control_plane: bool, spec: Value) {
+        let mut machine = object(CORE, "Machine", name);
+        if is_control_plane {
+            machine["metadata"]["labels"] = json!({"cluster.x-k8s.io/control-plane": ""});
+        }
+        let reference =
+            json!({"apiGroup": "bootstrap.cluster.x-k8s.io", "kind": "KubeadmConfig", "name": name});
+        machine["spec"] = json!({
+            "clusterName": "c", "version": "v1.37.1", "bootstrap": {"configRef": reference},
+            "infrastructureRef": {"apiGroup": "x.example", "kind": "X", "name": name},
+        });
+        let machine = self.stage.create(machine).await;
+        self.stage.until(&self.stage.core.stores.machines, name, |_| true).await;
+        let mut config = object(BOOTSTRAP, "KubeadmConfig", name);
+        config["metadata"]["ownerReferences"] = json!([{
+            "apiVersion": CORE, "kind": "Machine", "name": name, "uid": machine["metadata"]["uid"], "controller": true,
+        }]);
+        config["spec"] = spec;
+        self.stage.create(config).await;
+    }
+
+    /// Waits until the condition `DataSecretAvailable` of a config has these words.
+    async fn until(&self, name: &str, reason: &str, message: &str) {
+        let has_words = |config: &KubeadmConfig| {
+            let conditions = config.status.iter().flat_map(|status| &status.conditions);
+            let mut found = conditions.filter(|one| one.type_ == "DataSecretAvailable");
+            found.any(|one| one.reason == reason && one.message.contains(message))
+        };
+        self.stage.until(&self.configs, name, has_words).await;
+    }
+
+    async fn data(&self, name: &str) -> Option<String> {
+        let secrets: Api<Secret> = Api::namespaced(self.stage.sandbox.client(), NAMESPACE);
+        let ByteString(value) = secrets.get_opt(name).await.expect("read")?.data?.remove("value")?;
+        Some(String::from_utf8(value).expect("text"))
+    }
+
+    async fn holder_of_lock(&self) -> Option<Value> {
+        let lock = self.stage.get("v1", "ConfigMap", "c-lock").await?;
+        let information = lock["data"]["lock-information"].as_str().expect("information");
+        Some(serde_json::from_str::<Value>(information).expect("JSON")["machineName"].clone())
+    }
+
+    /// How often the value of a Secret was read.
+    fn reads_of(&self, secret: &str) -> usize {
+        let of_secret = Matcher::any().verb("get").resource("secrets").name(secret);
+        self.stage.sandbox.requests_matching(&of_secret).len()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_answer_lets_no_second_machine_initialize_the_control_plane() {
+    let world = World::new(false).await;
+    world.create_certificates().await;
+    let lost = Fault::new(Matcher::any().verb("create").resource("secrets"), Action::LoseResponse);
+    world.stage.sandbox.faults().inject(lost.times(1));
+    world.machine("a", true, json!({})).await;
+    world.until("a", "Available", "").await;
+    assert!(world.data("a").await.expect("data").contains("kubeadm init"));
+    world.machine("b", true, json!({})).await;
+    world.until("b", "NotAvailable", "Waiting for another Machine to initialize the control plane").await;
+    sleep(10 * MINUTE).await;
+    assert_eq!(world.holder_of_lock().await, Some(json!("a")));
+    assert_eq!(world.data("b").await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_is_free_since_the_control_plane_is_initialized_makes_no_second_one() {
+    let world = World::new(false).await;
+    world.create_certificates().await;
+    let slow =
+        Fault::new(Matcher::any().verb("get").resource("secrets").name("c-sa"), Action::Delay(MINUTE / 12));
+    world.stage.sandbox.faults().inject(slow.times(1));
+    world.machine("a", true, json!({})).await;
+    while world.reads_of("c-sa") == 0 {
+        tokio::task::yield_now().await;
+    }
+    world.initialize().await;
+    world.until("a", "NotAvailable", "Waiting for the connection to the workload cluster").await;
+    assert_eq!(world.data("a").await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_data_the_lock_is_not_taken() {
+    let world = World::new(false).await;
+    world.machine("a", true, json!({})).await;
+    world.until("a", "NotAvailable", "Waiting for certificates").await;
+    sleep(10 * MINUTE).await;
+    assert!(world.stage.sandbox.requests_matching(&Matcher::any().resource("configmaps")).is_empty());
+}
