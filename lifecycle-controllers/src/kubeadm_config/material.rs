@@ -1,11 +1,13 @@
 //! What the data have in them: contents of Secrets, certificates, a token.
 
+use std::collections::BTreeMap;
+
 use cluster_api::{Cluster, KubeadmConfig, Machine, SecretText};
 use controller_kit::writes::WriteError;
 use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kubeadm_bootstrap::{
-    BootstrapData, Certificates, ClusterFacts, Error, KeyPair, Request, Role, SecretValues, bootstrap_data,
-    certificate_files, needs_token, secret_references,
+    BootstrapData, Certificates, ClusterFacts, Error, KeyPair, MOST_BYTES, Request, Role, SecretReference,
+    SecretValues, bootstrap_data, certificate_files, needs_token, secret_references,
 };
 use secrecy::ExposeSecret as _;
 
@@ -16,6 +18,9 @@ use crate::{
     engine::{control::Failure, object::Meta as _, writer::Place},
     workload::tokens::{self, BootstrapToken},
 };
+
+/// The most Secrets that the files and users of one config may name. They are read in each pass that makes data.
+const MOST_SECRETS: usize = 100;
 
 /// Why there are no data.
 pub(super) enum Problem {
@@ -111,19 +116,34 @@ fn facts(cluster: &Cluster) -> ClusterFacts {
 
 /// The values of Secrets that files and users name, all of the config's own namespace.
 async fn values(bootstrap: &Bootstrap, config: &KubeadmConfig) -> Result<SecretValues, Problem> {
-    let mut values = SecretValues::default();
+    let mut by_secret: BTreeMap<String, Vec<SecretReference>> = BTreeMap::new();
     for reference in secret_references(&config.spec) {
-        let place = secret(config.namespace_or_empty(), &reference.name);
-        let (field, name, key) = (&reference.field, &reference.name, &reference.key);
-        let found: Secret = match bootstrap.writer.read_at(&place).await {
-            Ok(found) => found,
-            Err(WriteError::Gone) => return Err(waits(format!("{field}: Secret {name} does not exist"))),
+        by_secret.entry(reference.name.clone()).or_default().push(reference);
+    }
+    if by_secret.len() > MOST_SECRETS {
+        return Err(waits(format!("spec.files and spec.users name more than {MOST_SECRETS} Secrets")));
+    }
+    let (mut values, mut bytes) = (SecretValues::default(), 0);
+    for (name, references) in by_secret {
+        let place = secret(config.namespace_or_empty(), &name);
+        let found: Option<Secret> = match bootstrap.writer.read_at(&place).await {
+            Ok(found) => Some(found),
+            Err(WriteError::Gone) => None,
             Err(error) => return Err(error.into()),
         };
-        let value = value(&found, key)
-            .ok_or_else(|| waits(format!("{field}: Secret {name} has no key {key}")))?
-            .to_vec();
-        values.insert(name, key, value);
+        for SecretReference { field, key, .. } in references {
+            let found =
+                found.as_ref().ok_or_else(|| waits(format!("{field}: Secret {name} does not exist")))?;
+            let value = value(found, &key)
+                .ok_or_else(|| waits(format!("{field}: Secret {name} has no key {key}")))?;
+            bytes += value.len();
+            if bytes > MOST_BYTES {
+                return Err(waits(format!(
+                    "{field}: with this value, those of Secrets have more than the {MOST_BYTES} bytes that bootstrap data may have"
+                )));
+            }
+            values.insert(name.as_str(), key, value.to_vec());
+        }
     }
     Ok(values)
 }

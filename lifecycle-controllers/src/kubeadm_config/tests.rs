@@ -183,3 +183,28 @@ async fn without_data_the_lock_is_not_taken() {
     sleep(10 * MINUTE).await;
     assert!(world.stage.sandbox.requests_matching(&Matcher::any().resource("configmaps")).is_empty());
 }
+
+#[tokio::test(start_paused = true)]
+async fn secrets_are_read_once_and_their_values_have_a_limit() {
+    let world = World::new(false).await;
+    world.create_certificates().await;
+    let files = |secret: &str, keys: &[&str]| {
+        let file = |(number, key): (usize, &&str)| {
+            json!({"path": format!("/{number}"), "contentFrom": {"secret": {"name": secret, "key": key}}})
+        };
+        json!({"files": keys.iter().enumerate().map(file).collect::<Vec<_>>()})
+    };
+    world.secret("small", &[("one", "1"), ("two", "2")]).await;
+    world.machine("a", true, files("small", &["one", "two", "one"])).await;
+    world.until("a", "Available", "").await;
+    assert_eq!(world.reads_of("small"), 1);
+    // One value is written into each file that names it.
+    world.secret("large", &[("one", &"x".repeat(600_000))]).await;
+    world.machine("b", true, files("large", &["one", "one"])).await;
+    world.until("b", "NotAvailable", "spec.files[1].contentFrom.secret: with this value").await;
+    let many: Vec<_> =
+        (0..=100).map(|number| files(&format!("s{number}"), &["k"])["files"][0].clone()).collect();
+    world.machine("d", true, json!({"files": many})).await;
+    world.until("d", "NotAvailable", "name more than 100 Secrets").await;
+    assert_eq!(world.reads_of("s0"), 0);
+}
