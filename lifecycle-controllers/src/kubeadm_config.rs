@@ -2,7 +2,7 @@
 //!
 //! | Part | Module |
 //! |---|---|
-//! | the tokens of machines that have not joined | [`controller`] |
+//! | the machines that have not joined: their tokens, and the connections to their clusters | [`controller`] |
 //! | what a config waits for, and its status | [`pass`], [`status`] |
 //! | Secrets, certificates and token that the data have in them | [`material`] |
 //! | the Secret with the data | [`data_secret`] |
@@ -36,12 +36,16 @@ use crate::{
     sources::{is_news, workload_source},
 };
 
+/// What configs read of their Machine: its Node, the name of its config, the Secret with its data, and whether it is being deleted.
+type MachineDigest = (String, String, Option<String>, bool);
+
 impl KubeadmConfigController {
     /// What a pass may change for.
     pub fn sources(&self) -> Vec<Source> {
         let own = source(self.bootstrap.configs.subscribe(), |keys| keys);
         let of_machines = {
-            let (bootstrap, mut known) = (Arc::clone(&self.bootstrap), HashMap::new());
+            let (bootstrap, mut known) =
+                (Arc::clone(&self.bootstrap), HashMap::<String, MachineDigest>::new());
             source(self.bootstrap.machines.subscribe(), move |keys| {
                 let config = |of: &String| {
                     let machine = bootstrap.machines.get(of);
@@ -51,11 +55,11 @@ impl KubeadmConfigController {
                         let name = machine.spec.bootstrap.config_ref.name.clone();
                         (node, name, machine.spec.bootstrap.data_secret_name.clone(), machine.is_deleting())
                     });
-                    if !is_news(&mut known, of, digest) {
-                        return None;
-                    }
+                    let name_of = |digest: &MachineDigest| digest.1.clone();
+                    // The config of a Machine that is gone is known from before.
+                    let config = digest.as_ref().or(known.get(of)).map(name_of)?;
                     let (namespace, _) = split_key(of);
-                    Some(key(namespace, &machine?.spec.bootstrap.config_ref.name))
+                    is_news(&mut known, of, digest).then(|| key(namespace, &config))
                 };
                 keys.iter().filter_map(config).collect()
             })

@@ -1,41 +1,92 @@
-//! The controller with its tokens.
+//! The controller, with the configs whose machines are yet to join a workload cluster.
 
 use std::{collections::HashMap, sync::Arc};
 
-use cluster_api::{KubeadmConfig, Machine};
+use cluster_api::{Cluster, KubeadmConfig, Machine};
 use parking_lot::Mutex;
 
 use crate::{
     bootstrap::Bootstrap,
+    core::workload_key,
     engine::object::{Meta as _, Stored, key, names_kind},
-    workload::tokens::BootstrapToken,
+    workload::{ClusterKey, NotConnected, WorkloadCluster, tokens::BootstrapToken},
 };
 
 /// The controller of `KubeadmConfig`s.
 #[derive(Debug)]
 pub struct KubeadmConfigController {
     pub(super) bootstrap: Arc<Bootstrap>,
-    /// Tokens of machines that have not joined, by the UID of the config.
-    tokens: Mutex<HashMap<String, BootstrapToken>>,
+    /// By the keys of the configs. No other workload cluster is followed.
+    joining: Mutex<HashMap<String, Joining>>,
+}
+
+/// A config whose machine needs the workload cluster, in which its token is.
+#[derive(Debug)]
+struct Joining {
+    /// Of the config.
+    uid: String,
+    cluster: ClusterKey,
+    token: Option<BootstrapToken>,
 }
 
 impl KubeadmConfigController {
     /// A controller of all configs of these caches.
     pub fn new(bootstrap: Arc<Bootstrap>) -> Self {
-        Self { bootstrap, tokens: Mutex::default() }
+        Self { bootstrap, joining: Mutex::default() }
     }
 
+    /// The workload cluster of a config, which is followed until [`leave`](Self::leave).
+    ///
+    /// # Errors
+    /// Why there is no connection.
+    pub(super) fn connected(
+        &self,
+        config: &KubeadmConfig,
+        cluster: &Cluster,
+    ) -> Result<WorkloadCluster, NotConnected> {
+        let of_cluster = workload_key(cluster.namespace_or_empty(), cluster.name_or_empty());
+        let token = self.token(config);
+        let uid = config.uid_or_empty().to_owned();
+        self.set(&key_of(config), Some(Joining { uid, cluster: of_cluster.clone(), token }));
+        self.bootstrap.workload.follow(&of_cluster, cluster.uid_or_empty());
+        self.bootstrap.workload.get(&of_cluster)
+    }
+
+    /// The config of this key does not need the workload cluster. A cluster that none needs is forgotten.
+    pub(super) fn leave(&self, config: &str) {
+        self.set(config, None);
+    }
+
+    fn set(&self, config: &str, new: Option<Joining>) {
+        let mut joining = self.joining.lock();
+        let before = match new {
+            Some(new) => joining.insert(config.to_owned(), new),
+            None => joining.remove(config),
+        };
+        if let Some(Joining { cluster, .. }) = before
+            && !joining.values().any(|one| one.cluster == cluster)
+        {
+            self.bootstrap.workload.forget(&cluster);
+        }
+    }
+
+    /// The token of a config that is [`connected`](Self::connected).
     pub(super) fn token(&self, config: &KubeadmConfig) -> Option<BootstrapToken> {
-        self.tokens.lock().get(config.uid_or_empty()).cloned()
+        let joining = self.joining.lock();
+        let one = joining.get(&key_of(config)).filter(|one| one.uid == config.uid_or_empty());
+        one.and_then(|one| one.token.clone())
     }
 
+    /// Remembers the token of a config that is [`connected`](Self::connected).
     pub(super) fn remember(&self, config: &KubeadmConfig, token: BootstrapToken) {
-        self.tokens.lock().insert(config.uid_or_empty().to_owned(), token);
+        if let Some(one) = self.joining.lock().get_mut(&key_of(config)) {
+            one.token = Some(token);
+        }
     }
+}
 
-    pub(super) fn forget(&self, config: &KubeadmConfig) -> Option<BootstrapToken> {
-        self.tokens.lock().remove(config.uid_or_empty())
-    }
+fn key_of(config: &KubeadmConfig) -> String {
+    key(config.namespace_or_empty(), config.name_or_empty())
 }
 
 /// The Machine that controls a config.

@@ -14,7 +14,6 @@ use secrecy::ExposeSecret as _;
 use super::{controller::KubeadmConfigController, status::Progress};
 use crate::{
     bootstrap::Bootstrap,
-    core::workload_key,
     engine::{control::Failure, object::Meta as _, writer::Place},
     workload::tokens::{self, BootstrapToken},
 };
@@ -71,7 +70,7 @@ pub(super) async fn data(
     let certificates = certificates(bootstrap, config, cluster, role).await?;
     let token = match role {
         Role::JoinWorker | Role::JoinControlPlane if needs_token(&config.spec) => {
-            Some(token(bootstrap, cluster).await?)
+            Some(token(controller, config, cluster).await?)
         }
         _ => None,
     };
@@ -91,7 +90,7 @@ pub(super) async fn data(
         Ok(data) => Ok((data, token)),
         Err(error) => {
             // Nobody joins with it.
-            if let (Some(token), Ok(connected)) = (&token, connected(bootstrap, cluster)) {
+            if let (Some(token), Ok(connected)) = (&token, controller.connected(config, cluster)) {
                 drop(tokens::delete(&connected, token).await);
             }
             Err(waits(match error {
@@ -172,20 +171,18 @@ async fn certificates(
     Ok(certificates)
 }
 
-/// The workload cluster, or why there is no connection.
-pub(super) fn connected(
-    bootstrap: &Bootstrap,
+async fn token(
+    controller: &KubeadmConfigController,
+    config: &KubeadmConfig,
     cluster: &Cluster,
-) -> Result<crate::workload::WorkloadCluster, Problem> {
-    let key = workload_key(cluster.namespace_or_empty(), cluster.name_or_empty());
-    bootstrap.workload.follow(&key, cluster.uid_or_empty());
-    bootstrap.workload.get(&key).map_err(|error| {
-        tracing::debug!(cluster = %key, reason = error.reason, "no token, since there is no connection");
+) -> Result<BootstrapToken, Problem> {
+    let connected = controller.connected(config, cluster).map_err(|error| {
+        tracing::debug!(
+            cluster = cluster.name_or_empty(),
+            reason = error.reason,
+            "no token, since there is no connection"
+        );
         waits("Waiting for the connection to the workload cluster")
-    })
-}
-
-async fn token(bootstrap: &Bootstrap, cluster: &Cluster) -> Result<BootstrapToken, Problem> {
-    let connected = connected(bootstrap, cluster)?;
-    Ok(tokens::create(&connected, bootstrap.token_ttl).await?)
+    })?;
+    Ok(tokens::create(&connected, controller.bootstrap.token_ttl).await?)
 }

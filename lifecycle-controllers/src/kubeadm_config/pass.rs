@@ -19,6 +19,7 @@ use super::{
     status::{Progress, status},
 };
 use crate::{
+    bootstrap::Bootstrap,
     core::{is_paused, workload_key},
     engine::{
         conditions::Conditions,
@@ -33,19 +34,10 @@ const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
 pub(super) async fn reconcile(controller: &KubeadmConfigController, of: &str) -> Result<Then, Failure> {
     let bootstrap = &*controller.bootstrap;
-    let Some(config) = bootstrap.configs.get(of) else { return Ok(Then::WhenChanged) };
-    let filter = bootstrap.watch_filter.as_deref();
-    if filter.is_some_and(|filter| config.label(labels::WATCH_FILTER) != Some(filter)) {
+    let Some((config, machine, cluster)) = found(bootstrap, of) else {
+        controller.leave(of);
         return Ok(Then::WhenChanged);
-    }
-    if config.is_deleting() {
-        drop(controller.forget(&config));
-        return Ok(Then::WhenChanged);
-    }
-    // The Machine comes after its config, and takes it over.
-    let Some(machine) = machine_of(bootstrap, &config) else { return Ok(Then::WhenChanged) };
-    let cluster = bootstrap.clusters.get(&key(config.namespace_or_empty(), &machine.spec.cluster_name));
-    let Some(cluster) = cluster else { return Ok(Then::WhenChanged) };
+    };
     let now = Timestamp::now().as_second();
     if is_paused(Some(&cluster), &**config) {
         write(controller, &config, Some(&cluster), &Progress::Paused, now).await?;
@@ -63,6 +55,21 @@ pub(super) async fn reconcile(controller: &KubeadmConfigController, of: &str) ->
         Progress::Waits(_) | Progress::WithoutCertificates(_) => Ok(Then::After(LOOK_AGAIN)),
         Progress::Paused => Ok(Then::WhenChanged),
     }
+}
+
+/// A config that is to be worked on, with its Machine and Cluster.
+type Found = (Arc<Stored<KubeadmConfig>>, Arc<Stored<Machine>>, Arc<Stored<Cluster>>);
+
+fn found(bootstrap: &Bootstrap, of: &str) -> Option<Found> {
+    let config = bootstrap.configs.get(of).filter(|config| !config.is_deleting())?;
+    let filter = bootstrap.watch_filter.as_deref();
+    if filter.is_some_and(|filter| config.label(labels::WATCH_FILTER) != Some(filter)) {
+        return None;
+    }
+    // The Machine comes after its config, and takes it over.
+    let machine = machine_of(bootstrap, &config)?;
+    let cluster = bootstrap.clusters.get(&key(config.namespace_or_empty(), &machine.spec.cluster_name))?;
+    Some((config, machine, cluster))
 }
 
 async fn write(
@@ -152,32 +159,32 @@ async fn keep_token(
     cluster: &Cluster,
 ) -> Result<Then, Failure> {
     let bootstrap = &*controller.bootstrap;
+    let of = key(config.namespace_or_empty(), config.name_or_empty());
     let has_joined = machine.status.as_ref().is_some_and(|status| !status.node_ref.name.is_empty());
     if has_joined {
         // Of a daemon before this one it ends by itself.
-        if let Some(token) = controller.forget(config) {
-            let key = workload_key(cluster.namespace_or_empty(), cluster.name_or_empty());
-            if let Ok(connected) = bootstrap.workload.get(&key) {
+        if let Some(token) = controller.token(config) {
+            let cluster = workload_key(cluster.namespace_or_empty(), cluster.name_or_empty());
+            if let Ok(connected) = bootstrap.workload.get(&cluster) {
                 tokens::delete(&connected, &token).await?;
             }
         }
-        return Ok(Then::WhenChanged);
     }
-    if machine.is_deleting() || !needs_token(&config.spec) {
-        return Ok(Then::WhenChanged);
-    }
-    let token = match controller.token(config) {
-        Some(token) => Some(token),
-        None => data_secret::token(bootstrap, config).await?,
+    let token = if has_joined || machine.is_deleting() || !needs_token(&config.spec) {
+        None
+    } else if let Some(token) = controller.token(config) {
+        Some(token)
+    } else {
+        data_secret::token(bootstrap, config).await?
     };
-    let Some(token) = token else { return Ok(Then::WhenChanged) };
+    let Some(token) = token else {
+        controller.leave(&of);
+        return Ok(Then::WhenChanged);
+    };
+    let connected = controller.connected(config, cluster);
     controller.remember(config, token.clone());
-    let connected = match material::connected(bootstrap, cluster) {
-        Ok(connected) => connected,
-        // The connection is a change.
-        Err(Problem::Said(_)) => return Ok(Then::WhenChanged),
-        Err(Problem::Failed(failure)) => return Err(failure),
-    };
+    // The connection is a change.
+    let Ok(connected) = connected else { return Ok(Then::WhenChanged) };
     match tokens::refresh(&connected, &token, bootstrap.token_ttl).await? {
         Refreshed::Valid(again) => Ok(Then::After(again)),
         Refreshed::Gone => {

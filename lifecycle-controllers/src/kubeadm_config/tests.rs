@@ -3,16 +3,20 @@ use std::time::Duration;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use cluster_api::KubeadmConfig;
 use k8s_openapi::{ByteString, api::core::v1::Secret};
-use kube::Api;
+use kube::{Api, api::ListParams};
 use sandbox::{Action, Fault, Matcher, ResourceKind};
 use serde_json::{Value, json};
-use tokio::{task::JoinSet, time::sleep};
+use tokio::{
+    task::JoinSet,
+    time::{sleep, timeout},
+};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::{
     engine::stores::{Store, Watches},
-    testing::{NAMESPACE, Stage, object},
+    testing::{NAMESPACE, Stage, delete, object},
+    workload::{ClusterKey, Connection},
 };
 
 const CORE: &str = "cluster.x-k8s.io/v1beta2";
@@ -141,6 +145,15 @@ impl World {
         let of_secret = Matcher::any().verb("get").resource("secrets").name(secret);
         self.stage.sandbox.requests_matching(&of_secret).len()
     }
+
+    async fn until_forgotten(&self) {
+        let workload = &self.stage.core.workload;
+        let (key, mut changes) = (ClusterKey::new(NAMESPACE, "c"), workload.changes());
+        let is_forgotten = || matches!(workload.connection(&key), Connection::NotConnected(why) if why.reason.contains("not followed"));
+        while !is_forgotten() {
+            timeout(60 * MINUTE, changes.next()).await.expect("it is forgotten");
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -189,9 +202,7 @@ async fn secrets_are_read_once_and_their_values_have_a_limit() {
     let world = World::new(false).await;
     world.create_certificates().await;
     let files = |secret: &str, keys: &[&str]| {
-        let file = |(number, key): (usize, &&str)| {
-            json!({"path": format!("/{number}"), "contentFrom": {"secret": {"name": secret, "key": key}}})
-        };
+        let file = |(number, key): (usize, &&str)| json!({"path": format!("/{number}"), "contentFrom": {"secret": {"name": secret, "key": key}}});
         json!({"files": keys.iter().enumerate().map(file).collect::<Vec<_>>()})
     };
     world.secret("small", &[("one", "1"), ("two", "2")]).await;
@@ -207,4 +218,32 @@ async fn secrets_are_read_once_and_their_values_have_a_limit() {
     world.machine("d", true, json!({"files": many})).await;
     world.until("d", "NotAvailable", "name more than 100 Secrets").await;
     assert_eq!(world.reads_of("s0"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_workload_cluster_is_forgotten_once_no_machine_is_to_join() {
+    let world = World::new(true).await;
+    world.create_certificates().await;
+    let workload = world.stage.workload("c").await;
+    let tokens: Api<Secret> = Api::namespaced(workload.client(), "kube-system");
+    let count = async || tokens.list(&ListParams::default()).await.expect("Secrets").items.len();
+    for name in ["a", "b"] {
+        world.machine(name, false, json!({})).await;
+        world.until(name, "Available", "").await;
+    }
+    assert_eq!(count().await, 2);
+    // The one joins, and the other one goes and leaves its config.
+    let joined = json!({"status": {"nodeRef": {"name": "n"}}});
+    world.stage.patch(CORE, "Machine", "a", &joined).await;
+    sleep(10 * MINUTE).await;
+    assert_eq!(count().await, 1);
+    let key = ClusterKey::new(NAMESPACE, "c");
+    assert!(world.stage.core.workload.get(&key).is_ok(), "the other one is to join");
+    delete(&world.stage.sandbox, &object(CORE, "Machine", "b")).await;
+    world.until_forgotten().await;
+    // The next one connects again, and the Cluster goes.
+    world.machine("d", false, json!({})).await;
+    world.until("d", "Available", "").await;
+    delete(&world.stage.sandbox, &object(CORE, "Cluster", "c")).await;
+    world.until_forgotten().await;
 }
