@@ -36,11 +36,12 @@ pub async fn run(
     let PartTerm { fence, clients, events, writers, .. } = term;
     let connector = Arc::new(Dial::new(AllowedAddresses::of_flag(options.workload_networks.clone())));
     let reader = watching::client(clients.unthrottled.clone());
+    let of_clusters = Options { namespace: options.namespace.clone(), ..Options::default() };
     let bootstrap = Arc::new(Bootstrap {
         clusters: Store::default(),
         machines: Store::default(),
         configs: Store::default(),
-        workload: WorkloadClusters::new(clients.client.clone(), fence, connector, Options::default()),
+        workload: WorkloadClusters::new(clients.client.clone(), fence, connector, of_clusters),
         writer: Writer::new(clients.client),
         events,
         watch_filter: options.watch_filter,

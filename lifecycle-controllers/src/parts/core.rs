@@ -63,7 +63,8 @@ pub async fn run(
     let reader = watching::client(clients.unthrottled.clone());
     let connector = Arc::new(Dial::new(AllowedAddresses::of_flag(options.workload_networks.clone())));
     // Its writes are behind the fence of the part.
-    let workload = WorkloadClusters::new(clients.client.clone(), fence, connector, Options::default());
+    let of_clusters = Options { namespace: namespace.clone(), ..Options::default() };
+    let workload = WorkloadClusters::new(clients.client.clone(), fence, connector, of_clusters);
     let (labels, annotations) =
         (options.additional_machine_labels.clone(), options.additional_machine_annotations.clone());
     let core = Arc::new(Core {

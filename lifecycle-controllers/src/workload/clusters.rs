@@ -38,15 +38,17 @@ const PAGE: u32 = 500;
 const AFTER_PANIC: Duration = Duration::from_secs(60);
 
 /// How workload clusters are followed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Options {
+    /// The namespace of the Clusters, and so of the Secrets that are watched. `None`: all.
+    pub namespace: Option<String>,
     /// For how long the conditions of Nodes stay after the last successful probe: upstream's `--remote-conditions-grace-period`.
     pub conditions_grace: Duration,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { conditions_grace: Duration::from_secs(300) }
+        Self { namespace: None, conditions_grace: Duration::from_secs(300) }
     }
 }
 
@@ -145,8 +147,11 @@ impl WorkloadClusters {
     /// Watches the Secrets with kubeconfigs and keeps the connections, until `stop` is cancelled.
     pub async fn run(&self, stop: CancellationToken) {
         let mut sessions: LoopTasks<()> = LoopTasks::new("a session with a workload cluster");
-        let secrets: Api<PartialObjectMeta<Secret>> =
-            Api::all(watching::client(self.0.shared.management.clone()));
+        let client = watching::client(self.0.shared.management.clone());
+        let secrets: Api<PartialObjectMeta<Secret>> = match &self.0.options.namespace {
+            Some(namespace) => Api::namespaced(client, namespace),
+            None => Api::all(client),
+        };
         let config = watcher::Config::default().labels(CLUSTER_NAME).page_size(PAGE);
         let events = watch(secrets, config);
         pin_mut!(events);

@@ -66,13 +66,13 @@ const PATIENCE: Duration = Duration::from_secs(600);
 
 impl Stage {
     pub(super) fn new() -> Self {
-        Self::behind(PartFence::default())
+        Self::with(PartFence::default(), Options::default())
     }
 
-    pub(super) fn behind(fence: PartFence) -> Self {
+    pub(super) fn with(fence: PartFence, options: Options) -> Self {
         let management = Sandbox::new();
         let hosts = Arc::new(Hosts::default());
-        let clusters = WorkloadClusters::new(management.client(), fence, hosts.clone(), Options::default());
+        let clusters = WorkloadClusters::new(management.client(), fence, hosts.clone(), options);
         let stop = CancellationToken::new();
         let (running, stopped) = (clusters.clone(), stop.clone());
         tokio::spawn(async move { running.run(stopped).await });

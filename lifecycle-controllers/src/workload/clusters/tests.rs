@@ -116,6 +116,22 @@ async fn why_there_is_no_connection_is_said_and_a_secret_that_comes_is_used_at_o
 }
 
 #[tokio::test(start_paused = true)]
+async fn of_one_namespace_no_other_is_read() {
+    let options = Options { namespace: Some("default".to_owned()), ..Options::default() };
+    let stage = Stage::with(crate::gate::PartFence::default(), options);
+    stage.clusters.follow(&key("one"), "uid");
+    stage.not_connected(&key("one"), "does not exist").await;
+    let server = Server::new(workload(&["a"]).await);
+    stage.hosts.set("one.example", server.client());
+    stage.kubeconfig(&key("one"), "one.example").await;
+    stage.connected(&key("one")).await;
+    let secrets = sandbox::Matcher::any().resource("secrets");
+    let requests = stage.management.requests_matching(&secrets);
+    assert!(requests.iter().any(|request| request.verb == "watch"), "{requests:?}");
+    assert!(requests.iter().all(|request| request.namespace == "default"), "{requests:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_new_kubeconfig_replaces_the_connection_and_the_same_one_does_not() {
     let (stage, _server, cluster) = one(&["a"]).await;
     let other = Server::new(workload(&["b"]).await);
@@ -308,7 +324,7 @@ async fn a_node_is_written_only_if_it_is_the_one_and_only_within_the_term() {
     assert!(nodes.get_opt("a").await.expect("read").is_none());
     connected.delete_node(&now).await.expect("gone already");
 
-    let stage = Stage::behind(Fence::default().into());
+    let stage = Stage::with(Fence::default().into(), Options::default());
     stage.hosts.set("one.example", server.client());
     stage.kubeconfig(&cluster, "one.example").await;
     stage.clusters.follow(&cluster, "uid");
