@@ -10,15 +10,18 @@ use tokio::time::Instant;
 /// For so long, a change of counters and messages waits for more of the kind.
 pub(super) const COALESCED: Duration = Duration::from_secs(1);
 
-/// For so long, a change of words alone waits: each step of each Machine changes the messages of its set and its deployment.
+/// For so long, a change of words alone waits: each step of each Machine changes the messages of its set and its deployment, and a
+/// workload cluster decides how often the `nodeInfo` of its Nodes changes.
 const WORDS: Duration = Duration::from_secs(10);
 
 /// An entry of this age is that of an object that is gone: its pass came back after [`COALESCED`] or [`WORDS`].
 const FORGOTTEN: Duration = Duration::from_secs(60);
 
+/// Fields with words.
+const WORDED: [&str; 2] = ["conditions", "nodeInfo"];
+
 /// Fields of a status that follow each Machine of a set or a deployment.
-const COUNTED: [&str; 6] =
-    ["conditions", "replicas", "readyReplicas", "availableReplicas", "upToDateReplicas", "versions"];
+const COUNTED: [&str; 5] = ["replicas", "readyReplicas", "availableReplicas", "upToDateReplicas", "versions"];
 
 /// Where an object is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +56,9 @@ impl Waiting {
         waiting.retain(|_, since| now.duration_since(*since) < FORGOTTEN);
         let since = *waiting.entry(object.to_owned()).or_insert(now);
         let are_words = stage != Stage::Begins
-            && change.as_object().is_some_and(|change| change.keys().all(|field| field == "conditions"));
+            && change
+                .as_object()
+                .is_some_and(|change| change.keys().all(|field| WORDED.contains(&field.as_str())));
         let wait = if are_words { WORDS } else { COALESCED };
         let left = wait.saturating_sub(now.duration_since(since));
         if left.is_zero() {
@@ -75,7 +80,7 @@ fn is_urgent(before: &Value, change: &Value, stage: Stage) -> bool {
         return false;
     }
     let Some(change) = change.as_object() else { return true };
-    if change.keys().any(|field| !COUNTED.contains(&field.as_str())) {
+    if change.keys().any(|field| !WORDED.contains(&field.as_str()) && !COUNTED.contains(&field.as_str())) {
         return true;
     }
     change.get("conditions").is_some_and(|after| {
@@ -138,6 +143,8 @@ mod tests {
             |message: &str| json!({"conditions": [{"type": "A", "status": "True", "message": message}]});
         let before = condition("x");
         assert_eq!(waiting.is_due("x", &before, &condition("y"), Stage::Stays), Err(WORDS));
+        let info = json!({"nodeInfo": {"kernelVersion": "7"}});
+        assert_eq!(waiting.is_due("of a Node", &before, &info, Stage::Stays), Err(WORDS));
         tokio::time::advance(Duration::from_secs(2)).await;
         assert_eq!(
             waiting.is_due("x", &before, &json!({"replicas": 1}), Stage::Stays),

@@ -3,13 +3,13 @@
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     sync::Arc,
+    time::Duration,
 };
 
 use cluster_api::{
     Cluster, Machine,
     names::{annotations, conditions as types},
 };
-use futures::StreamExt as _;
 use kube::ResourceExt as _;
 
 use crate::{
@@ -20,9 +20,12 @@ use crate::{
         object::{Meta as _, key, split_key},
     },
     rollout::template_of,
-    sources::{external_source, is_news, workload_source},
+    sources::{external_source, is_news, paced, workload_source},
     workload::{ClusterChange, ClusterKey},
 };
+
+/// Changes of Nodes are looked at this often: a workload cluster decides how many there are.
+const PAUSE: Duration = Duration::from_secs(1);
 
 pub(super) fn of(core: &Arc<Core>) -> Vec<Source> {
     let own = source(core.stores.machines.subscribe(), |keys| keys);
@@ -48,11 +51,12 @@ pub(super) fn of(core: &Arc<Core>) -> Vec<Source> {
     };
     let of_workload = {
         let core = Arc::clone(core);
-        workload_source(&core.workload.clone(), move |changes| {
+        let of_workload = workload_source(&core.workload.clone(), move |changes| {
             changes.iter().flat_map(|(cluster, change)| machines_of_nodes(&core, cluster, change)).collect()
-        })
+        });
+        paced(of_workload, PAUSE)
     };
-    vec![own, of_external, of_cluster, of_set, of_deployment, of_workload.boxed()]
+    vec![own, of_external, of_cluster, of_set, of_deployment, of_workload]
 }
 
 fn keys_of(core: &Core, namespace: &str, is_chosen: impl Fn(&Machine) -> bool) -> Vec<String> {
@@ -150,6 +154,10 @@ fn changed_deployments(
 }
 
 fn machines_of_nodes(core: &Core, cluster: &ClusterKey, change: &ClusterChange) -> Vec<String> {
+    let ids: HashSet<&String> = match change {
+        ClusterChange::Nodes(nodes) => nodes.values().flatten().collect(),
+        ClusterChange::Everything => HashSet::new(),
+    };
     keys_of(core, &cluster.namespace, |machine| {
         if machine.spec.cluster_name != cluster.name {
             return false;
@@ -158,6 +166,54 @@ fn machines_of_nodes(core: &Core, cluster: &ClusterKey, change: &ClusterChange) 
         let status = machine.status.as_ref();
         let has_name = status.is_some_and(|status| nodes.contains_key(&status.node_ref.name));
         let id = machine.spec.provider_id.as_ref();
-        has_name || id.is_some_and(|id| nodes.values().any(|ids| ids.contains(id)))
+        has_name || id.is_some_and(|id| ids.contains(id))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::StreamExt as _;
+    use k8s_openapi::api::core::v1::Node;
+    use kube::{
+        Api,
+        api::{Patch, PatchParams},
+    };
+    use sandbox::kubelet;
+    use serde_json::json;
+    use tokio::time::{sleep, timeout};
+
+    use super::*;
+    use crate::testing::{Stage, object};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_that_changes_without_end_is_looked_at_once_a_second() {
+        let stage = Stage::new().await;
+        let workload = stage.workload("c").await;
+        let mut machine = object("cluster.x-k8s.io/v1beta2", "Machine", "m");
+        machine["spec"] = json!({"clusterName": "c", "bootstrap": {}, "infrastructureRef": {"name": "m", "kind": "X", "apiGroup": "x"}});
+        machine["status"] = json!({"nodeRef": {"name": "n"}});
+        stage.create(machine).await;
+        let has_node =
+            |machine: &Machine| machine.status.as_ref().is_some_and(|one| one.node_ref.name == "n");
+        stage.until(&stage.core.stores.machines, "m", has_node).await;
+        let mut of_workload = of(&stage.core).pop().expect("a source");
+        kubelet::register(&workload.client(), &kubelet::node("n", "n")).await.expect("registered");
+        let nodes: Api<Node> = Api::all(workload.client());
+        let flood = async {
+            for number in 0..100 {
+                let patch = json!({"metadata": {"labels": {"l": number.to_string()}}});
+                nodes.patch("n", &PatchParams::default(), &Patch::Merge(patch)).await.expect("patched");
+                sleep(PAUSE / 10).await;
+            }
+        };
+        let mut batches = 0;
+        let count = async {
+            while let Ok(Some(keys)) = timeout(100 * PAUSE, of_workload.next()).await {
+                assert_eq!(keys, HashSet::from(["default/m".to_owned()]));
+                batches += 1;
+            }
+        };
+        tokio::join!(flood, count);
+        assert!((5..=11).contains(&batches), "{batches}");
+    }
 }

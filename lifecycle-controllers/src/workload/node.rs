@@ -37,7 +37,7 @@ pub struct Node {
     pub conditions: Vec<Condition>,
     /// `status.addresses`
     pub addresses: Vec<NodeAddress>,
-    /// `status.nodeInfo`
+    /// `status.nodeInfo`, each text of at most 256 characters.
     pub node_info: Option<NodeSystemInfo>,
     /// The names in `status.volumesAttached`.
     pub volumes_attached: Vec<String>,
@@ -123,6 +123,29 @@ impl Node {
     }
 }
 
+/// The longest text of `status.nodeInfo`, in characters. The status of a Machine has them too.
+const LONGEST_INFO: usize = 256;
+
+fn cut(mut info: NodeSystemInfo) -> NodeSystemInfo {
+    for text in [
+        &mut info.architecture,
+        &mut info.boot_id,
+        &mut info.container_runtime_version,
+        &mut info.kernel_version,
+        &mut info.kube_proxy_version,
+        &mut info.kubelet_version,
+        &mut info.machine_id,
+        &mut info.operating_system,
+        &mut info.os_image,
+        &mut info.system_uuid,
+    ] {
+        if let Some((end, _)) = text.char_indices().nth(LONGEST_INFO) {
+            text.truncate(end);
+        }
+    }
+    info
+}
+
 /// The longest `spec.providerID` of a Machine, by the contract of infrastructure providers.
 const LONGEST_PROVIDER_ID: usize = 512;
 
@@ -187,7 +210,7 @@ impl WireNode {
             taints: spec.taints.unwrap_or_default(),
             conditions: status.conditions.unwrap_or_default().into_iter().map(Condition::from).collect(),
             addresses: status.addresses.unwrap_or_default(),
-            node_info: status.node_info,
+            node_info: status.node_info.map(cut),
             volumes_attached: status
                 .volumes_attached
                 .unwrap_or_default()
@@ -251,6 +274,17 @@ mod tests {
         let mut long = wire.clone();
         long["spec"]["providerID"] = json!("x".repeat(LONGEST_PROVIDER_ID + 1));
         assert_eq!(read(&long).expect("a Node").provider_id, None);
+        let info = |text: &str| {
+            let mut wire = wire.clone();
+            wire["status"]["nodeInfo"] = json!({
+                "architecture": text, "bootID": text, "containerRuntimeVersion": text, "kernelVersion": text,
+                "kubeProxyVersion": text, "kubeletVersion": text, "machineID": text, "operatingSystem": text,
+                "osImage": text, "systemUUID": text,
+            });
+            read(&wire).expect("a Node").node_info
+        };
+        assert_eq!(info(&"ä".repeat(LONGEST_INFO + 1)), info(&"ä".repeat(LONGEST_INFO)));
+        assert_ne!(info(&"ä".repeat(LONGEST_INFO)), info(&"ä".repeat(LONGEST_INFO - 1)));
         for name in [json!(null), json!(""), json!("../x"), json!("a/b"), json!("A b")] {
             let mut bad = wire.clone();
             bad["metadata"]["name"] = name;
