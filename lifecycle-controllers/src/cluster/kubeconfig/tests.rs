@@ -8,8 +8,8 @@ use crate::{
     testing::{NAMESPACE, Stage, object},
 };
 
-const CERTIFICATE: &[u8] = include_bytes!("authority/rsa.crt");
-const KEY: &[u8] = include_bytes!("authority/rsa.key");
+const CERTIFICATE: &[u8] = include_bytes!("authority/tests/rsa.crt");
+const KEY: &[u8] = include_bytes!("authority/tests/rsa.key");
 
 async fn kubeconfig_secret(stage: &Stage) -> Option<Secret> {
     let found = stage.get("v1", "Secret", "c-kubeconfig").await?;

@@ -4,7 +4,7 @@ use super::*;
 use crate::workload::Access;
 
 /// A certificate authority as Cluster API makes them: RSA, and the key in PKCS #1.
-const RSA: [&[u8]; 2] = [include_bytes!("rsa.crt"), include_bytes!("rsa.key")];
+const RSA: [&[u8]; 2] = [include_bytes!("tests/rsa.crt"), include_bytes!("tests/rsa.key")];
 
 fn now() -> Timestamp {
     "2028-02-29T12:00:00Z".parse().expect("a time")
