@@ -28,9 +28,6 @@ const SECRET: usize = 16;
 /// The group that kubeadm permits to join.
 const GROUP: &str = "system:bootstrappers:kubeadm:default-node-token";
 
-/// How long a token is valid, unless `--bootstrap-token-ttl` says something else.
-pub const DEFAULT_TTL: Duration = Duration::from_secs(15 * 60);
-
 /// A bootstrap token, `<id>.<secret>`. Its secret appears in no log and no error.
 #[derive(Clone)]
 pub struct BootstrapToken {

@@ -18,6 +18,8 @@ fn lasts(secret: &Secret) -> i64 {
     expires.duration_since(Timestamp::now()).as_secs()
 }
 
+const LIFETIME: Duration = Duration::from_secs(15 * 60);
+/// The same in seconds.
 const TTL: i64 = 15 * 60;
 
 #[tokio::test(start_paused = true)]
@@ -25,7 +27,7 @@ async fn a_token_is_made_kept_valid_and_deleted() {
     let sandbox = Sandbox::new();
     let cluster = over(sandbox.client());
     let secrets: Api<Secret> = Api::namespaced(sandbox.client(), "kube-system");
-    let token = create(&cluster, DEFAULT_TTL).await.expect("made");
+    let token = create(&cluster, LIFETIME).await.expect("made");
     let (id, hidden) = token.value().expose_secret().split_once('.').expect("a dot");
     assert_eq!(BootstrapToken::parse(token.value().expose_secret()).map(|token| token.id), Ok(id.to_owned()));
     assert!(!format!("{token:?}").contains(hidden));
@@ -55,14 +57,14 @@ async fn a_token_is_made_kept_valid_and_deleted() {
         [(TTL, TTL), (TTL * 5 / 6 + 60, TTL * 5 / 6 + 60), (TTL * 5 / 6 - 60, TTL), (-100, TTL)]
     {
         expires(left).await;
-        let refreshed = refresh(&cluster, &token, DEFAULT_TTL).await.expect("refreshed");
-        assert_eq!(refreshed, Refreshed::Valid(DEFAULT_TTL / 3));
+        let refreshed = refresh(&cluster, &token, LIFETIME).await.expect("refreshed");
+        assert_eq!(refreshed, Refreshed::Valid(LIFETIME / 3));
         let lasts = lasts(&secrets.get(&token.secret_name()).await.expect("a Secret"));
         assert!((then - 30..=then).contains(&lasts), "{left}: {lasts}");
     }
     delete(&cluster, &token).await.expect("deleted");
     delete(&cluster, &token).await.expect("gone already");
-    assert_eq!(refresh(&cluster, &token, DEFAULT_TTL).await.expect("known"), Refreshed::Gone);
+    assert_eq!(refresh(&cluster, &token, LIFETIME).await.expect("known"), Refreshed::Gone);
 }
 
 #[test]
@@ -98,6 +100,6 @@ async fn a_server_that_repeats_the_secret_is_not_quoted() {
         *answer.status_mut() = StatusCode::BAD_REQUEST;
         answer
     });
-    let error = create(&over(echo), DEFAULT_TTL).await.expect_err("refused").to_string();
+    let error = create(&over(echo), LIFETIME).await.expect_err("refused").to_string();
     assert_eq!(error, "the API server refuses a bootstrap token");
 }
