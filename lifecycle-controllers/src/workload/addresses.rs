@@ -1,6 +1,6 @@
 //! Addresses at which API servers of workload clusters may be.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use cloudprovider::leads_to;
 use ipnet::IpNet;
@@ -38,9 +38,29 @@ impl AllowedAddresses {
     }
 }
 
+/// Services of clouds for the machine that asks, with its credentials, at addresses that are not link-local.
+const METADATA: [IpAddr; 7] = [
+    // Alibaba Cloud
+    IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
+    // Azure
+    IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
+    // EC2: metadata, and the credentials of Pods
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x23)),
+    // Google Cloud
+    IpAddr::V6(Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254)),
+    // Oracle Cloud
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0xc1, 0, 0, 0, 0, 0xa9fe, 0xa9fe)),
+    // Scaleway
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0x42, 0, 0, 0, 0, 0, 0x42)),
+];
+
 /// Whether an address leads neither to this machine nor to what only its neighbours reach, such as a cloud's metadata.
 /// Private networks are harmless: that is where workload clusters are.
 fn is_harmless(address: IpAddr) -> bool {
+    if METADATA.contains(&address) {
+        return false;
+    }
     match address {
         IpAddr::V4(address) => {
             let [first, ..] = address.octets();
@@ -97,6 +117,16 @@ mod tests {
             "2002:7f00:1::",
             "2002:a9fe:a9fe::1",
             "2001:0:4136:e378:8000:63bf:3fff:fdd2",
+            "100.100.100.200",
+            "::ffff:100.100.100.200",
+            "64:ff9b::100.100.100.200",
+            "2002:6464:64c8::1",
+            "168.63.129.16",
+            "fd00:ec2::254",
+            "fd00:ec2::23",
+            "fd20:ce::254",
+            "fd00:c1::a9fe:a9fe",
+            "fd00:42::42",
             "fe80::1",
             "febf::1",
             "fec0::1",
@@ -110,6 +140,8 @@ mod tests {
             "172.16.0.1",
             "192.168.1.1",
             "100.64.0.1",
+            "100.100.100.201",
+            "fd00:ec2::255",
             "203.0.113.9",
             "169.253.0.1",
             "fd00::1",
@@ -140,6 +172,11 @@ mod tests {
         ] {
             assert_eq!(rules.allows(address(text)), allowed, "{text}");
         }
+        let metadata = AllowedAddresses::only(["100.64.0.0/10".parse().expect("a network")]);
+        assert!(
+            metadata.allows(address("100.100.100.200"))
+                && metadata.allows(address("64:ff9b::100.100.100.200"))
+        );
         assert!(!AllowedAddresses::only([]).allows(address("1.1.1.1")), "an empty list allows nothing");
     }
 }
