@@ -171,7 +171,7 @@ fn core(
             writes_nothing.clone(),
             PartFence::default(),
             connector,
-            Options::default(),
+            Options { namespace: Some(namespace.to_owned()), ..Options::default() },
         ),
         writer: Writer::new(writes_nothing),
         events,
