@@ -24,6 +24,6 @@ pub struct LifecycleOptions {
     /// `--bootstrap-token-ttl`: how long a token for joining is valid unless it is renewed.
     pub bootstrap_token_ttl: Duration,
     /// `--workload-cluster-cidrs`: where API servers of workload clusters may be. Users write these addresses. `None`:
-    /// everywhere but at loopback, link-local, multicast, unspecified and reserved addresses.
+    /// everywhere but at loopback, link-local, multicast, unspecified and reserved addresses, and at the metadata of clouds.
     pub workload_networks: Option<Vec<IpNet>>,
 }

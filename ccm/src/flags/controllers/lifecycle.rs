@@ -34,7 +34,7 @@ pub struct LifecycleFlags {
 
     /// Where the API servers of workload clusters may be. Users write these addresses into their clusters' kubeconfigs, and
     /// the daemon connects to them. Without this flag, everywhere but at loopback, link-local, multicast, unspecified
-    /// and reserved addresses. Can be repeated.
+    /// and reserved addresses, and at the metadata of clouds. Can be repeated.
     #[arg(long, default_value = "", hide_default_value = true, value_name = "CIDR", value_parser = list)]
     pub workload_cluster_cidrs: std::vec::Vec<String>,
 }
