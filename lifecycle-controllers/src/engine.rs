@@ -8,6 +8,7 @@
 //! | `merge_patch` | merge patches of what is different |
 //! | `status` | when a status is written: counters and messages wait for a second |
 //! | [`writer`] | writes, each guarded by the version that the decision was made for |
+//! | [`metrics`] | what the loops do, for Prometheus |
 //! | [`control`] | the one loop: keys, never two passes over one object at once, namespaces in turns |
 //! | [`conditions`] | between the conditions of the kinds and those that `lifecycle` words |
 
@@ -15,6 +16,7 @@ pub mod conditions;
 pub mod control;
 pub mod external;
 pub(crate) mod merge_patch;
+pub mod metrics;
 pub mod object;
 mod status;
 pub mod stores;

@@ -21,7 +21,7 @@ use crate::{
     cluster::{ClusterController, ClusterOptions},
     core::{Core, CoreOptions, KeyFilter, workload_key},
     engine::{
-        control::{Controller as _, Failure, Then},
+        control::{Controller as _, FailedPass, Then},
         external::Externals,
         object::key,
         stores::Stores,
@@ -237,7 +237,7 @@ async fn connected(core: &Core, namespace: &str, cluster: &str, stop: &Cancellat
 }
 
 /// Passes until one writes, or has nothing to write for a while.
-async fn passes(core: &Arc<Core>, kind: ExplainedKind, key: &str, notes: &Notes) -> Result<Then, Failure> {
+async fn passes(core: &Arc<Core>, kind: ExplainedKind, key: &str, notes: &Notes) -> Result<Then, FailedPass> {
     let pass = async || {
         let core = Arc::clone(core);
         match kind {
@@ -260,7 +260,7 @@ async fn passes(core: &Arc<Core>, kind: ExplainedKind, key: &str, notes: &Notes)
 }
 
 /// What the passes came to. `before` are the conditions of the object.
-fn next(notes: &Notes, outcome: &Result<Then, Failure>, before: &[Value]) -> Vec<String> {
+fn next(notes: &Notes, outcome: &Result<Then, FailedPass>, before: &[Value]) -> Vec<String> {
     let noted = notes.in_words(before);
     if !noted.is_empty() {
         return noted;
@@ -268,6 +268,6 @@ fn next(notes: &Notes, outcome: &Result<Then, Failure>, before: &[Value]) -> Vec
     vec![match outcome {
         Ok(Then::WhenChanged) => "write nothing until something changes".to_owned(),
         Ok(Then::After(wait)) => format!("write nothing, and look again after {wait:?}"),
-        Err(failure) => format!("fail and try again: {failure}"),
+        Err(FailedPass { why, .. }) => format!("fail and try again: {why}"),
     }]
 }

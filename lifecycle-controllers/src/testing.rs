@@ -7,7 +7,6 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use component::{
     events::{EventMetrics, EventObject, event_recorder},
     metrics::MetricSet as _,
-    work_queue::WorkQueue,
 };
 use controller_kit::kinds::regular_plural;
 use http::Request;
@@ -23,6 +22,7 @@ use crate::{
     engine::{
         control::{Controller, LoopState, Source, run},
         external::Externals,
+        metrics::LoopMetrics,
         object::{Kind, Stored},
         stores::{Store, Stores},
         writer::Writer,
@@ -108,8 +108,8 @@ impl Stage {
 
     /// Runs a controller to the end of the test.
     pub(crate) fn run<C: Controller>(&self, controller: C, sources: Vec<Source>) {
-        let queue = WorkQueue::new();
-        tokio::spawn(run(Arc::new(controller), sources, queue, self.stop.clone(), LoopState::default()));
+        let meter = LoopMetrics::unregistered().expect("metrics").of(C::KIND);
+        tokio::spawn(run(Arc::new(controller), sources, meter, self.stop.clone(), LoopState::default()));
     }
 
     /// A workload cluster that is connected, under the name of its Cluster.

@@ -9,6 +9,7 @@ use component::{
 };
 use futures::future::BoxFuture;
 use lifecycle_controllers::{
+    engine::metrics::{LoopMetrics, PassMetrics},
     gate::{self, Gate, GateOptions, Part, PartTerm},
     options::LifecycleOptions,
     parts::{bootstrap, core},
@@ -22,15 +23,15 @@ use crate::{
 
 /// The core part.
 pub(crate) const CORE: ControllerDescriptor = row(CORE_PART, |context| {
-    behind_gate(&gate::CORE, context, |term, options, stop, inspection| {
-        Box::pin(core::run(term, options, stop, inspection))
+    behind_gate(&gate::CORE, context, |term, options, metrics, stop, inspection| {
+        Box::pin(core::run(term, options, metrics, stop, inspection))
     })
 });
 
 /// The bootstrap part.
 pub(crate) const BOOTSTRAP: ControllerDescriptor = row(BOOTSTRAP_PART, |context| {
-    behind_gate(&gate::BOOTSTRAP, context, |term, options, stop, inspection| {
-        Box::pin(bootstrap::run(term, options, stop, inspection))
+    behind_gate(&gate::BOOTSTRAP, context, |term, options, metrics, stop, inspection| {
+        Box::pin(bootstrap::run(term, options, metrics, stop, inspection))
     })
 });
 
@@ -44,6 +45,7 @@ pub(crate) fn providers(flags: &Flags) -> Vec<Provider> {
 type Controllers = fn(
     PartTerm,
     LifecycleOptions,
+    LoopMetrics,
     CancellationToken,
     Inspection,
 ) -> BoxFuture<'static, cloudprovider::Result<()>>;
@@ -59,7 +61,7 @@ const fn row(
         events_from: names.name,
         needs: None,
         build: Build::Once(build),
-        metrics: |_| Ok(()),
+        metrics: |metrics| metrics.get::<PassMetrics>().map(drop),
         permissions: ControllerPermissions::default,
         explain: None,
     }
@@ -73,6 +75,7 @@ fn behind_gate(
     let ControllerContext { flags, fence, metrics, clients, events, health, debug_state, election, .. } =
         context;
     let options = options(flags)?;
+    let of_loops = LoopMetrics { passes: metrics.get()?, queues: metrics.get()? };
     let gate = Gate {
         part,
         options: GateOptions {
@@ -91,7 +94,7 @@ fn behind_gate(
         debug_state: debug_state.clone(),
     };
     let controllers = move |term: PartTerm, stop: CancellationToken, inspection: Inspection| {
-        controllers(term, options.clone(), stop, inspection)
+        controllers(term, options.clone(), of_loops.clone(), stop, inspection)
     };
     Ok(Box::new(|stop, inspection| Box::pin(gate::run(gate, stop, inspection, controllers))))
 }

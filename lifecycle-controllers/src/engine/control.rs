@@ -21,10 +21,10 @@ use futures::{
 };
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::object::split_key;
+use super::{metrics::LoopMeter, object::split_key};
 
 /// How many objects are reconciled at the same time.
 const MAX_PASSES: usize = 64;
@@ -175,8 +175,9 @@ struct Control<C> {
     /// Objects that something happened to during their pass.
     dirty: HashSet<String>,
     failures: HashMap<String, u32>,
-    tasks: LoopTasks<(String, Option<Result<Then, FailedPass>>)>,
+    tasks: LoopTasks<(String, Duration, Option<Result<Then, FailedPass>>)>,
     cut: CancellationToken,
+    meter: LoopMeter,
 }
 
 /// Reconciles the objects that the sources name, until `stop` is cancelled. Passes that have begun are then finished, and given up
@@ -184,35 +185,42 @@ struct Control<C> {
 pub async fn run<C: Controller>(
     controller: Arc<C>,
     sources: Vec<Source>,
-    queue: WorkQueue,
+    mut meter: LoopMeter,
     stop: CancellationToken,
     state: LoopState,
 ) {
+    meter.most(MAX_PASSES);
     let mut control = Control {
         controller,
-        queue: queue.with_lanes(|key| split_key(key).0),
+        queue: std::mem::take(&mut meter.queue).with_lanes(|key| split_key(key).0),
         dirty: HashSet::new(),
         failures: HashMap::new(),
         tasks: LoopTasks::new("the pass over an object"),
         cut: CancellationToken::new(),
+        meter,
     };
     let mut sources = stream::select_all(sources);
     while !stop.is_cancelled() {
         control.start_passes();
         state.set(control.queue.lengths(), control.failures.len());
+        control.meter.active(control.tasks.len());
         tokio::select! {
             () = stop.cancelled() => {}
             Some(keys) = sources.next() => control.add(keys),
             () = control.queue.wait_for_due() => {}
             done = control.tasks.next() => match done {
-                Some((key, Some(result))) => control.finish(&key, result),
-                Some((_, None)) => {}
+                Some((key, took, Some(result))) => {
+                    control.meter.ended(took, &result);
+                    control.finish(&key, result);
+                }
+                Some((_, _, None)) => {}
                 None => break,
             },
         }
     }
-    let Control { mut tasks, cut, .. } = control;
+    let Control { mut tasks, cut, meter, .. } = control;
     tasks.end(&cut).await;
+    meter.active(0);
 }
 
 impl<C: Controller> Control<C> {
@@ -225,8 +233,9 @@ impl<C: Controller> Control<C> {
         {
             let (controller, cut) = (Arc::clone(&self.controller), self.cut.clone());
             self.tasks.spawn(async move {
+                let began = Instant::now();
                 let result = cut.run_until_cancelled(controller.reconcile(&key)).await;
-                (key, result)
+                (key, began.elapsed(), result)
             });
         }
     }
@@ -317,9 +326,10 @@ pub fn resync<O: CachedObject>(objects: Cache<O>, period: Duration) -> Source {
 
 #[cfg(test)]
 mod tests {
-    use tokio::{sync::mpsc, time::Instant};
+    use tokio::sync::mpsc;
 
     use super::*;
+    use crate::engine::metrics::LoopMetrics;
 
     /// Says when each pass begins, and ends it when it may.
     struct Scripted {
@@ -358,8 +368,9 @@ mod tests {
             changed.recv().await.map(|()| (HashSet::from(["n/x".to_owned()]), changed))
         });
         let stop = CancellationToken::new();
-        let (queue, state) = (WorkQueue::new(), LoopState::default());
-        tokio::spawn(run(Arc::clone(&controller), vec![source.boxed()], queue, stop.clone(), state));
+        let meter = LoopMetrics::unregistered().expect("metrics").of(Scripted::KIND);
+        let (stop_of_loop, state) = (stop.clone(), LoopState::default());
+        tokio::spawn(run(Arc::clone(&controller), vec![source.boxed()], meter, stop_of_loop, state));
         Running { controller, begins: heard, changes, _stop: stop.drop_guard() }
     }
 

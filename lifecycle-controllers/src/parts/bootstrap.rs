@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use cluster_api::KubeadmConfig;
-use component::{inspection::Inspection, watching, work_queue::WorkQueue};
+use component::{inspection::Inspection, watching};
 use futures::FutureExt as _;
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -12,7 +12,8 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     bootstrap::Bootstrap,
     engine::{
-        control::{self, LoopState, resync},
+        control::{self, Controller as _, LoopState, resync},
+        metrics::LoopMetrics,
         stores::Store,
         writer::Writer,
     },
@@ -30,6 +31,7 @@ use crate::{
 pub async fn run(
     term: PartTerm,
     options: LifecycleOptions,
+    metrics: LoopMetrics,
     stop: CancellationToken,
     inspection: Inspection,
 ) -> cloudprovider::Result<()> {
@@ -49,7 +51,7 @@ pub async fn run(
     });
     let mut watches = bootstrap.watch(&reader, options.namespace.as_deref(), &stop);
     watches.spawn(notice_others(bootstrap.configs.clone(), writers));
-    work(bootstrap, watches, options.sync_period, stop, inspection).await;
+    work(bootstrap, watches, metrics, options.sync_period, stop, inspection).await;
     Ok(())
 }
 
@@ -66,6 +68,7 @@ async fn notice_others(configs: Store<KubeadmConfig>, writers: Writers) {
 pub(crate) async fn work(
     bootstrap: Arc<Bootstrap>,
     mut watches: JoinSet<()>,
+    metrics: LoopMetrics,
     sync_period: Duration,
     stop: CancellationToken,
     mut inspection: Inspection,
@@ -84,8 +87,9 @@ pub(crate) async fn work(
     }
     let controller = KubeadmConfigController::new(Arc::clone(&bootstrap));
     let (mut sources, state) = (controller.sources(), LoopState::default());
+    let meter = metrics.of(KubeadmConfigController::KIND);
     sources.push(resync(bootstrap.configs.clone(), sync_period));
-    loops.spawn(control::run(Arc::new(controller), sources, WorkQueue::new(), stop.clone(), state.clone()));
+    loops.spawn(control::run(Arc::new(controller), sources, meter, stop.clone(), state.clone()));
     loop {
         tokio::select! {
             () = stop.cancelled() => break,

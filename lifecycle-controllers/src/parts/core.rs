@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use component::{inspection::Inspection, watching, work_queue::WorkQueue};
+use component::{inspection::Inspection, watching};
 use controller_kit::cache::{Cache, CachedObject};
 use kube::Client;
 use serde_json::{Map, Value, json};
@@ -16,6 +16,7 @@ use crate::{
     engine::{
         control::{self, Controller, LoopState, Source, resync},
         external::Externals,
+        metrics::LoopMetrics,
         stores::Stores,
         writer::Writer,
     },
@@ -29,25 +30,6 @@ use crate::{
     workload::{AllowedAddresses, Dial, Options, WorkloadClusters},
 };
 
-/// The queues of the controllers.
-#[derive(Debug, Default)]
-pub(crate) struct Queues {
-    /// Of Clusters.
-    pub(crate) clusters: WorkQueue,
-    /// Of Machines.
-    pub(crate) machines: WorkQueue,
-    /// Of `MachineSet`s.
-    pub(crate) machine_sets: WorkQueue,
-    /// Of `MachineDeployment`s.
-    pub(crate) machine_deployments: WorkQueue,
-    /// Of `MachineHealthCheck`s.
-    pub(crate) machine_health_checks: WorkQueue,
-    /// Of `ClusterResourceSet`s.
-    pub(crate) cluster_resource_sets: WorkQueue,
-    /// Of `ClusterResourceSetBinding`s.
-    pub(crate) cluster_resource_set_bindings: WorkQueue,
-}
-
 /// Runs the controllers of the part for one term, until `stop` is cancelled. Passes that have begun are finished first.
 ///
 /// # Errors
@@ -55,6 +37,7 @@ pub(crate) struct Queues {
 pub async fn run(
     term: PartTerm,
     options: LifecycleOptions,
+    metrics: LoopMetrics,
     stop: CancellationToken,
     inspection: Inspection,
 ) -> cloudprovider::Result<()> {
@@ -82,7 +65,7 @@ pub async fn run(
     });
     let mut watches = core.stores.watch(&reader, namespace.as_deref(), &stop);
     watches.spawn(notice_others(core.stores.clone(), writers));
-    work(core, reader, watches, Queues::default(), sync_period, stop, inspection).await;
+    work(core, reader, watches, metrics, sync_period, stop, inspection).await;
     Ok(())
 }
 
@@ -108,7 +91,7 @@ pub(crate) async fn work(
     core: Arc<Core>,
     reader: Client,
     mut watches: JoinSet<()>,
-    queues: Queues,
+    metrics: LoopMetrics,
     sync_period: Duration,
     stop: CancellationToken,
     mut inspection: Inspection,
@@ -135,35 +118,16 @@ pub(crate) async fn work(
     let resource_sets = ClusterResourceSetController::new(Arc::clone(&core));
     let bindings = ClusterResourceSetBindingController::new(Arc::clone(&core));
     let mut states = Vec::new();
-    let Queues {
-        clusters: of_clusters,
-        machines: of_machines,
-        machine_sets,
-        machine_deployments,
-        machine_health_checks,
-        cluster_resource_sets,
-        cluster_resource_set_bindings,
-    } = queues;
     let stores = &core.stores;
-    let mut starts = Starts { loops: &mut loops, stop: &stop, sync_period };
-    states.push(starts.start(clusters.sources(), &stores.clusters, clusters, of_clusters));
-    states.push(starts.start(machines.sources(), &stores.machines, machines, of_machines));
-    states.push(starts.start(sets.sources(), &stores.machine_sets, sets, machine_sets));
+    let mut starts = Starts { loops: &mut loops, stop: &stop, metrics: &metrics, sync_period };
+    states.push(starts.start(clusters.sources(), &stores.clusters, clusters));
+    states.push(starts.start(machines.sources(), &stores.machines, machines));
+    states.push(starts.start(sets.sources(), &stores.machine_sets, sets));
     let of_deployments = deployments.sources();
-    states.push(starts.start(of_deployments, &stores.machine_deployments, deployments, machine_deployments));
-    states.push(starts.start(checks.sources(), &stores.machine_health_checks, checks, machine_health_checks));
-    states.push(starts.start(
-        resource_sets.sources(&reader),
-        &stores.cluster_resource_sets,
-        resource_sets,
-        cluster_resource_sets,
-    ));
-    states.push(starts.start(
-        bindings.sources(),
-        &stores.cluster_resource_set_bindings,
-        bindings,
-        cluster_resource_set_bindings,
-    ));
+    states.push(starts.start(of_deployments, &stores.machine_deployments, deployments));
+    states.push(starts.start(checks.sources(), &stores.machine_health_checks, checks));
+    states.push(starts.start(resource_sets.sources(&reader), &stores.cluster_resource_sets, resource_sets));
+    states.push(starts.start(bindings.sources(), &stores.cluster_resource_set_bindings, bindings));
     loop {
         tokio::select! {
             () = stop.cancelled() => break,
@@ -181,6 +145,7 @@ pub(crate) async fn work(
 struct Starts<'a> {
     loops: &'a mut JoinSet<()>,
     stop: &'a CancellationToken,
+    metrics: &'a LoopMetrics,
     sync_period: Duration,
 }
 
@@ -191,12 +156,11 @@ impl Starts<'_> {
         mut sources: Vec<Source>,
         objects: &Cache<O>,
         controller: C,
-        queue: WorkQueue,
     ) -> (&'static str, LoopState) {
         let state = LoopState::default();
         sources.push(resync(objects.clone(), self.sync_period));
-        let stop = self.stop.clone();
-        self.loops.spawn(control::run(Arc::new(controller), sources, queue, stop, state.clone()));
+        let (stop, meter) = (self.stop.clone(), self.metrics.of(C::KIND));
+        self.loops.spawn(control::run(Arc::new(controller), sources, meter, stop, state.clone()));
         (C::KIND, state)
     }
 }

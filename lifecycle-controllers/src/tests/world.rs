@@ -29,12 +29,13 @@ use crate::{
     core::{Core, CoreOptions},
     engine::{
         external::Externals,
+        metrics::LoopMetrics,
         object::{Kind, Stored},
         stores::Stores,
         writer::Writer,
     },
     gate::PartFence,
-    parts::core::{Queues, work},
+    parts::core::work,
     workload::{Access, ClusterKey, Connector, Options, WorkloadClusters},
 };
 
@@ -204,7 +205,7 @@ impl World {
             core,
             client,
             watches,
-            Queues::default(),
+            LoopMetrics::unregistered().expect("metrics"),
             SYNC_PERIOD,
             self.stop.clone(),
             inspection,
@@ -232,6 +233,7 @@ impl World {
         self.tasks.spawn(crate::parts::bootstrap::work(
             Arc::clone(&bootstrap),
             watches,
+            LoopMetrics::unregistered().expect("metrics"),
             SYNC_PERIOD,
             self.stop.clone(),
             inspection,
