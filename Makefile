@@ -186,6 +186,7 @@ peers: cargo
 
 # All that tests need is built, side by side: cargo and Go link, and compile large packages, on one core. Go's modules are fetched
 # meanwhile. What was not fetched then is fetched by the build that needs it, and fails there. The benchmarks are left out.
+# What Go compiled takes 11 GB, and a CI machine never compiles again.
 .PHONY: ready
 ready: cargo
 	@tests/env/install.sh test || $(go_on_without)
@@ -194,4 +195,5 @@ ready: cargo
 	    trap 'kill -- "-$$downloads" "-$$peers" 2>/dev/null || true' EXIT; trap 'exit 130' INT TERM; \
 	    $(CARGO) build --locked --workspace --exclude bench --lib --bins --tests --examples; \
 	    wait "$$downloads" || echo 'make: not all modules were fetched; the build of their peer tries again' >&2; \
-	    wait "$$peers"
+	    wait "$$peers"; \
+	    [[ $${CI:-} != true ]] || ! command -v go >/dev/null || go clean -cache

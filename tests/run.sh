@@ -79,4 +79,8 @@ for part in "$together" "$beside"; do
 done
 trials alone
 
+# What a machine without room or memory does to tests looks like anything else.
+printf '\nmachine: %s free for temporary files, %s killed for want of memory since its start\n' \
+    "$(df -h --output=avail "${TMPDIR:-/tmp}" | tail -n 1 | tr -d ' ')" "$(awk '$1 == "oom_kill" { print $2 }' /proc/vmstat)"
+
 [[ ! -e $work/failed ]]

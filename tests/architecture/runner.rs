@@ -184,14 +184,15 @@ fn the_summary_repeats_each_failure_with_its_message() {
 }
 
 #[test]
-fn the_summary_shows_the_end_of_a_long_message() {
+fn the_summary_shows_both_ends_of_a_long_message() {
     let log = format!(
-        "failures:\n---- long ----\n{}the reason\n\nfailures:\n    long\ntest result: FAILED. 0 passed; 1 failed; 0 ignored\n",
+        "failures:\n---- long ----\nit did not start\n{}the reason\n\nfailures:\n    long\ntest result: FAILED. 0 passed; 1 failed; 0 ignored\n",
         "a line of the log\n".repeat(1_000)
     );
     let end = summary(&log);
     assert!(end.ends_with("a line of the log the reason\n"), "{end}");
-    assert!(end.len() < 2_100, "{}", end.len());
+    assert!(end.contains("failed: long: it did not start a line"), "{end}");
+    assert!(end.len() < 900, "{}", end.len());
 }
 
 #[test]

@@ -238,7 +238,10 @@ pub(crate) fn child_of(id: u32) -> Option<u32> {
 pub(crate) fn log_tail(log: &Path) -> String {
     let text = fs::read(log).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
-    let lines: Vec<_> = text.lines().collect();
+    // what clients of etcd say again and again hides why etcd is away
+    let says_more = |line: &&str| !line.contains("retrying of unary invoker failed");
+    let cut = |line: &str| line.chars().take(400).collect::<String>();
+    let lines: Vec<_> = text.lines().filter(says_more).map(cut).collect();
     lines[lines.len().saturating_sub(25)..].join("\n")
 }
 
