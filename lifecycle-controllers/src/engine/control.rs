@@ -442,7 +442,7 @@ mod tests {
             fn key(&self) -> std::borrow::Cow<'_, str> {
                 "n/x".into()
             }
-            fn resource_version(&self) -> &str {
+            fn resource_version(&self) -> &'static str {
                 ""
             }
             fn set_resource_version(&mut self, _: &str) {}
@@ -466,7 +466,9 @@ mod tests {
         let of = |all: Vec<Failure>| {
             let mut failures = Failures::default();
             failures.add(Ok(()));
-            all.into_iter().for_each(|one| failures.add(Err(one)));
+            for one in all {
+                failures.add(Err(one));
+            }
             failures.end().err().map(|failure| failure.to_string())
         };
         let failed = |words: &str| Failure::Failed(words.to_owned());

@@ -112,7 +112,9 @@ async fn scale(
     let machines = machines_of(core, set)?;
     let synced = machines.into_iter().map(|machine| async move { sync(core, set, &machine).await });
     let synced: Vec<_> = stream::iter(synced).buffer_unordered(AT_ONCE).collect().await;
-    synced.into_iter().for_each(|one| failures.add(one));
+    for one in synced {
+        failures.add(one);
+    }
     let orphans = delete_orphans(core, set).await;
     // While they stay, it is not sure that all Machines are known, and more would come of each pass.
     let may_create = orphans.is_ok();

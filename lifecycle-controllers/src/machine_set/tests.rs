@@ -185,7 +185,7 @@ async fn a_machine_that_goes_is_adopted_and_replaced_when_it_is_gone() {
     let stage = stage(None, 1).await;
     machine(&stage, "a", "c", json!({"finalizers": ["test/x"]}), json!([])).await;
     delete(&stage.sandbox, &object(CORE, "Machine", "a")).await;
-    stage.until(&stage.core.stores.machines, "a", |machine| machine.is_deleting()).await;
+    stage.until(&stage.core.stores.machines, "a", cluster_api::Machine::is_deleting).await;
     let controller = MachineSetController::new(Arc::clone(&stage.core));
     let sources = controller.sources();
     stage.run(controller, sources);
