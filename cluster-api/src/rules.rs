@@ -87,14 +87,14 @@ pub(crate) const BOOTSTRAP: &[Rule] = &[Rule {
 /// Machines of a template are counted by their owner and belong to its Cluster.
 pub(crate) const TEMPLATE_OF_MACHINES: &[Rule] = &[
     Rule {
-        rule: "!has(self.selector.matchLabels) || self.selector.matchLabels.all(k, \
+        rule: "!has(self.selector) || !has(self.selector.matchLabels) || self.selector.matchLabels.all(k, \
                has(self.template.metadata) && has(self.template.metadata.labels) && k in \
                self.template.metadata.labels && self.template.metadata.labels[k] == \
                self.selector.matchLabels[k])",
         message: "spec.template.metadata.labels must have every label of spec.selector.matchLabels",
     },
     Rule {
-        rule: "!has(self.selector.matchExpressions) || self.selector.matchExpressions.all(e, \
+        rule: "!has(self.selector) || !has(self.selector.matchExpressions) || self.selector.matchExpressions.all(e, \
                (has(self.template.metadata) && has(self.template.metadata.labels) && e.key in \
                self.template.metadata.labels) ? (e.operator == 'Exists' || (e.operator == 'In' && \
                has(e.values) && self.template.metadata.labels[e.key] in e.values) || (e.operator == \

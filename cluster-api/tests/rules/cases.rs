@@ -88,6 +88,7 @@ pub(crate) const ACCEPTED: &[Case] = &[
         &[("spec/taints", r#"[{"key": "a/b", "effect": "NoExecute", "propagation": "Always"}]"#)],
     ),
     accepted(MACHINE_SET, &[]),
+    accepted(MACHINE_SET, &[("spec/selector", "")]),
     accepted(
         MACHINE_SET,
         &[("spec/selector", r#"{"matchExpressions": [{"key": "x", "operator": "DoesNotExist"}]}"#)],
@@ -97,6 +98,7 @@ pub(crate) const ACCEPTED: &[Case] = &[
         &[("spec/selector", r#"{"matchExpressions": [{"key": "x", "operator": "NotIn", "values": ["a"]}]}"#)],
     ),
     accepted(MACHINE_DEPLOYMENT, &[]),
+    accepted(MACHINE_DEPLOYMENT, &[("spec/selector", "")]),
     accepted(MACHINE_DEPLOYMENT, &[("spec/rollout/strategy/rollingUpdate", r#"{"maxSurge": "25%"}"#)]),
     accepted(
         MACHINE_DEPLOYMENT,

@@ -11,7 +11,7 @@ use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 
 use crate::PATIENCE;
-use crate::audit::{AuditLog, Refusal};
+use crate::audit::{Accepted, AuditLog, Refusal};
 use crate::error::need_programs;
 use crate::http::Server;
 use crate::keys;

@@ -287,7 +287,13 @@ fn repository(
     components: &str,
     files: &[(String, String)],
 ) -> anyhow::Result<Value> {
-    let repository = folder.join(format!("{kind}-{name}")).join(version);
+    // The folder of a repository has to be called so.
+    let label = match kind {
+        "InfrastructureProvider" => format!("infrastructure-{name}"),
+        "BootstrapProvider" => format!("bootstrap-{name}"),
+        _ => name.to_owned(),
+    };
+    let repository = folder.join(label).join(version);
     fs::create_dir_all(&repository)?;
     for (file, text) in files {
         fs::write(repository.join(file), text)?;
