@@ -168,6 +168,9 @@ impl LoopState {
     }
 }
 
+/// The key of an object, how long the pass over it took, and its result unless it was given up.
+type Ended = (String, Duration, Option<Result<Then, FailedPass>>);
+
 /// What is remembered between passes.
 struct Control<C> {
     controller: Arc<C>,
@@ -175,7 +178,7 @@ struct Control<C> {
     /// Objects that something happened to during their pass.
     dirty: HashSet<String>,
     failures: HashMap<String, u32>,
-    tasks: LoopTasks<(String, Duration, Option<Result<Then, FailedPass>>)>,
+    tasks: LoopTasks<Ended>,
     cut: CancellationToken,
     meter: LoopMeter,
 }
@@ -272,7 +275,7 @@ impl<C: Controller> Control<C> {
                 let pause = if is_dirty { pause.min(CHANGED_PAUSE) } else { pause };
                 let pause = match then {
                     Then::WhenChanged => pause,
-                    Then::After(wait) => pause.min(wait),
+                    Then::After(wait) => pause.min(wait.max(FIRST_PAUSE)),
                 };
                 match why {
                     Failure::Stale | Failure::Gone => {

@@ -134,12 +134,12 @@ async fn progress(
             return Err(Problem::Failed(Failure::Stale));
         }
     }
+    if let Some(token) = &token {
+        controller.remember(config, token.clone());
+    }
     // The Secret may be there in spite of an error, so the lock stays with the Machine that may have read it.
     let stored = data_secret::create(bootstrap, config, machine, &data, token.as_ref()).await;
     stored.map_err(Problem::Failed)?;
-    if let Some(token) = token {
-        controller.remember(config, token);
-    }
     if role == Role::JoinControlPlane {
         init_lock::unlock(bootstrap, cluster).await.map_err(Problem::Failed)?;
     }
@@ -165,8 +165,11 @@ async fn keep_token(
         // Of a daemon before this one it ends by itself.
         if let Some(token) = controller.token(config) {
             let cluster = workload_key(cluster.namespace_or_empty(), cluster.name_or_empty());
-            if let Ok(connected) = bootstrap.workload.get(&cluster) {
-                tokens::delete(&connected, &token).await?;
+            // One that stays ends by itself. The cluster of a machine that has joined is not held for it.
+            if let Ok(connected) = bootstrap.workload.get(&cluster)
+                && let Err(error) = tokens::delete(&connected, &token).await
+            {
+                tracing::debug!(config = of, error = %error, "the bootstrap token of a machine that has joined stays");
             }
         }
     }

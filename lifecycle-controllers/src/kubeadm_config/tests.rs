@@ -226,6 +226,7 @@ async fn a_workload_cluster_is_forgotten_once_no_machine_is_to_join() {
     world.create_certificates().await;
     let workload = world.stage.workload("c").await;
     let tokens: Api<Secret> = Api::namespaced(workload.client(), "kube-system");
+    let deletions = Matcher::any().verb("delete").resource("secrets");
     let count = async || tokens.list(&ListParams::default()).await.expect("Secrets").items.len();
     for name in ["a", "b"] {
         world.machine(name, false, json!({})).await;
@@ -240,6 +241,12 @@ async fn a_workload_cluster_is_forgotten_once_no_machine_is_to_join() {
     let key = ClusterKey::new(NAMESPACE, "c");
     assert!(world.stage.core.workload.get(&key).is_ok(), "the other one is to join");
     delete(&world.stage.sandbox, &object(CORE, "Machine", "b")).await;
+    world.until_forgotten().await;
+    // The next one connects again, joins, and its token cannot be deleted.
+    workload.faults().inject(Fault::new(deletions, Action::InternalError));
+    world.machine("e", false, json!({})).await;
+    world.until("e", "Available", "").await;
+    world.stage.patch(CORE, "Machine", "e", &joined).await;
     world.until_forgotten().await;
     // The next one connects again, and the Cluster goes.
     world.machine("d", false, json!({})).await;

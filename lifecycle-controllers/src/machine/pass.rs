@@ -192,10 +192,8 @@ impl Pass<'_> {
         };
         let (status, by_time) = status(machine, &observed);
         let written = core.writer.patch_status_soon(&core.stores.machines, &***machine, &status).await?;
-        match failure {
-            Some(why) => Err(FailedPass { why, then: written }),
-            None => Ok(then.or(by_time).or(self.grace()).or(self.until_there(machine)).or(written)),
-        }
+        let then = then.or(by_time).or(self.grace()).or(self.until_there(machine)).or(written);
+        failure.map_or(Ok(then), |why| Err(FailedPass { why, then }))
     }
 
     /// When to look again for what the Machine refers to. Of one that is being deleted, nothing is to come.

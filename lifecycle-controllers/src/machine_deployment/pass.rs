@@ -89,9 +89,9 @@ pub(super) async fn reconcile(core: &Core, of: &str) -> Result<Then, FailedPass>
     let status = status(&deployment, &observed, now);
     let written =
         core.writer.patch_status_soon(&core.stores.machine_deployments, &**deployment, &status).await?;
-    rolled.map_err(|why| FailedPass { why, then: written })?;
     let until_there = if missing.is_empty() { Then::WhenChanged } else { Then::After(UNTIL_THERE) };
-    Ok(after(&deployment, now).or(until_there).or(written))
+    let then = after(&deployment, now).or(until_there).or(written);
+    rolled.map(|()| then).map_err(|why| FailedPass { why, then })
 }
 
 /// When `spec.rollout.after` comes.

@@ -82,9 +82,10 @@ pub(super) async fn reconcile(core: &Core, of: &str) -> Result<Then, FailedPass>
     let written = core.writer.patch_status_soon(&core.stores.machine_sets, &**set, &status).await?;
     let until_there =
         if observed.missing_templates.is_empty() { Then::WhenChanged } else { Then::After(UNTIL_THERE) };
+    let comes_back = written.or(until_there);
     match result {
-        Ok(then) => Ok(then.or(written).or(until_there)),
-        Err(why) => Err(FailedPass { why, then: written }),
+        Ok(then) => Ok(then.or(comes_back)),
+        Err(why) => Err(FailedPass { why, then: comes_back }),
     }
 }
 
@@ -100,29 +101,32 @@ async fn scale(
 ) -> Result<Then, Failure> {
     let (mut failures, mut then) = (Failures::default(), Then::WhenChanged);
     let unusable = unusable_templates(core, set.namespace_or_empty(), &set.spec.template.spec, cluster).await;
-    let unusable = unusable.unwrap_or_else(|failure| {
-        failures.add(Err(failure));
-        Unusable::default()
-    });
+    // Of templates that are not known, no Machine is made.
+    let (unusable, are_known) = match unusable {
+        Ok(unusable) => (unusable, true),
+        Err(failure) => {
+            failures.add(Err(failure));
+            (Unusable::default(), false)
+        }
+    };
     observed.missing_templates = unusable.missing;
     for machine in machines_of(core, set)? {
         failures.add(adopt(core, set, &machine).await);
     }
-    failures.add(remediate(core, set, deployment, cluster, &machines_of(core, set)?, now).await);
-    let machines = machines_of(core, set)?;
-    let synced = machines.into_iter().map(|machine| async move { sync(core, set, &machine).await });
+    failures.add(remediate(core, set, deployment, cluster, &owned(core, set)?, now).await);
+    let synced = owned(core, set)?.into_iter().map(|machine| async move { sync(core, set, &machine).await });
     let synced: Vec<_> = stream::iter(synced).buffer_unordered(AT_ONCE).collect().await;
     for one in synced {
         failures.add(one);
     }
     let orphans = delete_orphans(core, set).await;
     // While they stay, it is not sure that all Machines are known, and more would come of each pass.
-    let may_create = orphans.is_ok();
+    let may_create = orphans.is_ok() && are_known;
     failures.add(orphans);
     let machines = machines_of(core, set)?;
     let wanted = usize::try_from(set.spec.replicas.unwrap_or(1)).unwrap_or(0);
     if machines.len() > wanted {
-        failures.add(delete(core, set, &machines, machines.len() - wanted).await);
+        failures.add(delete(core, set, &owned(core, set)?, machines.len() - wanted).await);
     }
     let creates = set.annotation(annotations::DISABLE_MACHINE_CREATE) != Some("true");
     if machines.len() < wanted && creates {
@@ -181,6 +185,14 @@ fn machines_of(core: &Core, set: &MachineSet) -> Result<Vec<Arc<Stored<Machine>>
             && selects(&selector, machine.labels())
     });
     machines.sort_by(|one, other| one.name_or_empty().cmp(other.name_or_empty()));
+    Ok(machines)
+}
+
+/// Those that the set controls. One whose adoption failed counts, since it may be adopted soon. But another set may have been faster, so
+/// nothing is done to it.
+fn owned(core: &Core, set: &MachineSet) -> Result<Vec<Arc<Stored<Machine>>>, Failure> {
+    let mut machines = machines_of(core, set)?;
+    machines.retain(|machine| machine.controller().is_some_and(|owner| owner.uid == set.uid_or_empty()));
     Ok(machines)
 }
 

@@ -111,6 +111,17 @@ async fn a_machine_that_cannot_be_written_holds_no_other_one_up() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_machine_that_could_not_be_adopted_is_not_deleted() {
+    let stage = stage(None, 0).await;
+    machine(&stage, "a", "c", json!({}), json!([])).await;
+    machine(&stage, "b", "c", json!({}), json!([])).await;
+    stage.sandbox.faults().inject(refused("a"));
+    pass(&stage).await.expect_err("one is refused");
+    assert!(stage.get(CORE, "Machine", "a").await.is_some(), "another set may have adopted it");
+    assert_eq!(stage.get(CORE, "Machine", "b").await, None);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_control_plane_that_cannot_be_read_is_named_where_machines_wait_for_it() {
     let stage = stage(Some("Plane"), 2).await;
     stage.serve("control.example", "Plane", false).await;

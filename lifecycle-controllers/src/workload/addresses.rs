@@ -63,10 +63,12 @@ fn is_harmless(address: IpAddr) -> bool {
     }
     match address {
         IpAddr::V4(address) => {
-            let [first, ..] = address.octets();
+            let [first, second, third, _] = address.octets();
+            // Of the IETF's own protocols, and of one cloud for its metadata.
+            let is_of_protocols = (first, second, third) == (192, 0, 0);
             let is_special = address.is_loopback() || address.is_link_local() || address.is_multicast();
             // 0.0.0.0/8 is this machine for some kernels, 240.0.0.0/4 is reserved, with the broadcast address in it.
-            !(is_special || first == 0 || first >= 240)
+            !(is_special || is_of_protocols || first == 0 || first >= 240)
         }
         IpAddr::V6(address) => {
             let is_special = address.is_loopback() || address.is_unspecified() || address.is_multicast();

@@ -39,7 +39,7 @@ const LARGEST_EVENT: usize = 2 * 1024 * 1024;
 /// The most values of JSON in an answer: a page of 100 Nodes has some 100,000, most of them in `managedFields`. One takes up to
 /// 200 bytes once it is read.
 const MOST_VALUES: usize = 400_000;
-/// The most values in an event of a watch. No object of etcd has more.
+/// The most values in an event of a watch. Objects of Kubernetes' own kinds have a few thousand.
 const MOST_VALUES_OF_EVENT: usize = 100_000;
 /// The most items in the list of an answer, unless the request has a `limit`. One takes some 1,000 bytes once it is read.
 const MOST_ITEMS: usize = 10_000;

@@ -70,7 +70,8 @@ impl Attached {
             if names.is_empty() {
                 continue;
             }
-            let mut shown: Vec<Cow<'_, str>> = names.iter().take(NAMED).map(Into::into).collect();
+            let mut shown: Vec<Cow<'_, str>> =
+                names.iter().take(NAMED).map(|name| words(name).into()).collect();
             if names.len() > NAMED {
                 shown.push(format!("... ({} more)", names.len() - NAMED).into());
             }
@@ -290,6 +291,8 @@ mod tests {
         assert!(
             many.message("t").ends_with("* PersistentVolumeClaims: a/1, a/2, a/3, a/4, a/5, ... (2 more)")
         );
+        let hostile = Attached { unknown_to_cluster: set(&["x\n* forged"]), ..Attached::default() };
+        assert!(hostile.message("t").ends_with(": x * forged"), "{}", hostile.message("t"));
         let all_skipped = divided(
             set(&["csi^2"]),
             set(&[]),
