@@ -13,7 +13,7 @@ use component::{
 use kube::{Client, ResourceExt as _};
 use serde::Serialize;
 use serde_json::Value;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use self::notes::Notes;
@@ -38,9 +38,6 @@ use crate::{
 /// How long the workload cluster may take to be connected. A daemon that runs has its connection.
 const CONNECTED_WITHIN: Duration = Duration::from_secs(5);
 
-/// A controller that wants to come back so soon writes then: changes of counters wait a moment for more of the kind.
-const SOON: Duration = Duration::from_secs(2);
-
 /// A kind that can be explained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExplainedKind {
@@ -57,16 +54,6 @@ pub enum ExplainedKind {
 impl ExplainedKind {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Cluster, Self::Machine, Self::MachineSet, Self::MachineDeployment];
-
-    /// Its name on command lines.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Cluster => "cluster",
-            Self::Machine => "machine",
-            Self::MachineSet => "machineset",
-            Self::MachineDeployment => "machinedeployment",
-        }
-    }
 
     /// Its name.
     pub fn name(self) -> &'static str {
@@ -85,6 +72,9 @@ impl ExplainedKind {
 pub struct LifecyclePlan {
     /// Its kind.
     pub kind: &'static str,
+    /// Whether `--watch-filter` leaves it to the controllers.
+    #[serde(skip)]
+    pub is_ours: bool,
     /// Of a Machine, the name of its object of the infrastructure's kind.
     #[serde(skip)]
     pub infrastructure: Option<String>,
@@ -136,10 +126,11 @@ pub(crate) async fn explain_through(
     let Some(found) = find(&core, kind, namespace, name) else { return Ok(None) };
     let workload_cluster = connected(&core, namespace, &found.cluster, &stop).await;
     let object: Value = core.writer.read_at(&found.place).await.map_err(|error| error.to_string())?;
-    let outcome = passes(&core, kind, &key(namespace, name), &notes).await;
+    let outcome = pass(&core, kind, &key(namespace, name)).await;
     let conditions = object["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
     Ok(Some(LifecyclePlan {
         kind: kind.name(),
+        is_ours: found.is_ours,
         infrastructure: object["spec"]["infrastructureRef"]["name"].as_str().map(str::to_owned),
         phase: object["status"]["phase"].as_str().map(str::to_owned),
         workload_cluster,
@@ -173,7 +164,7 @@ fn core(
             connector,
             Options { namespace: Some(namespace.to_owned()), ..Options::default() },
         ),
-        writer: Writer::new(writes_nothing),
+        writer: Writer::without_delays(writes_nothing),
         events,
         options: CoreOptions {
             namespace: options.namespace.clone(),
@@ -189,24 +180,29 @@ struct Found {
     place: Place,
     /// The name of its Cluster.
     cluster: String,
+    is_ours: bool,
 }
 
 fn find(core: &Core, kind: ExplainedKind, namespace: &str, name: &str) -> Option<Found> {
     let (stores, key) = (&core.stores, key(namespace, name));
     match kind {
-        ExplainedKind::Cluster => stores.clusters.get(&key).map(|_| Found {
+        ExplainedKind::Cluster => stores.clusters.get(&key).map(|one| Found {
+            is_ours: core.is_ours(&**one),
             place: Place::in_namespace::<Cluster>(namespace, name),
             cluster: name.to_owned(),
         }),
         ExplainedKind::Machine => stores.machines.get(&key).map(|one| Found {
+            is_ours: core.is_ours(&**one),
             place: Place::in_namespace::<Machine>(namespace, name),
             cluster: one.spec.cluster_name.clone(),
         }),
         ExplainedKind::MachineSet => stores.machine_sets.get(&key).map(|one| Found {
+            is_ours: core.is_ours(&**one),
             place: Place::in_namespace::<MachineSet>(namespace, name),
             cluster: one.spec.cluster_name.clone(),
         }),
         ExplainedKind::MachineDeployment => stores.machine_deployments.get(&key).map(|one| Found {
+            is_ours: core.is_ours(&**one),
             place: Place::in_namespace::<MachineDeployment>(namespace, name),
             cluster: one.spec.cluster_name.clone(),
         }),
@@ -236,30 +232,20 @@ async fn connected(core: &Core, namespace: &str, cluster: &str, stop: &Cancellat
     }
 }
 
-/// Passes until one writes, or has nothing to write for a while.
-async fn passes(core: &Arc<Core>, kind: ExplainedKind, key: &str, notes: &Notes) -> Result<Then, FailedPass> {
-    let pass = async || {
-        let core = Arc::clone(core);
-        match kind {
-            ExplainedKind::Cluster => {
-                ClusterController::new(core, ClusterOptions::default()).reconcile(key).await
-            }
-            ExplainedKind::Machine => MachineController::new(core).reconcile(key).await,
-            ExplainedKind::MachineSet => MachineSetController::new(core).reconcile(key).await,
-            ExplainedKind::MachineDeployment => MachineDeploymentController::new(core).reconcile(key).await,
+/// One pass.
+async fn pass(core: &Arc<Core>, kind: ExplainedKind, key: &str) -> Result<Then, FailedPass> {
+    let core = Arc::clone(core);
+    match kind {
+        ExplainedKind::Cluster => {
+            ClusterController::new(core, ClusterOptions::default()).reconcile(key).await
         }
-    };
-    let first = pass().await;
-    match first {
-        Ok(Then::After(wait)) if wait <= SOON && notes.is_empty() => {
-            sleep(wait).await;
-            pass().await
-        }
-        outcome => outcome,
+        ExplainedKind::Machine => MachineController::new(core).reconcile(key).await,
+        ExplainedKind::MachineSet => MachineSetController::new(core).reconcile(key).await,
+        ExplainedKind::MachineDeployment => MachineDeploymentController::new(core).reconcile(key).await,
     }
 }
 
-/// What the passes came to. `before` are the conditions of the object.
+/// What a pass came to. `before` are the conditions of the object.
 fn next(notes: &Notes, outcome: &Result<Then, FailedPass>, before: &[Value]) -> Vec<String> {
     let noted = notes.in_words(before);
     if !noted.is_empty() {

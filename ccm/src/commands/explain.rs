@@ -117,13 +117,15 @@ impl Explain {
                 let (namespace, name) = namespaced("machine", text)?;
                 Ok(Subject::Machine { namespace, name })
             }
-            [word, text] => match ExplainedKind::ALL.into_iter().find(|kind| kind.word() == word) {
-                Some(kind) => {
-                    let (namespace, name) = namespaced(kind.name(), text)?;
-                    Ok(Subject::Lifecycle { kind, namespace, name })
+            [word, text] => {
+                match ExplainedKind::ALL.into_iter().find(|kind| kind.name().to_ascii_lowercase() == word) {
+                    Some(kind) => {
+                        let (namespace, name) = namespaced(kind.name(), text)?;
+                        Ok(Subject::Lifecycle { kind, namespace, name })
+                    }
+                    None => Err(format!("nothing is known of {word:?}; expected {SUBJECTS}")),
                 }
-                None => Err(format!("nothing is known of {word:?}; expected {SUBJECTS}")),
-            },
+            }
             _ => Err(format!("expected {SUBJECTS}")),
         }
     }

@@ -93,7 +93,8 @@ impl LoopMetrics {
             time: time.with_label_values(&label),
             most: most.with_label_values(&label),
             active: active.with_label_values(&label),
-            queue: WorkQueue::measured(self.queues.named(&name)),
+            // The queue of a provider's machines has the name of their kind.
+            queue: WorkQueue::measured(self.queues.named(&format!("lifecycle-{name}"))),
         }
     }
 }

@@ -105,7 +105,7 @@ fn part(text: &str) -> Result<&str, WriteError> {
 pub struct Guard<'a> {
     /// `metadata.uid`
     pub uid: &'a str,
-    /// `metadata.resourceVersion`. `None`: whichever.
+    /// `metadata.resourceVersion`. `None`: any version.
     pub version: Option<&'a str>,
 }
 
@@ -131,6 +131,11 @@ impl Writer {
     /// Writes with this client.
     pub fn new(client: Client) -> Self {
         Self { client, turns: FairPermits::new(MAX_REQUESTS), waiting: Waiting::default() }
+    }
+
+    /// Writes each change of a status at once.
+    pub(crate) fn without_delays(client: Client) -> Self {
+        Self { waiting: Waiting::none(), ..Self::new(client) }
     }
 
     /// Waits until a request for an object of this namespace may be sent.

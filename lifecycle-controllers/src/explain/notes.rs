@@ -6,7 +6,7 @@ use std::{
 };
 
 use futures::future::BoxFuture;
-use http::{Method, Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode, header::CONTENT_TYPE};
 use kube::{Client, client::Body};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -24,6 +24,8 @@ pub(super) struct Notes(Arc<Mutex<Vec<Note>>>);
 struct Note {
     method: Method,
     path: String,
+    /// Server-side apply, by which objects are created too.
+    is_apply: bool,
     body: Value,
 }
 
@@ -37,10 +39,6 @@ impl Notes {
     /// The same for workload clusters.
     pub(super) fn connector(&self, connector: Arc<dyn Connector>) -> impl Connector + 'static {
         NotingConnector { connector, notes: self.clone() }
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.lock().is_empty()
     }
 
     /// `before` are the conditions of the object whose passes these are.
@@ -61,6 +59,7 @@ impl Note {
             Method::POST => "create",
             Method::DELETE => "delete",
             Method::PUT => "update",
+            _ if self.is_apply => "apply",
             _ => "patch",
         };
         let object = object_of(&self.path);
@@ -77,7 +76,7 @@ impl Note {
 
     /// The fields of a merge patch, and the conditions that become others.
     fn changes(&self, before: &[Value]) -> Vec<String> {
-        if self.method != Method::PATCH {
+        if self.method != Method::PATCH || self.is_apply {
             return Vec::new();
         }
         let mut changes = Vec::new();
@@ -156,8 +155,10 @@ impl Service<Request<Body>> for Noting {
                 return Ok(client.send(request).await?);
             }
             let (parts, body) = request.into_parts();
+            let content_type = parts.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+            let is_apply = content_type.is_some_and(|text| text.starts_with("application/apply-patch"));
             let body = serde_json::from_slice(&body.collect_bytes().await?).unwrap_or_default();
-            let note = Note { method: parts.method, path: parts.uri.path().to_owned(), body };
+            let note = Note { method: parts.method, path: parts.uri.path().to_owned(), is_apply, body };
             notes.0.lock().push(note);
             let status = json!({
                 "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403,
@@ -189,7 +190,12 @@ mod tests {
 
     #[test]
     fn a_note_in_words() {
-        let note = |method: Method, path: &str, body: Value| Note { method, path: path.to_owned(), body };
+        let note = |method: Method, path: &str, body: Value| Note {
+            method,
+            path: path.to_owned(),
+            is_apply: false,
+            body,
+        };
         let before = [json!({"type": "Ready", "status": "True", "reason": "Ready", "message": ""})];
         let status = json!({"metadata": {"uid": "u", "resourceVersion": "1"}, "status": {
             "phase": "Deleting",
