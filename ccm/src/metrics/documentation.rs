@@ -24,7 +24,11 @@ cloud-controller-manager, so dashboards and alerts go on working; what belongs t
 A Grafana dashboard and alert rules are in [deploy/](../../deploy/). Histograms have classic buckets only: the format is text, in
 which a Go program with the gate `NativeHistograms` shows no others either. `route_controller_route_sync_total` has upstream's
 `outcome` and `trigger`: [routes.md](routes.md#metrics) says what they mean here. `service_controller_nodesync_latency_seconds`
-is the time from a change of the set of Nodes until the last load balancer was told.
+is the time from a change of the set of Nodes until the last load balancer has it.
+
+`controller_runtime_*` are those of Cluster API's managers, for the lifecycle controllers, whose names are the same: `machine`,
+`machineset`, `machinedeployment` and so on. Their queues are `lifecycle-machine` and the like, since `workqueue_*` are of all controllers
+of the daemon.
 
 Two of the first table count what upstream does one Node at a time:
 
