@@ -14,7 +14,7 @@ use super::{
     CONFIG_KEY, CONFIG_SECRET, CaObject, CloudConfig, ManifestOptions, MonitorAccess, NAME, content,
     options::CONFIG_FOLDER,
 };
-use crate::flags::{LIFECYCLE, MACHINE_CONTROLLER};
+use crate::flags::{LIFECYCLE, LIFECYCLE_PARTS, MACHINE_CONTROLLER};
 
 /// Prints the deployment for these options as YAML, for `kubectl apply -f -`.
 #[derive(Args, Clone, Debug)]
@@ -200,10 +200,17 @@ impl ManifestsCommand {
         if let Some(fault) = self.lifecycle_fault() {
             return Err(vec![fault]);
         }
-        let of_part = |part: &&&gate::Part| self.controllers().as_deref() == Some(part.name);
-        let mut options = match gate::PARTS.iter().find(of_part) {
+        let named = self.controllers().unwrap_or_else(|| LIFECYCLE.to_owned());
+        let mut options = match gate::PARTS.iter().find(|part| part.name == named) {
             Some(part) => ManifestOptions::part_for_clusterctl(part),
-            None => ManifestOptions::lifecycle_for_clusterctl(),
+            None if named == LIFECYCLE => ManifestOptions::lifecycle_for_clusterctl(),
+            None => {
+                return Err(vec![format!(
+                    "--for-clusterctl --set controllers={named}: clusterctl installs each provider by itself; expected {LIFECYCLE}, \
+                     or one of {}",
+                    LIFECYCLE_PARTS.join(" and ")
+                )]);
+            }
         };
         if let Some(image) = &self.image {
             options.image.clone_from(image);

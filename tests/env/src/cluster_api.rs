@@ -105,8 +105,8 @@ exec \"$0\" \"$@\"
 /// Leases that expire soon.
 const ELECTION: [&str; 4] = [
     "--leader-elect",
-    "--leader-elect-lease-duration=6s",
-    "--leader-elect-renew-deadline=4s",
+    "--leader-elect-lease-duration=20s",
+    "--leader-elect-renew-deadline=15s",
     "--leader-elect-retry-period=1s",
 ];
 

@@ -390,6 +390,8 @@ fn clusterctl_gets_its_components() {
     assert!(!bootstrap.contains("machinedeployments.cluster.x-k8s.io"), "{bootstrap}");
     let (core, _) = run(&["--lifecycle", "--set=controllers=lifecycle-core"]).expect("good options");
     assert!(core.contains("cluster.x-k8s.io/provider: cluster-api") && !core.contains("kubeadmconfigs."));
+    let faults = run(&["--lifecycle", "--set=controllers=lifecycle-bootstrap,*"]).expect_err("several");
+    assert!(faults[0].contains("expected lifecycle, or one of lifecycle-core and"), "{faults:?}");
     let faults = run(&["--lifecycle", "--provider=fake"]).expect_err("two providers");
     assert!(faults[0].contains("each provider by itself"), "{faults:?}");
     let faults = run(&["--provider=fak"]).expect_err("unknown");
