@@ -58,6 +58,28 @@ fn a_deployment_selects_its_own_machines_and_rolls() {
     assert_eq!(defaulted(Defaulted::MachineDeployment, &deployment, None), expected);
 }
 
+/// Controllers work with the types, and the API server has what the user wrote.
+#[test]
+fn the_operations_of_a_type_fit_the_object_that_a_user_wrote() {
+    let template = json!({"spec": {"clusterName": "c", "bootstrap": {"dataSecretName": "s"}}});
+    let of_deployment = json!({
+        "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineDeployment", "metadata": {"name": "md"},
+        "spec": {"clusterName": "c", "template": template},
+    });
+    let mut of_set = of_deployment.clone();
+    of_set["kind"] = "MachineSet".into();
+    let typed: crate::MachineDeployment = serde_json::from_value(of_deployment.clone()).expect("one");
+    let typed_set: crate::MachineSet = serde_json::from_value(of_set.clone()).expect("one");
+    for (kind, object, typed) in [
+        (Defaulted::MachineDeployment, of_deployment, serde_json::to_value(typed)),
+        (Defaulted::MachineSet, of_set, serde_json::to_value(typed_set)),
+    ] {
+        let operations = kind.defaults(&typed.expect("JSON"), None).expect("defaults");
+        let labels = &patched(&object, &operations)["spec"]["selector"]["matchLabels"];
+        assert!(labels.as_object().is_some_and(|labels| !labels.is_empty()), "{operations:?}");
+    }
+}
+
 #[test]
 fn a_given_selector_and_strategy_stay() {
     let deployment = json!({

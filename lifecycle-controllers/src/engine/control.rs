@@ -36,6 +36,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 /// The longest pause before a change of an object that fails is looked at. A shorter pause after its failure goes first.
 const CHANGED_PAUSE: Duration = Duration::from_secs(1);
 
+/// So many failures in a row may be the watch that is late.
+const PASSING: u32 = 5;
+
 /// Keys of objects that something happened to. It never ends.
 pub type Source = BoxStream<'static, HashSet<String>>;
 
@@ -278,6 +281,10 @@ impl<C: Controller> Control<C> {
                     Then::After(wait) => pause.min(wait.max(FIRST_PAUSE)),
                 };
                 match why {
+                    // A patch that the API server refuses for its content looks the same, and does not pass.
+                    Failure::Stale | Failure::Gone if *failures > PASSING => {
+                        tracing::warn!(object = key, kind = C::KIND, "{why}, again; next pass in {pause:?}");
+                    }
                     Failure::Stale | Failure::Gone => {
                         tracing::debug!(object = key, kind = C::KIND, "{why}; looking again in {pause:?}");
                     }
