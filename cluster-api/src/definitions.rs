@@ -4,6 +4,7 @@
 //! Cluster API: clusterctl and the infrastructure providers find the kinds by them. Only v1beta2 is served and stored.
 
 mod columns;
+mod refused;
 mod structural;
 
 use std::collections::BTreeMap;
@@ -66,6 +67,7 @@ impl Provider {
                 self.definition::<MachineDrainRule>(Root::default())?,
                 self.definition::<ClusterResourceSet>(Root::with_status::<ClusterResourceSet>())?,
                 self.definition::<ClusterResourceSetBinding>(Root::default())?,
+                refused::machine_pools(self.labels())?,
             ]),
             Self::KubeadmBootstrap => Ok(vec![
                 self.definition::<KubeadmConfig>(Root {

@@ -46,7 +46,7 @@ pub struct MachineDeploymentSpec {
     pub rollout: MachineDeploymentRolloutSpec,
     /// Chooses the `MachineSet` objects that are counted, by their labels. It must match those of the
     /// template. Default: the names of the deployment and of the Cluster.
-    #[serde(default, skip_serializing_if = "is_default")]
+    #[serde(default)]
     #[schemars(schema_with = "schema::label_selector")]
     pub selector: LabelSelector,
     /// What new Machines are made from.

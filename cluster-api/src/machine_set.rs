@@ -42,7 +42,7 @@ pub struct MachineSetSpec {
     pub replicas: Option<i32>,
     /// Chooses the Machines that are counted, by their labels. It must match those of the template. Default:
     /// the name of the set.
-    #[serde(default, skip_serializing_if = "is_default")]
+    #[serde(default)]
     #[schemars(schema_with = "schema::label_selector")]
     pub selector: LabelSelector,
     /// What new Machines are made from.

@@ -188,7 +188,7 @@ mod tests {
     fn the_lifecycle_is_the_core_provider() {
         let components = ManifestOptions::lifecycle_for_clusterctl().clusterctl_components().expect("good");
         let of_kind = |kind: &str| components.iter().filter(|one| one["kind"] == kind).collect::<Vec<_>>();
-        assert_eq!(of_kind("CustomResourceDefinition").len(), 10, "with those of the bootstrap provider");
+        assert_eq!(of_kind("CustomResourceDefinition").len(), 11, "with those of the bootstrap provider");
         for object in &components {
             let namespace = object["metadata"]["namespace"].as_str();
             assert!(namespace.is_none_or(|name| name == "capi-system"), "{object}");

@@ -63,8 +63,9 @@ impl Changes {
         for (at, _) in path.match_indices('/').skip(1) {
             let parent = path.get(..at).unwrap_or_default();
             match self.get(parent) {
-                Some(Value::Object(_)) => {}
-                None => self.write(parent, json!({})),
+                // A type shows an object that the user left out as an empty one.
+                Some(Value::Object(fields)) if !fields.is_empty() => {}
+                None | Some(Value::Object(_)) => self.write(parent, json!({})),
                 Some(_) => return,
             }
         }

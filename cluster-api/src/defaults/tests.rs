@@ -61,7 +61,10 @@ fn a_deployment_selects_its_own_machines_and_rolls() {
 /// Controllers work with the types, and the API server has what the user wrote.
 #[test]
 fn the_operations_of_a_type_fit_the_object_that_a_user_wrote() {
-    let template = json!({"spec": {"clusterName": "c", "bootstrap": {"dataSecretName": "s"}}});
+    let template = json!({"spec": {
+        "clusterName": "c", "bootstrap": {"dataSecretName": "s"},
+        "infrastructureRef": {"apiGroup": "infra.example", "kind": "Box", "name": "b"},
+    }});
     let of_deployment = json!({
         "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineDeployment", "metadata": {"name": "md"},
         "spec": {"clusterName": "c", "template": template},

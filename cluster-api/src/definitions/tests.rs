@@ -18,6 +18,7 @@ fn every_kind_has_a_definition() {
             "machinedrainrules.cluster.x-k8s.io",
             "clusterresourcesets.addons.cluster.x-k8s.io",
             "clusterresourcesetbindings.addons.cluster.x-k8s.io",
+            "machinepools.cluster.x-k8s.io",
             "kubeadmconfigs.bootstrap.cluster.x-k8s.io",
             "kubeadmconfigtemplates.bootstrap.cluster.x-k8s.io",
         ]

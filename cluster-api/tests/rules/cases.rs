@@ -117,6 +117,9 @@ pub(crate) const ACCEPTED: &[Case] = &[
     accepted(TEMPLATE, &[]),
 ];
 
+const MACHINE_POOL: &str =
+    r#"{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachinePool", "spec": {"replicas": 1}}"#;
+
 /// Objects that are refused when they are made.
 pub(crate) const REFUSED: &[Case] = &[
     refused(CLUSTER, &[("spec/controlPlaneRef", ""), ("spec/infrastructureRef", "")], "spec needs"),
@@ -287,6 +290,7 @@ pub(crate) const REFUSED: &[Case] = &[
         )],
         "two files have the same path",
     ),
+    refused(MACHINE_POOL, &[], "use a MachineDeployment"),
 ];
 
 /// Changes that are refused.

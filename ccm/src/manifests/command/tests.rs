@@ -429,7 +429,7 @@ fn the_lifecycle_runs_alone_or_beside_others_with_its_permissions() {
         names.collect::<Vec<_>>()
     };
     let all = kinds(&["--only-definitions"]);
-    assert_eq!(all.len(), 10, "{all:?}");
+    assert_eq!(all.len(), 11, "{all:?}");
     assert!(all.iter().any(|name| name == "machinedeployments.cluster.x-k8s.io"), "{all:?}");
     assert_eq!(kinds(&[]), all, "with everything else as well");
     assert_eq!(
