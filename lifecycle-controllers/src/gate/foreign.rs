@@ -5,6 +5,9 @@
 //! the images of many other providers too. So such a name counts only for the status of kinds that nobody else writes
 //! ([`Part::judged`]). The names of Cluster API's server-side apply count everywhere.
 //!
+//! An object that `clusterctl move` brings has the names of those who wrote it before. Their writes are older than the object is here, so
+//! they do not count.
+//!
 //! A user who may write objects may send any name. So a foreign write stops the part in the namespace of the object alone. A
 //! Go manager stops it in each namespace where it works.
 
@@ -149,7 +152,10 @@ impl Writers {
     pub fn saw(&self, kind: &str, metadata: &ObjectMeta) {
         let Some(report) = &self.report else { return };
         let entries = metadata.managed_fields.as_deref().unwrap_or_default();
-        let Some((manager, time)) = foreign_writer(self.part, kind, &self.own, entries, self.since) else {
+        // `clusterctl move` brings along who wrote an object in the management cluster that it comes from.
+        let created = metadata.creation_timestamp.as_ref().map_or(self.since, |time| time.0);
+        let since = self.since.max(created);
+        let Some((manager, time)) = foreign_writer(self.part, kind, &self.own, entries, since) else {
             return;
         };
         let write = ForeignWrite {
@@ -261,6 +267,15 @@ mod tests {
         let is_stopped = |namespace| writers.seen.check(namespace).is_err();
         saw("a", "old", 90);
         assert!(!is_stopped("a"), "before our time");
+        let moved = ObjectMeta {
+            namespace: Some("a".to_owned()),
+            name: Some("moved".to_owned()),
+            creation_timestamp: Some(Time(at(200))),
+            managed_fields: Some(vec![entry("manager", "status", 201)]),
+            ..ObjectMeta::default()
+        };
+        writers.saw("Cluster", &moved);
+        assert!(!is_stopped("a"), "written in the management cluster that it comes from");
         saw("a", "first", 200);
         assert!(is_stopped("a") && !is_stopped("b"));
         tokio::time::advance(QUIET / 2).await;

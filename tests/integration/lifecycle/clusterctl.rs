@@ -129,7 +129,7 @@ async fn reads(tool: &Tool, kubeconfig: &Path, objects: &Objects) -> Result<()> 
         kubeconfig,
         &["describe", "cluster", "prod", "--show-conditions=all", "--echo", "--grouping=false"],
     )?;
-    for kind in ["Cluster", "FakeCluster", "MachineDeployment", "MachineSet", "Machine", "FakeMachine"] {
+    for kind in ["Cluster", "FakeCluster", "MachineDeployment", "Machine", "FakeMachine", "KubeadmConfig"] {
         let words = format!("{kind} default/prod");
         ensure!(described.contains(&words), "{words} is not in {described}");
     }
