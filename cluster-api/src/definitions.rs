@@ -67,7 +67,7 @@ impl Provider {
                 self.definition::<MachineDrainRule>(Root::default())?,
                 self.definition::<ClusterResourceSet>(Root::with_status::<ClusterResourceSet>())?,
                 self.definition::<ClusterResourceSetBinding>(Root::default())?,
-                refused::machine_pools(self.labels())?,
+                refused::machine_pools(VERSION, self.labels())?,
             ]),
             Self::KubeadmBootstrap => Ok(vec![
                 self.definition::<KubeadmConfig>(Root {

@@ -5,11 +5,10 @@ use std::collections::BTreeMap;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::json;
 
-use super::VERSION;
-
 /// `MachinePool`s. `clusterctl describe` lists them and ends where nobody serves the kind. Nothing here makes their machines, so one that
 /// is applied is refused.
 pub(super) fn machine_pools(
+    version: &str,
     labels: BTreeMap<String, String>,
 ) -> Result<CustomResourceDefinition, serde_json::Error> {
     let never = json!([{
@@ -32,7 +31,7 @@ pub(super) fn machine_pools(
                 "categories": ["cluster-api"],
             },
             "versions": [{
-                "name": VERSION,
+                "name": version,
                 "served": true,
                 "storage": true,
                 "schema": {"openAPIV3Schema": {

@@ -24,7 +24,10 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::{metrics::LoopMeter, object::split_key};
+use super::{
+    metrics::{LoopMeter, PassEnd},
+    object::split_key,
+};
 
 /// How many objects are reconciled at the same time.
 const MAX_PASSES: usize = 64;
@@ -216,7 +219,12 @@ pub async fn run<C: Controller>(
             () = control.queue.wait_for_due() => {}
             done = control.tasks.next() => match done {
                 Some((key, took, Some(result))) => {
-                    control.meter.ended(took, &result);
+                    let how = match result {
+                        Ok(Then::WhenChanged) => PassEnd::Succeeded,
+                        Ok(Then::After(_)) => PassEnd::ComesBack,
+                        Err(_) => PassEnd::Failed,
+                    };
+                    control.meter.ended(took, how);
                     control.finish(&key, result);
                 }
                 Some((_, _, None)) => {}

@@ -8,8 +8,6 @@ use component::{
 };
 use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 
-use super::control::{FailedPass, Then};
-
 /// The upper bounds of controller-runtime's buckets, in seconds.
 const BUCKETS: [f64; 40] = [
     0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25,
@@ -99,6 +97,17 @@ impl LoopMetrics {
     }
 }
 
+/// How a pass ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum PassEnd {
+    /// The next one is when something changes.
+    Succeeded,
+    /// The next one is after some time at the latest.
+    ComesBack,
+    /// The next one is after a pause.
+    Failed,
+}
+
 /// The metrics of one controller, and its queue.
 #[derive(Debug)]
 pub struct LoopMeter {
@@ -123,13 +132,13 @@ impl LoopMeter {
         self.active.set(i64::try_from(passes).unwrap_or(i64::MAX));
     }
 
-    /// A pass ended.
-    pub(super) fn ended(&self, took: Duration, result: &Result<Then, FailedPass>) {
+    /// A pass ended so.
+    pub(super) fn ended(&self, took: Duration, how: PassEnd) {
         self.time.observe(took.as_secs_f64());
-        match result {
-            Ok(Then::WhenChanged) => self.succeeded.inc(),
-            Ok(Then::After(_)) => self.again.inc(),
-            Err(_) => {
+        match how {
+            PassEnd::Succeeded => self.succeeded.inc(),
+            PassEnd::ComesBack => self.again.inc(),
+            PassEnd::Failed => {
                 self.failed.inc();
                 self.errors.inc();
             }
