@@ -3,13 +3,13 @@
 //!
 //! | Step of a pass | Module |
 //! |---|---|
-//! | pause, finalizer, deletion, the order of all steps | [`pass`] |
-//! | the `ConfigMap`s and Secrets: read, owned by the set, hashed | [`resources`] |
-//! | their YAML as objects, in the order of creation | [`manifest`] |
-//! | the objects in a workload cluster | [`apply`] |
-//! | what was applied: the `ClusterResourceSetBinding` of each Cluster | [`binding`] |
-//! | the condition `ResourcesApplied` | [`status`] |
-//! | `ConfigMap`s and Secrets that change | [`watch`] |
+//! | pause, finalizer, deletion, the order of all steps | `pass` |
+//! | the `ConfigMap`s and Secrets: read, owned by the set, hashed | `resources` |
+//! | their YAML as objects, in the order of creation | `manifest` |
+//! | the objects in a workload cluster | `apply` |
+//! | what was applied: the `ClusterResourceSetBinding` of each Cluster | `binding` |
+//! | the condition `ResourcesApplied` | `status` |
+//! | `ConfigMap`s and Secrets that change | `watch` |
 //!
 //! Source of the rules: `core/reconcilers/clusterresourceset` and `clusterresourcesetbinding` of Cluster API 1.14.2. Differences:
 //!

@@ -2,11 +2,11 @@
 //!
 //! | Part | Module |
 //! |---|---|
-//! | the machines that have not joined: their tokens, and the connections to their clusters | [`controller`] |
-//! | what a config waits for, and its status | [`pass`], [`status`] |
-//! | Secrets, certificates and token that the data have in them | [`material`] |
-//! | the Secret with the data | [`data_secret`] |
-//! | which machine of a new control plane is the first | [`init_lock`] |
+//! | the machines that have not joined: their tokens, and the connections to their clusters | `controller` |
+//! | what a config waits for, and its status | `pass`, `status` |
+//! | Secrets, certificates and token that the data have in them | `material` |
+//! | the Secret with the data | `data_secret` |
+//! | which machine of a new control plane is the first | `init_lock` |
 //!
 //! `kubeadm_bootstrap` makes the data. Source of the rules: `bootstrap/kubeadm/reconcilers/kubeadmconfig` of Cluster API 1.14.2.
 

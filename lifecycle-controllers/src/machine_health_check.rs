@@ -2,12 +2,12 @@
 //!
 //! | Step of a pass | Module |
 //! |---|---|
-//! | pause, label, owner, the order of all steps | [`pass`] |
-//! | what the spec says | [`limits`] |
-//! | the Machines, their Nodes, and how each is | [`targets`] |
-//! | conditions of Machines: the result of the check, and the request to their owner | [`remediation`] |
-//! | objects made from `spec.remediation.templateRef`, for a remediation by another controller | [`request`] |
-//! | the status | [`status`] |
+//! | pause, label, owner, the order of all steps | `pass` |
+//! | what the spec says | `limits` |
+//! | the Machines, their Nodes, and how each is | `targets` |
+//! | conditions of Machines: the result of the check, and the request to their owner | `remediation` |
+//! | objects made from `spec.remediation.templateRef`, for a remediation by another controller | `request` |
+//! | the status | `status` |
 //!
 //! The checks themselves are in [`lifecycle::health_check`]. Source of the rules: `core/reconcilers/machinehealthcheck` of Cluster
 //! API 1.14.2. Differences:
