@@ -7,10 +7,11 @@ use std::{sync::Arc, time::Duration};
 
 use cluster_api::{Cluster, Machine, MachineDeployment, MachineSet};
 use component::{
+    api_client::describe,
     events::{EventMetrics, EventObject, event_recorder},
     metrics::MetricSet as _,
 };
-use kube::{Client, ResourceExt as _};
+use kube::{Api, Client, ResourceExt as _, api::ListParams};
 use serde::Serialize;
 use serde_json::Value;
 use tokio::time::timeout;
@@ -118,6 +119,13 @@ pub(crate) async fn explain_through(
     let _ends_all = stop.clone().drop_guard();
     let notes = Notes::default();
     let core = core(&notes, connector, client, options, namespace, &stop)?;
+    // The watches would try again for as long as they may. What no time mends is said at once.
+    let clusters: Api<Cluster> = Api::namespaced(client.clone(), namespace);
+    let answer = timeout(limit, clusters.list_metadata(&ListParams::default().limit(1))).await;
+    let answer = answer.map_err(|_| format!("no answer within {limit:?}"))?;
+    answer.map_err(|error| {
+        format!("Clusters of namespace {namespace} cannot be listed: {}", describe(&error))
+    })?;
     // They end when they are dropped.
     let _watches = core.stores.watch(client, Some(namespace), &stop);
     timeout(limit, core.stores.synced())

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use sandbox::{Action, Fault, Matcher};
 use serde_json::json;
 
 use super::{
@@ -15,8 +16,8 @@ use crate::{
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-async fn explained(world: &World, kind: ExplainedKind, name: &str) -> Option<LifecyclePlan> {
-    let options = LifecycleOptions {
+fn options() -> LifecycleOptions {
+    LifecycleOptions {
         namespace: None,
         watch_filter: None,
         sync_period: Duration::from_secs(600),
@@ -24,7 +25,11 @@ async fn explained(world: &World, kind: ExplainedKind, name: &str) -> Option<Lif
         additional_machine_annotations: Patterns::default(),
         bootstrap_token_ttl: Duration::from_secs(900),
         workload_networks: None,
-    };
+    }
+}
+
+async fn explained(world: &World, kind: ExplainedKind, name: &str) -> Option<LifecyclePlan> {
+    let options = options();
     let line = Line::default();
     let workload = Arc::new(Same(line.client(&world.workload)));
     let client = line.client(&world.management);
@@ -45,6 +50,18 @@ async fn what_would_be_written_is_said_and_not_sent() {
     assert!(plan.next.iter().any(|next| next.starts_with("patch machinedeployments/d")), "{plan:?}");
     assert_eq!(world.get("cluster.x-k8s.io", "MachineDeployment", "d").await, before, "it was written");
     assert!(world.all("MachineSet").await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_refuses_is_not_waited_for() {
+    let world = World::new().await;
+    let lists = Matcher::any().verb("list").resource("clusters");
+    world.management.faults().inject(Fault::new(lists, Action::InternalError));
+    let (workload, client) = (Arc::new(Same(world.workload.client())), world.management.client());
+    let of = ("team", "c");
+    let refused = explain_through(workload, &client, &options(), ExplainedKind::Cluster, of, LIMIT).await;
+    let why = refused.expect_err("it is refused");
+    assert!(why.starts_with("Clusters of namespace team cannot be listed: "), "{why}");
 }
 
 #[tokio::test(start_paused = true)]
