@@ -9,6 +9,7 @@ mod kubeadm;
 mod line;
 mod machines;
 mod metadata;
+mod objects;
 mod ownership;
 mod provider;
 mod rollouts;

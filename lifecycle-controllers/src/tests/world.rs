@@ -16,12 +16,13 @@ use kube::{
     core::{ApiResource, GroupVersionKind},
 };
 use sandbox::{ResourceKind, Sandbox};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::{
     line::Line,
+    objects::fake_definition,
     provider::{Play, PlayedProvider},
 };
 use crate::{
@@ -45,13 +46,9 @@ const GUARD: Duration = Duration::from_secs(3600);
 /// The default of `--sync-period`.
 const SYNC_PERIOD: Duration = Duration::from_secs(600);
 
-/// PEM of a certificate that nobody reads.
-const CERTIFICATE: &str =
-    "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCkFRSUQKQkFVRwotLS0tLUVORCBDRVJUSUZJQ0FURS0tLS0tCg==";
-
 const NAMESPACE: &str = "team";
 pub(super) const INFRASTRUCTURE: &str = "infrastructure.cluster.x-k8s.io";
-const CONTROL_PLANE: &str = "controlplane.cluster.x-k8s.io";
+pub(super) const CONTROL_PLANE: &str = "controlplane.cluster.x-k8s.io";
 pub(super) const BOOTSTRAP: &str = "bootstrap.cluster.x-k8s.io";
 
 /// Every workload cluster is the second API server.
@@ -143,47 +140,6 @@ impl World {
         self.tasks.shutdown().await;
     }
 
-    async fn create_cluster(&self) {
-        let now = "2026-01-01T00:00:00Z";
-        let cluster = json!({
-            "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": "c"},
-            "spec": {
-                "controlPlaneEndpoint": {"host": "10.0.0.1", "port": 6443},
-                "controlPlaneRef": {"apiGroup": CONTROL_PLANE, "kind": "FakeControlPlane", "name": "cp"},
-            },
-        });
-        // Another author's, without Machines here.
-        let control_plane = json!({
-            "apiVersion": format!("{CONTROL_PLANE}/v1beta2"), "kind": "FakeControlPlane", "metadata": {"name": "cp"},
-            "spec": {"version": "v1.37.1"},
-        });
-        self.create(CONTROL_PLANE, "FakeControlPlane", control_plane).await;
-        let status = json!({"status": {"externalManagedControlPlane": true, "version": "v1.37.1"}});
-        self.patch_status(CONTROL_PLANE, "FakeControlPlane", "cp", status).await;
-        self.create("cluster.x-k8s.io", "Cluster", cluster).await;
-        let condition = json!({
-            "type": "ControlPlaneInitialized", "status": "True", "reason": "Initialized", "message": "",
-            "lastTransitionTime": now,
-        });
-        let status = json!({"status": {
-            "initialization": {"infrastructureProvisioned": true, "controlPlaneInitialized": true},
-            "conditions": [condition],
-        }});
-        self.patch_status("cluster.x-k8s.io", "Cluster", "c", status).await;
-        let kubeconfig = json!({
-            "apiVersion": "v1", "kind": "Config", "current-context": "c",
-            "clusters": [{"name": "c", "cluster": {"server": "https://10.0.0.1:6443", "certificate-authority-data": CERTIFICATE}}],
-            "users": [{"name": "c", "user": {"token": "secret"}}],
-            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}],
-        });
-        let secret = json!({
-            "apiVersion": "v1", "kind": "Secret", "type": "cluster.x-k8s.io/secret",
-            "metadata": {"name": "c-kubeconfig", "labels": {"cluster.x-k8s.io/cluster-name": "c"}},
-            "stringData": {"value": kubeconfig.to_string()},
-        });
-        self.create("", "Secret", secret).await;
-    }
-
     /// Lets the controllers and the provider run.
     pub(super) async fn start(&mut self) {
         self.start_controllers().await;
@@ -241,23 +197,6 @@ impl World {
         bootstrap
     }
 
-    /// The CA of the Cluster, and a template of `KubeadmConfig`s.
-    pub(super) async fn create_kubeadm_template(&self) {
-        let key = rcgen::KeyPair::generate().expect("a key");
-        let params = rcgen::CertificateParams::new(Vec::new()).expect("parameters");
-        let certificate = params.self_signed(&key).expect("a certificate").pem();
-        let secret = json!({
-            "apiVersion": "v1", "kind": "Secret", "type": "cluster.x-k8s.io/secret", "metadata": {"name": "c-ca"},
-            "stringData": {"tls.crt": certificate, "tls.key": key.serialize_pem()},
-        });
-        self.create("", "Secret", secret).await;
-        let template = json!({
-            "apiVersion": format!("{BOOTSTRAP}/v1beta2"), "kind": "KubeadmConfigTemplate", "metadata": {"name": "t"},
-            "spec": {"template": {"spec": {"joinConfiguration": {"nodeRegistration": {"name": "n"}}}}},
-        });
-        self.create(BOOTSTRAP, "KubeadmConfigTemplate", template).await;
-    }
-
     fn api(&self, group: &str, kind: &str) -> Api<DynamicObject> {
         api(&self.management.client(), group, kind)
     }
@@ -294,67 +233,6 @@ impl World {
     async fn uid(&self, group: &str, kind: &str, name: &str) -> String {
         let found = self.get(group, kind, name).await.expect("it exists");
         found["metadata"]["uid"].as_str().expect("a UID").to_owned()
-    }
-
-    /// The templates that Machines are made of.
-    pub(super) async fn create_templates(&self) {
-        for (group, kind) in [(INFRASTRUCTURE, "FakeMachineTemplate"), (BOOTSTRAP, "FakeConfigTemplate")] {
-            let template = json!({
-                "apiVersion": format!("{group}/v1beta2"), "kind": kind, "metadata": {"name": "t"},
-                // A tenant may try to create another kind by its template.
-                "spec": {"template": {"apiVersion": "v1", "kind": "Secret", "spec": {"size": 1}}},
-            });
-            self.create(group, kind, template).await;
-        }
-    }
-
-    /// A deployment `d` of so many Machines.
-    pub(super) async fn create_deployment(&self, replicas: i32) {
-        self.create_deployment_of("FakeConfigTemplate", replicas).await;
-    }
-
-    /// The same with bootstrap configs of this kind.
-    pub(super) async fn create_deployment_of(&self, config: &str, replicas: i32) {
-        let reference = |group: &str, kind: &str| json!({"apiGroup": group, "kind": kind, "name": "t"});
-        let deployment = json!({
-            "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineDeployment", "metadata": {"name": "d"},
-            "spec": {
-                "clusterName": "c", "replicas": replicas, "selector": {"matchLabels": {"pool": "d"}},
-                "template": {
-                    "metadata": {"labels": {"pool": "d", "node.cluster.x-k8s.io/pool": "d"}},
-                    "spec": {
-                        "clusterName": "c", "version": "v1.37.1",
-                        "bootstrap": {"configRef": reference(BOOTSTRAP, config)},
-                        "infrastructureRef": reference(INFRASTRUCTURE, "FakeMachineTemplate"),
-                    },
-                },
-            },
-        });
-        self.create("cluster.x-k8s.io", "MachineDeployment", deployment).await;
-    }
-
-    /// A kind of the infrastructure's group without the label of the contract.
-    pub(super) async fn create_foreign_kind(&self, kind: &str) {
-        let mut definition = fake_definition(INFRASTRUCTURE, kind);
-        definition.metadata.labels = None;
-        let definitions: Api<CustomResourceDefinition> = Api::all(self.management.client());
-        definitions.create(&PostParams::default(), &definition).await.expect("a definition");
-    }
-
-    /// Another pair of templates.
-    pub(super) async fn create_templates_named(&self, name: &str) {
-        for (group, kind) in [(INFRASTRUCTURE, "FakeMachineTemplate"), (BOOTSTRAP, "FakeConfigTemplate")] {
-            let template = json!({
-                "apiVersion": format!("{group}/v1beta2"), "kind": kind, "metadata": {"name": name},
-                "spec": {"template": {"spec": {"size": 2}}},
-            });
-            self.create(group, kind, template).await;
-        }
-    }
-
-    /// Changes the deployment `d`.
-    pub(super) async fn patch_deployment(&self, spec: Value) {
-        self.patch("cluster.x-k8s.io", "MachineDeployment", "d", json!({"spec": spec})).await;
     }
 
     /// All objects of a kind of Cluster API's core.
@@ -496,22 +374,6 @@ pub(super) fn nodes(client: &Client) -> Api<DynamicObject> {
 fn events(client: Client) -> EventRecorder {
     let metrics = Metrics::new("test").and_then(|metrics| metrics.get()).expect("metrics");
     event_recorder("test", client, EventObject::lease("team", "test", ""), metrics).0
-}
-
-fn fake_definition(group: &str, kind: &str) -> CustomResourceDefinition {
-    let plural = controller_kit::kinds::regular_plural(kind);
-    let definition = json!({
-        "metadata": {"name": format!("{plural}.{group}"), "labels": {"cluster.x-k8s.io/v1beta2": "v1beta2"}},
-        "spec": {
-            "group": group, "scope": "Namespaced",
-            "names": {"kind": kind, "plural": plural, "singular": kind.to_lowercase(), "listKind": format!("{kind}List")},
-            "versions": [{
-                "name": "v1beta2", "served": true, "storage": true, "subresources": {"status": {}},
-                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
-            }],
-        },
-    });
-    serde_json::from_value(definition).expect("a definition")
 }
 
 /// Lets a test that hangs say where.
