@@ -79,18 +79,10 @@ fn deployments_of_set(core: &Core, of: &str) -> HashSet<String> {
 
 /// The deployment of a Machine, and the one that it had before.
 fn deployments_of_machine(core: &Core, of: &str, known: &mut HashMap<String, String>) -> HashSet<String> {
-    let (namespace, _) = split_key(of);
     let machine = core.stores.machines.get(of);
+    // The names of deployments are short enough to be labels.
     let name = machine.as_ref().and_then(|machine| machine.label(labels::DEPLOYMENT_NAME));
-    let now = name.and_then(|value| {
-        let named = key(namespace, value);
-        if core.stores.machine_deployments.get(&named).is_some() {
-            return Some(named);
-        }
-        // The label has another value than a long name.
-        let is_it = |one: &MachineDeployment| labels::value_of(one.name_or_empty()) == value;
-        keys_of(core, namespace, is_it).into_iter().next().or(Some(named))
-    });
+    let now = name.map(|name| key(split_key(of).0, name));
     let before = match &now {
         Some(now) => known.insert(of.to_owned(), now.clone()),
         None => known.remove(of),
