@@ -17,6 +17,7 @@ use crate::{
         stores::Stores,
         writer::Writer,
     },
+    options::LifecycleOptions,
     workload::{ClusterKey, WorkloadClusters, node_sync::AdditionalKeys},
 };
 use controller_kit::writes::WriteError;
@@ -59,6 +60,18 @@ impl std::fmt::Debug for KeyFilter {
 }
 
 impl CoreOptions {
+    /// What the flags of all parts say to the core part.
+    pub fn new(options: &LifecycleOptions) -> Self {
+        let (labels, annotations) =
+            (options.additional_machine_labels.clone(), options.additional_machine_annotations.clone());
+        Self {
+            namespace: options.namespace.clone(),
+            watch_filter: options.watch_filter.clone(),
+            additional_labels: KeyFilter::new(move |key| labels.match_name(key)),
+            additional_annotations: KeyFilter::new(move |key| annotations.match_name(key)),
+        }
+    }
+
     /// More labels and annotations that Nodes have of their Machines.
     pub fn additional_keys(&self) -> AdditionalKeys<'_> {
         AdditionalKeys { labels: &*self.additional_labels.0, annotations: &*self.additional_annotations.0 }

@@ -5,7 +5,7 @@ mod notes;
 
 use std::{sync::Arc, time::Duration};
 
-use cluster_api::{Cluster, Machine, MachineDeployment, MachineSet};
+use cluster_api::Cluster;
 use component::{
     api_client::describe,
     events::{EventMetrics, EventObject, event_recorder},
@@ -20,12 +20,12 @@ use tokio_util::sync::CancellationToken;
 use self::notes::Notes;
 use crate::{
     cluster::{ClusterController, ClusterOptions},
-    core::{Core, CoreOptions, KeyFilter, workload_key},
+    core::{Core, CoreOptions, workload_key},
     engine::{
         control::{Controller as _, FailedPass, Then},
         external::Externals,
-        object::key,
-        stores::Stores,
+        object::{Kind, key},
+        stores::{Store, Stores},
         writer::{Place, Writer},
     },
     gate::PartFence,
@@ -160,8 +160,6 @@ fn core(
     let about = EventObject::lease(namespace, "", "");
     // Nothing writes what it records.
     let (events, _) = event_recorder("", writes_nothing.clone(), about, metrics);
-    let (labels, annotations) =
-        (options.additional_machine_labels.clone(), options.additional_machine_annotations.clone());
     let connector = Arc::new(notes.connector(connector));
     Ok(Arc::new(Core {
         stores: Stores::default(),
@@ -174,12 +172,7 @@ fn core(
         ),
         writer: Writer::without_delays(writes_nothing),
         events,
-        options: CoreOptions {
-            namespace: options.namespace.clone(),
-            watch_filter: options.watch_filter.clone(),
-            additional_labels: KeyFilter::new(move |key| labels.match_name(key)),
-            additional_annotations: KeyFilter::new(move |key| annotations.match_name(key)),
-        },
+        options: CoreOptions::new(options),
     }))
 }
 
@@ -194,27 +187,25 @@ struct Found {
 fn find(core: &Core, kind: ExplainedKind, namespace: &str, name: &str) -> Option<Found> {
     let (stores, key) = (&core.stores, key(namespace, name));
     match kind {
-        ExplainedKind::Cluster => stores.clusters.get(&key).map(|one| Found {
-            is_ours: core.is_ours(&**one),
-            place: Place::in_namespace::<Cluster>(namespace, name),
-            cluster: name.to_owned(),
-        }),
-        ExplainedKind::Machine => stores.machines.get(&key).map(|one| Found {
-            is_ours: core.is_ours(&**one),
-            place: Place::in_namespace::<Machine>(namespace, name),
-            cluster: one.spec.cluster_name.clone(),
-        }),
-        ExplainedKind::MachineSet => stores.machine_sets.get(&key).map(|one| Found {
-            is_ours: core.is_ours(&**one),
-            place: Place::in_namespace::<MachineSet>(namespace, name),
-            cluster: one.spec.cluster_name.clone(),
-        }),
-        ExplainedKind::MachineDeployment => stores.machine_deployments.get(&key).map(|one| Found {
-            is_ours: core.is_ours(&**one),
-            place: Place::in_namespace::<MachineDeployment>(namespace, name),
-            cluster: one.spec.cluster_name.clone(),
-        }),
+        ExplainedKind::Cluster => found(core, &stores.clusters, &key, |_| name.to_owned()),
+        ExplainedKind::Machine => found(core, &stores.machines, &key, |one| one.spec.cluster_name.clone()),
+        ExplainedKind::MachineSet => {
+            found(core, &stores.machine_sets, &key, |one| one.spec.cluster_name.clone())
+        }
+        ExplainedKind::MachineDeployment => {
+            found(core, &stores.machine_deployments, &key, |one| one.spec.cluster_name.clone())
+        }
     }
+}
+
+fn found<K: Kind>(
+    core: &Core,
+    store: &Store<K>,
+    key: &str,
+    cluster: impl FnOnce(&K) -> String,
+) -> Option<Found> {
+    let object = store.get(key)?;
+    Some(Found { place: Place::of(&**object), cluster: cluster(&object), is_ours: core.is_ours(&**object) })
 }
 
 /// Waits for the connection to the workload cluster, and says how it is.

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     cluster::{ClusterController, ClusterOptions},
     cluster_resource_set::{ClusterResourceSetBindingController, ClusterResourceSetController},
-    core::{Core, CoreOptions, KeyFilter},
+    core::{Core, CoreOptions},
     engine::{
         control::{self, Controller, LoopState, Source, resync},
         external::Externals,
@@ -48,20 +48,13 @@ pub async fn run(
     // Its writes are behind the fence of the part.
     let of_clusters = Options { namespace: namespace.clone(), ..Options::default() };
     let workload = WorkloadClusters::new(clients.client.clone(), fence, connector, of_clusters);
-    let (labels, annotations) =
-        (options.additional_machine_labels.clone(), options.additional_machine_annotations.clone());
     let core = Arc::new(Core {
         stores: Stores::default(),
         externals: Externals::new(reader.clone(), namespace.clone(), stop.clone()),
         writer: Writer::new(clients.client),
         workload,
         events,
-        options: CoreOptions {
-            namespace: namespace.clone(),
-            watch_filter: options.watch_filter,
-            additional_labels: KeyFilter::new(move |key| labels.match_name(key)),
-            additional_annotations: KeyFilter::new(move |key| annotations.match_name(key)),
-        },
+        options: CoreOptions::new(&options),
     });
     let mut watches = core.stores.watch(&reader, namespace.as_deref(), &stop);
     watches.spawn(notice_others(core.stores.clone(), writers));
