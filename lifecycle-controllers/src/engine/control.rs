@@ -374,6 +374,7 @@ mod tests {
         controller: Arc<Scripted>,
         begins: mpsc::UnboundedReceiver<Instant>,
         changes: mpsc::UnboundedSender<()>,
+        metrics: LoopMetrics,
         _stop: tokio_util::sync::DropGuard,
     }
 
@@ -386,10 +387,11 @@ mod tests {
             changed.recv().await.map(|()| (HashSet::from(["n/x".to_owned()]), changed))
         });
         let stop = CancellationToken::new();
-        let meter = LoopMetrics::unregistered().expect("metrics").of(Scripted::KIND);
+        let metrics = LoopMetrics::unregistered().expect("metrics");
+        let meter = metrics.of(Scripted::KIND);
         let (stop_of_loop, state) = (stop.clone(), LoopState::default());
         tokio::spawn(run(Arc::clone(&controller), vec![source.boxed()], meter, stop_of_loop, state));
-        Running { controller, begins: heard, changes, _stop: stop.drop_guard() }
+        Running { controller, begins: heard, changes, metrics, _stop: stop.drop_guard() }
     }
 
     impl Running {
@@ -439,6 +441,9 @@ mod tests {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
         assert_eq!(running.next(since).await, CHANGED_PAUSE);
+        let count = |result: &str| running.metrics.passes(&Scripted::KIND.to_lowercase(), result);
+        // Twelve alone, one with its time, three that changed meanwhile, and one before the changes at the end.
+        assert_eq!((count("error"), count("success"), count("requeue_after")), (17, 0, 0));
     }
 
     #[tokio::test(start_paused = true)]

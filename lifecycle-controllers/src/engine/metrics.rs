@@ -77,6 +77,12 @@ impl LoopMetrics {
         Ok(Self { passes: PassMetrics::unregistered()?, queues: WorkQueueMetrics::unregistered()? })
     }
 
+    /// How many passes of the controller of this name ended so.
+    #[cfg(test)]
+    pub(super) fn passes(&self, name: &str, result: &str) -> u64 {
+        self.passes.total.with_label_values(&[name, result]).get()
+    }
+
     /// Those of the controller of a kind. Its name is that of the Go controller: the kind in lower case.
     pub fn of(&self, kind: &str) -> LoopMeter {
         let name = kind.to_ascii_lowercase();
