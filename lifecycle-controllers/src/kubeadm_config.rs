@@ -4,15 +4,18 @@
 //! |---|---|
 //! | the machines that have not joined: their tokens, and the connections to their clusters | `controller` |
 //! | what a config waits for, and its status | `pass`, `status` |
-//! | Secrets, certificates and token that the data have in them | `material` |
+//! | Secrets and token that the data have in them | `material` |
+//! | certificates in Secrets, and new ones for a new control plane | `certificates`, `key_pairs` |
 //! | the Secret with the data | `data_secret` |
 //! | which machine of a new control plane is the first | `init_lock` |
 //!
 //! `kubeadm_bootstrap` makes the data. Source of the rules: `bootstrap/kubeadm/reconcilers/kubeadmconfig` of Cluster API 1.14.2.
 
+mod certificates;
 mod controller;
 mod data_secret;
 mod init_lock;
+mod key_pairs;
 mod material;
 mod pass;
 mod status;

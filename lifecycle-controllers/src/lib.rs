@@ -22,6 +22,7 @@ mod template;
 #[cfg(test)]
 mod testing;
 pub mod workload;
+mod x509;
 
 #[cfg(test)]
 mod tests;

@@ -6,12 +6,12 @@ use cluster_api::{Cluster, KubeadmConfig, Machine, SecretText};
 use controller_kit::writes::WriteError;
 use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kubeadm_bootstrap::{
-    BootstrapData, Certificates, ClusterFacts, Error, KeyPair, MOST_BYTES, Request, Role, SecretReference,
-    SecretValues, bootstrap_data, certificate_files, needs_token, secret_references,
+    BootstrapData, ClusterFacts, Error, MOST_BYTES, Request, Role, SecretReference, SecretValues,
+    bootstrap_data, needs_token, secret_references,
 };
 use secrecy::ExposeSecret as _;
 
-use super::{controller::KubeadmConfigController, status::Progress};
+use super::{certificates::certificates, controller::KubeadmConfigController, status::Progress};
 use crate::{
     bootstrap::Bootstrap,
     engine::{control::Failure, object::Meta as _, writer::Place},
@@ -145,30 +145,6 @@ async fn values(bootstrap: &Bootstrap, config: &KubeadmConfig) -> Result<SecretV
         }
     }
     Ok(values)
-}
-
-async fn certificates(
-    bootstrap: &Bootstrap,
-    config: &KubeadmConfig,
-    cluster: &Cluster,
-    role: Role,
-) -> Result<Certificates, Problem> {
-    let missing = |message: String| Problem::Said(Progress::WithoutCertificates(message));
-    let mut certificates = Certificates::default();
-    for file in certificate_files(role, &config.spec) {
-        let name = file.purpose.secret_name(cluster.name_or_empty());
-        let found: Secret = match bootstrap.writer.read_at(&secret(config.namespace_or_empty(), &name)).await
-        {
-            Ok(found) => found,
-            Err(WriteError::Gone) => return Err(missing(format!("Secret {name} does not exist"))),
-            Err(error) => return Err(error.into()),
-        };
-        let certificate = value(&found, "tls.crt");
-        let certificate = certificate.ok_or_else(|| missing(format!("Secret {name} has no key tls.crt")))?;
-        let key = value(&found, "tls.key").unwrap_or_default();
-        certificates.insert(file.purpose, KeyPair { certificate: certificate.to_vec(), key: key.to_vec() });
-    }
-    Ok(certificates)
 }
 
 async fn token(

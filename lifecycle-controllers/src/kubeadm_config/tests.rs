@@ -79,6 +79,14 @@ impl World {
             .await;
     }
 
+    /// Another program has the control plane.
+    async fn give_control_plane(&self) {
+        let reference = json!({"apiGroup": "controlplane.example", "kind": "ControlPlane", "name": "c"});
+        self.stage.patch(CORE, "Cluster", "c", &json!({"spec": {"controlPlaneRef": reference}})).await;
+        let clusters = &self.stage.core.stores.clusters;
+        self.stage.until(clusters, "c", |cluster| !cluster.spec.control_plane_ref.name.is_empty()).await;
+    }
+
     async fn secret(&self, name: &str, values: &[(&str, &str)]) {
         let mut secret = object("v1", "Secret", name);
         for (key, value) in values {
@@ -191,10 +199,59 @@ async fn a_lock_that_is_free_since_the_control_plane_is_initialized_makes_no_sec
 #[tokio::test(start_paused = true)]
 async fn without_data_the_lock_is_not_taken() {
     let world = World::new(false).await;
+    world.give_control_plane().await;
     world.machine("a", true, json!({})).await;
     world.until("a", "NotAvailable", "Waiting for certificates").await;
     sleep(10 * MINUTE).await;
     assert!(world.stage.sandbox.requests_matching(&Matcher::any().resource("configmaps")).is_empty());
+    let created = Matcher::any().verb("create").resource("secrets");
+    assert!(
+        world.stage.sandbox.requests_matching(&created).is_empty(),
+        "the control plane makes certificates"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_machine_of_a_control_plane_without_an_object_gets_certificates() {
+    let world = World::new(false).await;
+    world.secret("c-etcd", &[("tls.crt", "of the user"), ("tls.key", "its key")]).await;
+    // The first answer is lost, and the next pass finds what was made.
+    let creations = Matcher::any().verb("create").resource("secrets");
+    world.stage.sandbox.faults().inject(Fault::new(creations.clone(), Action::LoseResponse).times(1));
+    world.machine("a", true, json!({})).await;
+    world.until("a", "Available", "").await;
+    let data = world.data("a").await.expect("data");
+    // That of the user, those that were missing, and the data.
+    assert_eq!(world.stage.sandbox.requests_matching(&creations).len(), 1 + 3 + 1);
+    assert!(data.contains("its key"), "the user's own");
+    let secrets: Api<Secret> = Api::namespaced(world.stage.sandbox.client(), NAMESPACE);
+    for name in ["c-ca", "c-proxy", "c-sa"] {
+        let secret = secrets.get(name).await.expect("a Secret");
+        let ByteString(key) = &secret.data.as_ref().expect("data")["tls.key"];
+        let line = str::from_utf8(key).expect("text").lines().nth(1).expect("a line of the key");
+        assert!(data.contains(line), "{name} is not in the data");
+        assert_eq!(secret.type_.as_deref(), Some("cluster.x-k8s.io/secret"));
+        let owners = secret.metadata.owner_references.expect("owners");
+        assert!(matches!(&owners[..], [owner] if owner.kind == "Cluster" && owner.name == "c"), "{owners:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_that_are_not_made_here_are_named() {
+    let world = World::new(false).await;
+    world.machine("a", true, json!({"clusterConfiguration": {"encryptionAlgorithm": "RSA-2048"}})).await;
+    world.until("a", "NotAvailable", "Waiting for certificates").await;
+    let says = async |words: &str| {
+        let has_words = |config: &KubeadmConfig| {
+            let mut conditions = config.status.iter().flat_map(|status| &status.conditions);
+            conditions.any(|one| one.type_ == "CertificatesAvailable" && one.message.contains(words))
+        };
+        world.stage.until(&world.configs, "a", has_words).await;
+    };
+    says("Secret c-ca does not exist, and keys of RSA are not made here").await;
+    // It is looked for again.
+    world.secret("c-ca", &[("tls.crt", "x"), ("tls.key", "x")]).await;
+    says("Secret c-etcd does not exist").await;
 }
 
 #[tokio::test(start_paused = true)]

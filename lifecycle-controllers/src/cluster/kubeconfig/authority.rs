@@ -3,17 +3,15 @@
 use std::time::Duration;
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use jiff::{Timestamp, ToSpan as _, civil::Date, tz::TimeZone};
+use jiff::Timestamp;
 use kube::config::Kubeconfig;
-use rcgen::{
-    CertificateParams, DnType, ExtendedKeyUsagePurpose, Issuer, KeyPair, KeyUsagePurpose, SerialNumber,
-    date_time_ymd,
-};
-use ring::rand::{SecureRandom as _, SystemRandom};
+use rcgen::{DnType, ExtendedKeyUsagePurpose, Issuer, KeyPair, KeyUsagePurpose};
 use x509_parser::{
     parse_x509_certificate,
     pem::{Pem, parse_x509_pem},
 };
+
+use crate::x509;
 
 /// The user of the client certificate and its group, whom every API server permits everything, as upstream has them.
 const USER: &str = "kubernetes-admin";
@@ -76,36 +74,18 @@ impl Authority {
         ))
     }
 
-    /// Certificate and key, in PEM. The certificate is valid from the day before, since clocks differ.
+    /// Certificate and key, in PEM.
     fn client_certificate(&self, now: Timestamp) -> Result<(String, String), ()> {
-        let mut parameters = CertificateParams::default();
+        let mut parameters = x509::parameters(now, DAYS)?;
         parameters.distinguished_name.push(DnType::CommonName, USER);
         parameters.distinguished_name.push(DnType::OrganizationName, GROUP);
         parameters.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
         parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         parameters.use_authority_key_identifier_extension = true;
-        let mut serial = [0; 16];
-        SystemRandom::new().fill(&mut serial).map_err(drop)?;
-        // Positive, and not shorter than it looks.
-        serial[0] = serial[0] & 0x7f | 0x40;
-        parameters.serial_number = Some(SerialNumber::from_slice(&serial));
-        let today = now.to_zoned(TimeZone::UTC).date();
-        let (from, until) = (today.checked_sub(1.day()), today.checked_add(DAYS.days()));
-        let (from, until) = (from.map_err(drop)?, until.map_err(drop)?);
-        parameters.not_before = date_time_ymd(from.year().into(), month(from), day(from));
-        parameters.not_after = date_time_ymd(until.year().into(), month(until), day(until));
         let key = KeyPair::generate().map_err(drop)?;
         let certificate = parameters.signed_by(&key, &self.issuer).map_err(drop)?;
         Ok((certificate.pem(), key.serialize_pem()))
     }
-}
-
-fn month(date: Date) -> u8 {
-    date.month().unsigned_abs()
-}
-
-fn day(date: Date) -> u8 {
-    date.day().unsigned_abs()
 }
 
 fn pem(text: &[u8], field: &str) -> Result<Pem, String> {

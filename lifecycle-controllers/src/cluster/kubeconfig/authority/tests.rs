@@ -1,4 +1,4 @@
-use rcgen::{BasicConstraints, IsCa};
+use rcgen::{BasicConstraints, CertificateParams, IsCa};
 
 use super::*;
 use crate::workload::Access;
