@@ -140,7 +140,7 @@ dist: build-packages ## tarball, Debian package and checksums for this machine's
 .PHONY: bench
 bench: cargo ## measures beside Go's managers and writes docs/explanation/performance.md: hours; QUICK=1 only tries it, in minutes
 	@tests/env/install.sh test
-	@for peer in kubernetes framework vcsim cpi cluster-api capv capv-manager; do tests/env/build.sh "$$peer" >/dev/null; done
+	@for peer in kubernetes framework vcsim cpi cluster-api in-memory capv capv-manager; do tests/env/build.sh "$$peer" >/dev/null; done
 	$(CARGO) build --locked --release -p cloud-controller-manager -p bench
 	@rm -f $(bench_results)
 	@$(release)/bench --results $(bench_results) run $(if $(QUICK),--quick,)
@@ -176,7 +176,7 @@ cargo:
 build-packages: cargo
 	@tests/env/install.sh build || $(go_on_without)
 
-all_peers = kubernetes kubernetes-previous kubelet kubeadm kube-proxy cluster-api containerd leader framework vcsim cpi capv capv-manager kube-vip helm guest node
+all_peers = kubernetes kubernetes-previous kubelet kubeadm kube-proxy cluster-api in-memory containerd leader framework vcsim cpi capv capv-manager kube-vip helm guest node
 
 # One after the other: the Go builds want all cores, and use what an earlier one compiled. What is in the cache costs nothing.
 .PHONY: peers

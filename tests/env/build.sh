@@ -6,7 +6,7 @@
 #   tests/env/build.sh --built PEER
 #
 # The peers: kubernetes kubernetes-previous kubelet kubeadm kube-proxy cluster-api containerd leader framework vcsim
-# cpi capv capv-manager kube-vip helm guest node.
+# cpi capv capv-manager in-memory kube-vip helm guest node.
 #
 # Prints one line per peer on standard output: the folder that holds it. Progress goes to standard
 # error. A folder is named after a hash of what determines its contents and is moved into place only
@@ -309,6 +309,24 @@ capv_manager() {
     once "$(folder_for capv-manager "manager" "$here/capv/go.mod" "$here/capv/go.sum")" make_capv_manager
 }
 
+# Another author's provider, whose machines and workload clusters are in its memory, with its manifests as `make_cluster_api`
+# has them.
+make_in_memory() {
+    local module=sigs.k8s.io/cluster-api/test version source release
+    version=$(version_of in-memory $module)
+    go_build in-memory "" "$1" $module/infrastructure/docker
+    mv "$1/docker" "$1/in-memory-manager"
+    source=$(cd "$here/in-memory" && go list -m -f '{{.Dir}}' $module)
+    release=$1/providers/infrastructure-docker/$version
+    mkdir -p "$release"
+    "$cluster_api_kubectl" kustomize "$source/infrastructure/docker/config/default" >"$release/infrastructure-components.yaml"
+}
+
+in_memory() {
+    cluster_api_kubectl=$(kubernetes)/kubectl
+    once "$(folder_for in-memory "manager manifests" "$here/in-memory/go.mod" "$here/in-memory/go.sum")" make_in_memory
+}
+
 make_kube_vip() {
     go_build kube-vip "" "$1" github.com/kube-vip/kube-vip-cloud-provider
 }
@@ -397,7 +415,7 @@ if [[ ${1:-} == --download ]]; then
     shift
     if [[ $# -eq 0 || $1 == all ]]; then
         set -- kubernetes kubernetes-previous kubeadm kube-proxy cluster-api containerd leader framework vcsim cpi capv \
-            kube-vip helm
+            in-memory kube-vip helm
     fi
     download "$@"
     exit
@@ -412,7 +430,7 @@ fi
 for peer in "$@"; do
     case $peer in
     kubernetes | kubelet | kubeadm | containerd | leader | framework | vcsim | cpi | capv | helm | guest | node) "$peer" ;;
-    kubernetes-previous | kube-proxy | cluster-api | capv-manager | kube-vip) "${peer//-/_}" ;;
+    kubernetes-previous | kube-proxy | cluster-api | capv-manager | in-memory | kube-vip) "${peer//-/_}" ;;
     all)
         kubernetes
         kubernetes_previous
@@ -426,6 +444,7 @@ for peer in "$@"; do
         vcsim
         cpi
         capv
+        in_memory
         kube_vip
         helm
         guest
@@ -435,7 +454,7 @@ for peer in "$@"; do
         sed -n '2,/^set -e/{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"
         ;;
     *)
-        say "no peer $peer; known: kubernetes kubernetes-previous kubelet kubeadm kube-proxy cluster-api containerd leader framework vcsim cpi capv capv-manager kube-vip helm guest node all"
+        say "no peer $peer; known: kubernetes kubernetes-previous kubelet kubeadm kube-proxy cluster-api containerd leader framework vcsim cpi capv capv-manager in-memory kube-vip helm guest node all"
         exit 2
         ;;
     esac

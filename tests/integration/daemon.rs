@@ -17,7 +17,7 @@ use ccm::{
 use cloudprovider::{CloudProvider, Registry};
 use controller_kit::clients::Clients;
 use kube::Client;
-use test_env::{PATIENCE, Process, Signal};
+use test_env::{ClusterApi, PATIENCE, Process, Signal};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -186,7 +186,19 @@ pub(crate) struct DaemonProcess {
 impl DaemonProcess {
     /// Starts it with its log in `log`.
     pub(crate) fn start(arguments: &[String], log: &Path) -> anyhow::Result<Self> {
-        let mut command = Command::new(binary()?);
+        Self::run(Command::new(binary()?), arguments, log)
+    }
+
+    /// The same in the network of these managers.
+    pub(crate) fn start_beside(
+        managers: &ClusterApi,
+        arguments: &[String],
+        log: &Path,
+    ) -> anyhow::Result<Self> {
+        Self::run(managers.beside(binary()?), arguments, log)
+    }
+
+    fn run(mut command: Command, arguments: &[String], log: &Path) -> anyhow::Result<Self> {
         command.args(arguments);
         // Only one of several daemons on a machine could use the default port.
         if !arguments.iter().any(|argument| argument.starts_with("--secure-port")) {

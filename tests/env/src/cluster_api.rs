@@ -1,5 +1,6 @@
 //! Cluster API's own managers, on a control plane of the tests.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -24,10 +25,12 @@ pub enum ClusterApiManager {
     KubeadmBootstrap,
     /// Makes the machines of control planes that kubeadm sets up.
     KubeadmControlPlane,
+    /// Another author's provider: the machines of `DevMachine`s and the API servers of `DevCluster`s are in its memory.
+    InMemory,
 }
 
 impl ClusterApiManager {
-    /// All of them, in the order in which they depend on each other.
+    /// Those of a release, in the order in which they depend on each other.
     pub const ALL: [Self; 3] = [Self::Core, Self::KubeadmBootstrap, Self::KubeadmControlPlane];
 
     fn program(self) -> &'static str {
@@ -35,6 +38,15 @@ impl ClusterApiManager {
             Self::Core => "core-manager",
             Self::KubeadmBootstrap => "kubeadm-bootstrap-manager",
             Self::KubeadmControlPlane => "kubeadm-control-plane-manager",
+            Self::InMemory => "in-memory-manager",
+        }
+    }
+
+    /// The folder with its program and, in `providers`, its release.
+    fn folder(self) -> Result<PathBuf, StartError> {
+        match self {
+            Self::Core | Self::KubeadmBootstrap | Self::KubeadmControlPlane => built("cluster-api"),
+            Self::InMemory => built("in-memory"),
         }
     }
 
@@ -44,6 +56,7 @@ impl ClusterApiManager {
             Self::Core => "cluster-api",
             Self::KubeadmBootstrap => "bootstrap-kubeadm",
             Self::KubeadmControlPlane => "control-plane-kubeadm",
+            Self::InMemory => "infrastructure-docker",
         }
     }
 
@@ -53,6 +66,7 @@ impl ClusterApiManager {
             Self::Core => "core-components.yaml",
             Self::KubeadmBootstrap => "bootstrap-components.yaml",
             Self::KubeadmControlPlane => "control-plane-components.yaml",
+            Self::InMemory => "infrastructure-components.yaml",
         }
     }
 
@@ -61,6 +75,7 @@ impl ClusterApiManager {
             Self::Core => "capi-system",
             Self::KubeadmBootstrap => "capi-kubeadm-bootstrap-system",
             Self::KubeadmControlPlane => "capi-kubeadm-control-plane-system",
+            Self::InMemory => "capd-system",
         }
     }
 
@@ -69,6 +84,7 @@ impl ClusterApiManager {
             Self::Core => "capi-manager",
             Self::KubeadmBootstrap => "capi-kubeadm-bootstrap-manager",
             Self::KubeadmControlPlane => "capi-kubeadm-control-plane-manager",
+            Self::InMemory => "capd-manager",
         }
     }
 
@@ -83,6 +99,7 @@ impl ClusterApiManager {
             Self::Core => 9440,
             Self::KubeadmBootstrap => 9450,
             Self::KubeadmControlPlane => 9460,
+            Self::InMemory => 9470,
         };
         Ports { health: first, diagnostics: first + 1, webhooks: first + 3 }
     }
@@ -154,9 +171,11 @@ impl ClusterApiPrograms {
     /// The file with all objects of a manager.
     ///
     /// # Errors
-    /// If the folder cannot be read.
-    pub fn components(&self, manager: ClusterApiManager) -> Result<PathBuf> {
-        Ok(self.providers().join(manager.provider()).join(self.version()?).join(manager.components()))
+    /// If the folder cannot be read, or the manager of another author cannot be built.
+    pub fn components(&self, manager: ClusterApiManager) -> Result<PathBuf, StartError> {
+        let releases = manager.folder()?.join("providers").join(manager.provider());
+        // Another author's provider has the version of the release.
+        Ok(releases.join(self.version()?).join(manager.components()))
     }
 
     /// The file with the kinds of cert-manager that the objects need.
@@ -212,7 +231,7 @@ impl ClusterApi {
         managers: &[ClusterApiManager],
     ) -> Result<Self, StartError> {
         install(control_plane, managers)?;
-        Self::run(control_plane, managers, true)
+        Self::run(control_plane, managers, |_| &[], true)
     }
 
     /// The same for managers whose objects are there already, for example through `clusterctl init`. They have the
@@ -224,16 +243,29 @@ impl ClusterApi {
         control_plane: &ControlPlane,
         managers: &[ClusterApiManager],
     ) -> Result<Self, StartError> {
-        Self::run(control_plane, managers, false)
+        Self::run(control_plane, managers, |_| &[], false)
+    }
+
+    /// The same with further arguments, which each manager gets by itself.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_with(
+        control_plane: &ControlPlane,
+        managers: &[ClusterApiManager],
+        arguments: fn(ClusterApiManager) -> &'static [&'static str],
+    ) -> Result<Self, StartError> {
+        install(control_plane, managers)?;
+        Self::run(control_plane, managers, arguments, false)
     }
 
     fn run(
         control_plane: &ControlPlane,
         managers: &[ClusterApiManager],
+        arguments: fn(ClusterApiManager) -> &'static [&'static str],
         is_elected: bool,
     ) -> Result<Self, StartError> {
         need_programs(&["openssl", "setpriv", "curl"])?;
-        let programs = ClusterApiPrograms::find()?;
         let scratch = Scratch::new("capi")?;
         keys::server(&scratch, &[])?;
         let certificates = scratch.make("certificates")?;
@@ -251,7 +283,8 @@ impl ClusterApi {
 
         let mut started = Self { managers: Vec::new(), netns, scratch };
         for manager in managers {
-            let command = started.command(*manager, &programs, control_plane, &certificates, is_elected)?;
+            let command =
+                started.command(*manager, control_plane, &certificates, arguments(*manager), is_elected)?;
             let log = started.scratch.join(format!("{}.log", manager.program()));
             let process = Process::spawn(manager.program(), &command, log)?;
             started.managers.push(Running { manager: *manager, command, process });
@@ -265,15 +298,15 @@ impl ClusterApi {
     fn command(
         &self,
         manager: ClusterApiManager,
-        programs: &ClusterApiPrograms,
         control_plane: &ControlPlane,
         certificates: &Path,
+        arguments: &[&str],
         is_elected: bool,
-    ) -> Result<Command> {
+    ) -> Result<Command, StartError> {
         let kubeconfig =
             control_plane.kubeconfig_for_service_account(manager.namespace(), manager.service_account())?;
         let ports = manager.ports();
-        let program = programs.folder.join(manager.program());
+        let program = manager.folder()?.join(manager.program());
         let mut command = if is_elected {
             let mut shell = self.netns.command("unshare");
             shell.args(["--mount", "--", "sh", "-ec", IN_CLUSTER]).arg(program);
@@ -294,8 +327,26 @@ impl ClusterApi {
             .arg(format!("--webhook-port={}", ports.webhooks))
             .arg(format!("--health-addr=127.0.0.1:{}", ports.health))
             .arg(format!("--diagnostics-address=127.0.0.1:{}", ports.diagnostics))
-            .arg("--insecure-diagnostics");
+            .arg("--insecure-diagnostics")
+            .args(arguments);
+        if manager == ClusterApiManager::InMemory {
+            // The API servers of its clusters listen there.
+            command.env("POD_IP", "127.0.0.1");
+        }
         Ok(command)
+    }
+
+    /// A command that runs `program` in the network of the managers, where the API servers of [`ClusterApiManager::InMemory`] are.
+    pub fn beside(&self, program: impl AsRef<OsStr>) -> Command {
+        self.netns.command(program)
+    }
+
+    /// The process of a manager, to see what it uses.
+    ///
+    /// # Errors
+    /// If it was not started.
+    pub fn process(&mut self, manager: ClusterApiManager) -> Result<&mut Process> {
+        Ok(&mut self.running(manager)?.process)
     }
 
     /// Makes the API server of another control plane reachable for the managers, under the address of its own

@@ -32,6 +32,21 @@ pub(crate) fn server(scratch: &Scratch, addresses: &[String]) -> Result<()> {
     openssl(scratch, &["ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", "service-accounts.key"])
 }
 
+/// Makes an authority with a key of RSA, which [`ClusterApiManager::InMemory`](crate::ClusterApiManager::InMemory) asks for. Returns
+/// certificate and key, in PEM.
+///
+/// # Errors
+/// If openssl cannot make it.
+pub fn authority_of_rsa() -> Result<[String; 2]> {
+    let scratch = Scratch::new("authority")?;
+    let mut make = vec!["req", "-x509", "-days", "2", "-subj", "/CN=kubernetes", "-newkey", "rsa:2048"];
+    make.extend(["-nodes", "-sha256", "-addext", "keyUsage=critical,keyCertSign,digitalSignature"]);
+    make.extend(["-keyout", "ca.key", "-out", "ca.crt"]);
+    openssl(&scratch, &make)?;
+    let read = |file: &str| std::fs::read_to_string(scratch.join(file)).with_context(|| file.to_owned());
+    Ok([read("ca.crt")?, read("ca.key")?])
+}
+
 /// Makes the certificate and the key of a client. Kubernetes reads the user and its groups from the
 /// certificate.
 pub(crate) fn client(scratch: &Scratch, user: &str, groups: &[&str]) -> Result<(PathBuf, PathBuf)> {

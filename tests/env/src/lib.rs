@@ -51,6 +51,7 @@ pub use cpi::Cpi;
 pub use error::StartError;
 pub use framework::FrameworkCcm;
 pub use guest::{MicroGuest, MicroGuestImage, MicroGuestOptions};
+pub use keys::authority_of_rsa;
 pub use kube_proxy::KubeProxy;
 pub use kube_vip::KubeVip;
 pub use kubeadm::{KubeadmCluster, NodeImage};

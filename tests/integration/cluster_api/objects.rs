@@ -41,7 +41,9 @@ fn api_version(kind: &str) -> &'static str {
         _ if kind.starts_with("Fake") || kind.starts_with("Libvirt") => {
             "infrastructure.cluster.x-k8s.io/v1alpha1"
         }
-        _ if kind.starts_with("VSphere") => "infrastructure.cluster.x-k8s.io/v1beta2",
+        _ if kind.starts_with("VSphere") || kind.starts_with("Dev") => {
+            "infrastructure.cluster.x-k8s.io/v1beta2"
+        }
         _ if kind.starts_with("Kubeadm") => "bootstrap.cluster.x-k8s.io/v1beta2",
         _ => "cluster.x-k8s.io/v1beta2",
     }
