@@ -3,6 +3,7 @@
 mod handover;
 mod initialize;
 mod join;
+mod lifecycle;
 mod machines;
 mod restart;
 mod routes;
@@ -20,6 +21,7 @@ use test_env::Process;
 pub(crate) use handover::{End, Handover};
 pub(crate) use initialize::Initialize;
 pub(crate) use join::Join;
+pub(crate) use lifecycle::Lifecycle;
 pub(crate) use machines::Machines;
 pub(crate) use restart::Restart;
 pub(crate) use routes::Routes;
@@ -53,6 +55,7 @@ pub(crate) enum Case {
     Machines(Machines),
     VsphereMachines(VsphereMachines),
     VsphereLost(VsphereLost),
+    Lifecycle(Lifecycle),
 }
 
 impl Case {
@@ -72,6 +75,7 @@ impl Case {
             Self::Machines(_) => "machines",
             Self::VsphereMachines(_) => "vsphere-machines",
             Self::VsphereLost(_) => "vsphere-lost",
+            Self::Lifecycle(_) => "lifecycle",
         }
     }
 
@@ -91,6 +95,7 @@ impl Case {
             Self::Machines(case) => case.variant(),
             Self::VsphereMachines(case) => case.variant(),
             Self::VsphereLost(case) => case.variant(),
+            Self::Lifecycle(case) => case.variant(),
         }
     }
 
@@ -111,6 +116,7 @@ impl Case {
             Self::Machines(case) => case.run(manager).await,
             Self::VsphereMachines(case) => Box::pin(case.run(manager)).await,
             Self::VsphereLost(case) => Box::pin(case.run(manager)).await,
+            Self::Lifecycle(case) => Box::pin(case.run(manager)).await,
         }?;
         Ok(Measurement {
             case: self.name().to_owned(),

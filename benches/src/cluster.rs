@@ -1,5 +1,6 @@
 //! A cluster to measure in: API server, etcd and Nodes, and a watch that notes when Nodes are complete.
 
+mod lifecycle;
 mod machines;
 mod managed;
 mod networks;

@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::{Context, Result};
 use serde_json::json;
-use test_env::{FrameworkCcm, Process, Signal, built};
+use test_env::{ClusterApiManager, FrameworkCcm, Process, Signal, built};
 
 /// A program that initialises Nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +29,10 @@ pub(crate) enum Manager {
     CapvDefaults,
     /// CAPV at its best flags: no client throttle.
     CapvBest,
+    /// Cluster API's core and kubeadm bootstrap manager at their defaults.
+    ClusterApiDefaults,
+    /// The same at their best flags: more workers, no client throttle.
+    ClusterApiBest,
 }
 
 /// The cloud that a manager works with.
@@ -60,12 +64,15 @@ const BEST_FLAGS: [&str; 4] = [
     "--kube-api-burst=100000",
 ];
 
+/// The provider of the machines is the same beside each manager, and waits for nothing.
+const OF_IN_MEMORY: &[&str] = &["--kube-api-qps=1000", "--kube-api-burst=2000"];
+
 /// A flag that only the framework of 1.37 has.
 const BEST_FLAG_OF_GO: &str = "--concurrent-node-lifecycle-syncs=64";
 
 impl Manager {
     /// In the order of the report.
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Ours,
         Self::Floor,
         Self::GoBest,
@@ -74,6 +81,8 @@ impl Manager {
         Self::CpiDefaults,
         Self::CapvBest,
         Self::CapvDefaults,
+        Self::ClusterApiBest,
+        Self::ClusterApiDefaults,
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -86,6 +95,8 @@ impl Manager {
             Self::CpiBest => "CPI, best flags",
             Self::CapvDefaults => "CAPV, defaults",
             Self::CapvBest => "CAPV, best flags",
+            Self::ClusterApiDefaults => "Cluster API, defaults",
+            Self::ClusterApiBest => "Cluster API, best flags",
         }
     }
 
@@ -104,7 +115,9 @@ impl Manager {
             (Self::CpiDefaults | Self::CpiBest, _) => {
                 Ok(built("cpi")?.join("vsphere-cloud-controller-manager"))
             }
-            (Self::CapvDefaults | Self::CapvBest, _) => anyhow::bail!("CAPV is started in another way"),
+            (Self::CapvDefaults | Self::CapvBest | Self::ClusterApiDefaults | Self::ClusterApiBest, _) => {
+                anyhow::bail!("{} is started in another way", self.name())
+            }
         }
     }
 
@@ -118,6 +131,34 @@ impl Manager {
         match self {
             Self::CapvBest => &["--kube-api-qps=1000", "--kube-api-burst=2000"],
             _ => &[],
+        }
+    }
+
+    /// The flags with which Cluster API's managers are started.
+    pub(crate) fn flags_of_cluster_api(self) -> fn(ClusterApiManager) -> &'static [&'static str] {
+        match self {
+            Self::ClusterApiBest => |manager| match manager {
+                ClusterApiManager::Core => &[
+                    "--kube-api-qps=1000",
+                    "--kube-api-burst=2000",
+                    "--clustercache-client-qps=1000",
+                    "--clustercache-client-burst=2000",
+                    "--machine-concurrency=50",
+                    "--machineset-concurrency=50",
+                ],
+                ClusterApiManager::KubeadmBootstrap => &[
+                    "--kube-api-qps=1000",
+                    "--kube-api-burst=2000",
+                    "--clustercache-client-qps=1000",
+                    "--clustercache-client-burst=2000",
+                    "--kubeadmconfig-concurrency=50",
+                ],
+                _ => OF_IN_MEMORY,
+            },
+            _ => |manager| match manager {
+                ClusterApiManager::InMemory => OF_IN_MEMORY,
+                _ => &[],
+            },
         }
     }
 

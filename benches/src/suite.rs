@@ -4,8 +4,8 @@ use anyhow::Result;
 
 use crate::{
     cases::{
-        Case, End, Handover, Initialize, Join, Machines, Restart, Routes, ServiceNodes, Services, Settled,
-        Startup, Vsphere, VsphereChange, VsphereLost, VsphereMachines,
+        Case, End, Handover, Initialize, Join, Lifecycle, Machines, Restart, Routes, ServiceNodes, Services,
+        Settled, Startup, Vsphere, VsphereChange, VsphereLost, VsphereMachines,
     },
     cluster::NodeSize,
     managers::Manager,
@@ -79,8 +79,15 @@ fn vsphere_machines(machines: usize, delay_millis: u64) -> Case {
     Case::VsphereMachines(VsphereMachines { machines, delay_millis })
 }
 
+fn lifecycle(machines: usize, rest_minutes: u64) -> Case {
+    Case::Lifecycle(Lifecycle { machines, rest_minutes })
+}
+
 fn full() -> Vec<Plan> {
-    use Manager::{CapvBest, CapvDefaults, CpiBest, CpiDefaults, Floor, GoBest, GoDefaults, Ours};
+    use Manager::{
+        CapvBest, CapvDefaults, ClusterApiBest, ClusterApiDefaults, CpiBest, CpiDefaults, Floor, GoBest,
+        GoDefaults, Ours,
+    };
     let (bare, slow) = (
         Initialize { size: NodeSize::Bare, ..initialize(1000) },
         Initialize { delay_millis: 20, ..initialize(1000) },
@@ -115,11 +122,17 @@ fn full() -> Vec<Plan> {
         (vsphere_machines(200, 0), vec![(Ours, 3), (CapvBest, 1), (CapvDefaults, 1)]),
         (vsphere_machines(200, 20), vec![(Ours, 3), (CapvBest, 1)]),
         (Case::VsphereLost(VsphereLost { machines: 20 }), vec![(Ours, 3), (CapvDefaults, 1)]),
+        (lifecycle(20, 0), vec![(Ours, 3), (ClusterApiBest, 3), (ClusterApiDefaults, 3)]),
+        (lifecycle(200, 10), vec![(Ours, 3), (ClusterApiBest, 3), (ClusterApiDefaults, 1)]),
+        (lifecycle(2000, 0), vec![(Ours, 1), (ClusterApiBest, 1), (ClusterApiDefaults, 1)]),
     ]
 }
 
 fn quick() -> Vec<Plan> {
-    use Manager::{CapvBest, CapvDefaults, CpiBest, CpiDefaults, Floor, GoBest, GoDefaults, Ours};
+    use Manager::{
+        CapvBest, CapvDefaults, ClusterApiBest, ClusterApiDefaults, CpiBest, CpiDefaults, Floor, GoBest,
+        GoDefaults, Ours,
+    };
     vec![
         (Case::Startup(Startup), vec![(Ours, 1), (GoDefaults, 1)]),
         (Case::Initialize(initialize(100)), vec![(Ours, 1), (Floor, 1), (GoBest, 1), (GoDefaults, 1)]),
@@ -139,5 +152,6 @@ fn quick() -> Vec<Plan> {
         (Case::Routes(Routes { nodes: 50, delay_millis: 20 }), vec![(Ours, 1), (GoDefaults, 1)]),
         (Case::Machines(Machines { machines: 50 }), vec![(Ours, 1)]),
         (vsphere_machines(5, 20), vec![(Ours, 1), (CapvBest, 1), (CapvDefaults, 1)]),
+        (lifecycle(5, 0), vec![(Ours, 1), (ClusterApiBest, 1), (ClusterApiDefaults, 1)]),
     ]
 }

@@ -100,7 +100,7 @@ impl Ours {
         let (config, port, webhook_port) = (folder.path().join("vsphere.yaml"), free_port()?, free_port()?);
         fs::write(&config, config_of(vcsim))?;
         let program = Manager::Ours.program_with_machines()?;
-        let kubeconfig = cluster.apply_printed(&program, "vsphere", webhook_port)?;
+        let kubeconfig = cluster.apply_machines(&program, "vsphere", webhook_port)?;
         Ok(Self { config, kubeconfig, port, webhook_port })
     }
 

@@ -34,7 +34,7 @@ const ACCOUNT: (&str, &str) = ("kube-system", "cloud-controller-manager");
 pub(crate) const ACCOUNT_USER: &str = "system:serviceaccount:kube-system:cloud-controller-manager";
 
 /// An object of this kind and with this name.
-fn object(version: &str, kind: &str, name: &str, content: Value) -> Value {
+pub(super) fn object(version: &str, kind: &str, name: &str, content: Value) -> Value {
     let mut object = content;
     object["apiVersion"] = version.into();
     object["kind"] = kind.into();
@@ -47,7 +47,7 @@ impl Cluster {
         &self.control_plane
     }
 
-    async fn post_object(&self, object: Value) -> Result<()> {
+    pub(super) async fn post_object(&self, object: Value) -> Result<()> {
         let version = object["apiVersion"].as_str().context("a version")?;
         let (group, version) = version.split_once('/').unwrap_or(("", version));
         let kind = object["kind"].as_str().context("a kind")?;
@@ -60,16 +60,29 @@ impl Cluster {
 
     /// Applies what our daemon prints for its machines, but for the DaemonSet. Its webhook is at a port of this host. Returns the
     /// kubeconfig of its account.
-    pub(crate) fn apply_printed(
+    pub(crate) fn apply_machines(
         &self,
         program: &Path,
         provider: &str,
         webhook_port: u16,
     ) -> Result<std::path::PathBuf> {
-        let output = Command::new(program)
-            .args(["manifests", "--machines", &format!("--provider={provider}")])
-            .arg("--set=controllers=machine-controller")
-            .output()?;
+        let provider = format!("--provider={provider}");
+        let arguments = ["--machines", &provider, "--set=controllers=machine-controller"];
+        self.apply_printed(program, &arguments, webhook_port)
+    }
+
+    /// The same for Cluster API's own kinds, which have no webhook.
+    pub(crate) fn apply_lifecycle(&self, program: &Path) -> Result<std::path::PathBuf> {
+        self.apply_printed(program, &["--lifecycle", "--set=controllers=lifecycle"], 0)
+    }
+
+    fn apply_printed(
+        &self,
+        program: &Path,
+        arguments: &[&str],
+        webhook_port: u16,
+    ) -> Result<std::path::PathBuf> {
+        let output = Command::new(program).arg("manifests").args(arguments).output()?;
         ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let text = String::from_utf8(output.stdout)?;
         let objects = text.split("\n---\n").map(serde_saphyr::from_str::<Value>);
