@@ -1,9 +1,10 @@
 //! One pass over a Machine.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use cluster_api::{
     Cluster, Machine, MachineDeployment, MachineSet, MachineStatus,
+    defaults::version_with_v,
     names::{annotations, conditions as types, finalizers},
 };
 use controller_kit::writes::WriteError;
@@ -55,7 +56,7 @@ pub(super) async fn reconcile(core: &Core, of: &str) -> Result<Then, FailedPass>
     pass.finish(&machine).await
 }
 
-/// Finalizer, label and owner.
+/// Finalizer, label, owner and the `v` of its version.
 async fn prepared(
     core: &Core,
     machine: Arc<Stored<Machine>>,
@@ -65,7 +66,12 @@ async fn prepared(
         return Ok(machine);
     }
     let owner = cluster.filter(|_| machine.controller().is_none());
-    match adopted(&**machine, &machine.spec.cluster_name, finalizers::MACHINE, owner)? {
+    let mut patch = adopted(&**machine, &machine.spec.cluster_name, finalizers::MACHINE, owner)?;
+    let version = machine.spec.version.as_deref().unwrap_or_default();
+    if let Cow::Owned(version) = version_with_v(version) {
+        patch.get_or_insert_with(|| json!({}))["spec"] = json!({"version": version});
+    }
+    match patch {
         Some(patch) => Ok(Arc::new(core.writer.patch(&core.stores.machines, &**machine, patch).await?)),
         None => Ok(machine),
     }

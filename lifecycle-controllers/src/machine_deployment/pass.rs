@@ -61,7 +61,10 @@ pub(super) async fn reconcile(core: &Core, of: &str) -> Result<Then, FailedPass>
         );
         return Ok(Then::WhenChanged);
     };
-    let operations = defaults(&**deployment)?;
+    let mut sets = core.stores.machine_sets.all();
+    // Without a selector, it controls no others.
+    sets.retain(|set| set.controller().is_some_and(|owner| owner.uid == deployment.uid_or_empty()));
+    let operations = defaults(&**deployment, desired_before(&sets))?;
     let deployment = if operations.is_empty() {
         deployment
     } else {
@@ -232,9 +235,7 @@ impl Pass<'_> {
 
     /// Lets marked Machines go first, if the deployment was scaled down since its sets were written.
     fn prefer_marked(&self, plan: &mut Plan) {
-        let desired =
-            |set: &Arc<Stored<MachineSet>>| set.annotation(annotations::DESIRED_REPLICAS)?.parse().ok();
-        let Some(had) = self.sets.iter().filter_map(desired).max() else { return };
+        let Some(had) = desired_before(&self.sets).map(i64::from) else { return };
         if had <= self.wanted.replicas {
             return;
         }
@@ -308,6 +309,13 @@ impl Pass<'_> {
         }
         Ok(())
     }
+}
+
+/// How many replicas the deployment had when its sets were last written.
+fn desired_before(sets: &[Arc<Stored<MachineSet>>]) -> Option<i32> {
+    let desired =
+        |set: &Arc<Stored<MachineSet>>| set.annotation(annotations::DESIRED_REPLICAS)?.parse::<i32>().ok();
+    sets.iter().filter_map(desired).max()
 }
 
 fn marks(core: &Core, set: &MachineSet) -> Marks {
