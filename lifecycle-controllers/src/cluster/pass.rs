@@ -106,7 +106,6 @@ async fn finish(
     let descendants = Descendants::of(core, cluster);
     let unreadable = related.unreadable(cluster);
     if let Some(why) = &unreadable {
-        // The conditions have upstream's words, which name no reason.
         core.record(&***cluster, EventType::Warning, "ReferenceNotUsable", why.clone());
     }
     let mut failure = unreadable.map(Failure::Failed);

@@ -144,7 +144,8 @@ fn referred<'a>(
         None => return Reference::Empty,
         Some(Referenced::There(_, object)) => Related::There { ready: object.condition(mirrored) },
         Some(Referenced::Missing) => Related::Missing,
-        Some(Referenced::Unreadable(_)) => Related::Unknown,
+        // Upstream's words name no reason.
+        Some(Referenced::Unreadable(why)) => Related::Refused { why },
     };
     Reference::To { kind: &reference.kind, related }
 }
