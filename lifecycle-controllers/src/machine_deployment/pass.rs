@@ -80,15 +80,20 @@ pub(super) async fn reconcile(core: &Core, of: &str) -> Result<Then, FailedPass>
     };
     let unusable =
         unusable_templates(core, deployment.namespace_or_empty(), &deployment.spec.template.spec, cluster);
-    let Unusable { missing, .. } = unusable.await?;
-    let rolled = roll_out(core, &deployment, &missing, now).await;
+    let Unusable { missing, unreadable } = unusable.await?;
+    let mut rolled = roll_out(core, &deployment, &missing, now).await;
+    if let (Ok(()), Some(why)) = (&rolled, unreadable.first()) {
+        // No event says when that changes.
+        rolled = Err(Failure::Failed(why.clone()));
+    }
     // The annotation with the revision may have changed.
     let deployment = core.stores.machine_deployments.get(of).unwrap_or(deployment);
     let sets = sets_of(core, &deployment)?;
     let machines = machines_of(core, &deployment)?;
     let counted = counted(core, &deployment, &sets);
     let owned = Some(Owned { sets: sets.len(), counted: &counted, selected: &machines });
-    let observed = Observed { cluster: Some(cluster), owned, missing_templates: &missing };
+    let observed =
+        Observed { cluster: Some(cluster), owned, missing_templates: &missing, holds: &unreadable };
     let status = status(&deployment, &observed, now);
     let written =
         core.writer.patch_status_soon(&core.stores.machine_deployments, &**deployment, &status).await?;
@@ -385,7 +390,7 @@ async fn delete(
     let machines = machines_of(core, deployment)?;
     let counted = counted(core, deployment, &sets);
     let owned = Some(Owned { sets: sets.len(), counted: &counted, selected: &machines });
-    let observed = Observed { cluster, owned, missing_templates: &[] };
+    let observed = Observed { cluster, owned, ..Observed::default() };
     let status = status(deployment, &observed, now);
     Ok(core.writer.patch_status_soon(&core.stores.machine_deployments, &**deployment, &status).await?)
 }

@@ -241,3 +241,16 @@ async fn a_provider_id_is_written_though_the_name_of_the_data_is_refused() {
     };
     until(&world.core.stores.machines, "team/m", has_data).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_template_that_cannot_be_owned_is_said_by_its_deployment() {
+    let mut world = World::new().await;
+    world.create_templates().await;
+    world.create_deployment(1).await;
+    world.management.faults().inject(refused_patches("fakemachinetemplates"));
+    world.start().await;
+    let words = "FakeMachineTemplate t: it cannot be owned";
+    until_says(&world, "MachineDeployment", "d", "ScalingUp", words).await;
+    world.management.faults().clear();
+    world.until_complete(1, "v1.37.1").await;
+}
