@@ -133,6 +133,7 @@ fn check(arguments: &Check, registry: MakeRegistry) -> ExitCode {
 }
 
 fn explain(arguments: &Explain, registry: MakeRegistry) -> ExitCode {
+    let arguments = &arguments.clone().with_lifecycle();
     let mut faults = arguments.flags.faults();
     let subject = match arguments.subject() {
         Ok(subject) if faults.is_empty() => subject,

@@ -199,6 +199,14 @@ mod tests {
             name: "prod".to_owned(),
         };
         assert_eq!(subject(&["cluster", "team/prod"]), Ok(cluster));
+        let of_kind = |kind, name: &str| {
+            Ok(Subject::Lifecycle { kind, namespace: "team".to_owned(), name: name.to_owned() })
+        };
+        assert_eq!(subject(&["md", "team/workers"]), of_kind(ExplainedKind::MachineDeployment, "workers"));
+        assert_eq!(subject(&["kubeadmconfigs", "team/a"]), of_kind(ExplainedKind::KubeadmConfig, "a"));
+        assert_eq!(subject(&["nodes", "worker-1"]), node("worker-1"));
+        assert!(matches!(subject(&["svc", "shop/web"]), Ok(Subject::Service { .. })));
+        assert!(matches!(subject(&["ma", "shop/one"]), Ok(Subject::Machine { .. })));
         for bad in [
             ["machinedeployment", "workers"],
             ["machine", "one"],
@@ -208,6 +216,22 @@ mod tests {
             ["pod", "a/b"],
         ] {
             assert!(subject(&bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn an_object_of_cluster_api_needs_no_flag_of_a_provider() {
+        let faults_of = |args: &[&str]| match parse(["ccm", "explain"].iter().chain(args)) {
+            Ok(Invocation::Tool(tool)) => match *tool {
+                Tool::Explain(explain) => explain.with_lifecycle().flags.faults(),
+                other => panic!("{other:?}"),
+            },
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(faults_of(&["md", "team/workers"]), [""; 0]);
+        assert_eq!(faults_of(&["machine", "team/one"]), [""; 0]);
+        for args in [&["worker-1"][..], &["md", "team/workers", "--controllers=*"]] {
+            assert_eq!(faults_of(args), ["--cloud-provider cannot be empty"], "{args:?}");
         }
     }
 

@@ -179,6 +179,7 @@ impl Flags {
             .chain(without_effect)
             .chain(controllers::warning(&self.generic.controllers))
             .chain(self.warning_of_providers())
+            .chain(self.warning_of_all_without_cloud())
             .chain(self.controllers.service_lb.warning())
             .chain(self.generic.warnings())
             .chain(self.leader_election.warnings(self.misc.dry_run))

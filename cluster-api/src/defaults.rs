@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use self::changes::{Changes, cluster_label};
 pub use self::changes::{Operation, Refused};
-pub use self::machines::NODE_DELETION_TIMEOUT_SECONDS;
+pub use self::machines::{NODE_DELETION_TIMEOUT_SECONDS, version_with_v};
 
 /// A kind whose objects get defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

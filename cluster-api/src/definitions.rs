@@ -49,6 +49,27 @@ impl Provider {
         }
     }
 
+    /// The names of the definitions of the kinds that controllers read: plural and group, with a dot between. `MachinePool` is for tools
+    /// alone.
+    pub fn read_kinds(self) -> &'static [&'static str] {
+        match self {
+            Self::Core => &[
+                "clusters.cluster.x-k8s.io",
+                "machines.cluster.x-k8s.io",
+                "machinesets.cluster.x-k8s.io",
+                "machinedeployments.cluster.x-k8s.io",
+                "machinehealthchecks.cluster.x-k8s.io",
+                "machinedrainrules.cluster.x-k8s.io",
+                "clusterresourcesets.addons.cluster.x-k8s.io",
+                "clusterresourcesetbindings.addons.cluster.x-k8s.io",
+            ],
+            Self::KubeadmBootstrap => &[
+                "kubeadmconfigs.bootstrap.cluster.x-k8s.io",
+                "kubeadmconfigtemplates.bootstrap.cluster.x-k8s.io",
+            ],
+        }
+    }
+
     /// The definitions of its kinds.
     ///
     /// # Errors

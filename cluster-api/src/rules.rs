@@ -60,9 +60,9 @@ pub(crate) const RANGES: &[Rule] =
 /// The field is as it was when the object was made.
 pub(crate) const UNCHANGED: &[Rule] = &[Rule { rule: "self == oldSelf", message: "cannot change" }];
 
-/// A semantic version with a `v` in front. The webhook adds a missing `v` before the rule is checked.
+/// A semantic version. A `v` may be missing in front: a controller adds it, as Cluster API's webhooks do.
 pub(crate) const VERSION: &[Rule] = &[Rule {
-    rule: "self.matches('^v(0|[1-9][0-9]*)[.](0|[1-9][0-9]*)[.](0|[1-9][0-9]*)(-[0-9A-Za-z-]+([.][0-9A-Za-z-]+)*)?([+][0-9A-Za-z-]+([.][0-9A-Za-z-]+)*)?$')",
+    rule: "self.matches('^v?(0|[1-9][0-9]*)[.](0|[1-9][0-9]*)[.](0|[1-9][0-9]*)(-[0-9A-Za-z-]+([.][0-9A-Za-z-]+)*)?([+][0-9A-Za-z-]+([.][0-9A-Za-z-]+)*)?$')",
     message: "must be a version such as v1.35.0",
 }];
 

@@ -74,12 +74,13 @@ pub(crate) fn without_finalizer<K: Kind>(object: &K, finalizer: &str) -> Option<
 }
 
 /// The defaults of an object that are stored: Cluster API's webhooks write them, and `clusterctl`'s templates rely on them. Here the first
-/// pass over the object does. Empty: it has them.
+/// pass over the object does. `had`: how many replicas an object had that names none any more. Empty: it has them.
 ///
 /// # Errors
 /// If its metadata cannot be those of Machines, with the field.
-pub(crate) fn defaults<K: Kind + Serialize>(object: &K) -> Result<Vec<Operation>, Failure> {
+pub(crate) fn defaults<K: Kind + Serialize>(object: &K, had: Option<i32>) -> Result<Vec<Operation>, Failure> {
     let (group, plural) = (K::group(&()), K::plural(&()));
     let Some(kind) = Defaulted::find(&group, &plural) else { return Ok(Vec::new()) };
-    kind.defaults(&to_json(object)?, None).map_err(|refused| Failure::Failed(refused.to_string()))
+    let old = had.map(|replicas| json!({"spec": {"replicas": replicas}}));
+    kind.defaults(&to_json(object)?, old.as_ref()).map_err(|refused| Failure::Failed(refused.to_string()))
 }

@@ -27,7 +27,9 @@ mod tests;
 
 use std::sync::Arc;
 
+use basics::LogOnce;
 pub use options::ClusterOptions;
+use parking_lot::Mutex;
 
 use crate::{
     core::Core,
@@ -39,12 +41,14 @@ use crate::{
 pub struct ClusterController {
     core: Arc<Core>,
     options: ClusterOptions,
+    /// The Clusters that wait for their certificate authority, by their keys.
+    waits: Mutex<LogOnce>,
 }
 
 impl ClusterController {
     /// A controller of all Clusters of these caches.
     pub fn new(core: Arc<Core>, options: ClusterOptions) -> Self {
-        Self { core, options }
+        Self { core, options, waits: Mutex::default() }
     }
 
     /// What a pass may change for.
@@ -57,6 +61,6 @@ impl Controller for ClusterController {
     const KIND: &'static str = "Cluster";
 
     async fn reconcile(&self, key: &str) -> Result<Then, FailedPass> {
-        Ok(pass::reconcile(&self.core, &self.options, key).await?)
+        Ok(pass::reconcile(&self.core, &self.options, &self.waits, key).await?)
     }
 }

@@ -1,7 +1,9 @@
 //! What a pass over an object would do, for people. The controllers themselves decide: a request of theirs that would change something
 //! is noted and not sent, and the pass goes as far as it goes without it.
 
+mod duration;
 mod notes;
+mod subject;
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,55 +19,28 @@ use serde_json::Value;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use self::notes::Notes;
+use self::{
+    duration::in_words,
+    notes::Notes,
+    subject::{Found, Subjects},
+};
+pub use self::{notes::ExplainedCondition, subject::ExplainedKind};
 use crate::{
-    cluster::{ClusterController, ClusterOptions},
     core::{Core, CoreOptions, workload_key},
     engine::{
-        control::{Controller as _, FailedPass, Then},
+        control::{FailedPass, Then},
         external::Externals,
-        object::{Kind, key},
-        stores::{Store, Stores},
-        writer::{Place, Writer},
+        object::key,
+        stores::Stores,
+        writer::Writer,
     },
     gate::PartFence,
-    machine::MachineController,
-    machine_deployment::MachineDeploymentController,
-    machine_set::MachineSetController,
     options::LifecycleOptions,
     workload::{AllowedAddresses, Connection, Connector, Dial, Options, WorkloadClusters},
 };
 
 /// How long the workload cluster may take to be connected. A daemon that runs has its connection.
 const CONNECTED_WITHIN: Duration = Duration::from_secs(5);
-
-/// A kind that can be explained.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ExplainedKind {
-    /// A Cluster.
-    Cluster,
-    /// A Machine of Cluster API.
-    Machine,
-    /// A `MachineSet`.
-    MachineSet,
-    /// A `MachineDeployment`.
-    MachineDeployment,
-}
-
-impl ExplainedKind {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::Cluster, Self::Machine, Self::MachineSet, Self::MachineDeployment];
-
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Cluster => "Cluster",
-            Self::Machine => "Machine",
-            Self::MachineSet => "MachineSet",
-            Self::MachineDeployment => "MachineDeployment",
-        }
-    }
-}
 
 /// What the controllers find about an object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -84,8 +59,8 @@ pub struct LifecyclePlan {
     pub phase: Option<String>,
     /// Whether the workload cluster is connected, or why not.
     pub workload_cluster: String,
-    /// The conditions of its status: type, status, reason and message.
-    pub conditions: Vec<String>,
+    /// The conditions of its status.
+    pub conditions: Vec<ExplainedCondition>,
     /// What the controller would do next.
     pub next: Vec<String>,
 }
@@ -126,23 +101,24 @@ pub(crate) async fn explain_through(
     answer.map_err(|error| {
         format!("Clusters of namespace {namespace} cannot be listed: {}", describe(&error))
     })?;
+    let subjects = Subjects::new(kind, &core, options);
     // They end when they are dropped.
-    let _watches = core.stores.watch(client, Some(namespace), &stop);
-    timeout(limit, core.stores.synced())
+    let _watches = subjects.watch(client, namespace, &stop);
+    timeout(limit, subjects.synced())
         .await
-        .map_err(|_| format!("no list of {} within {limit:?}", core.stores.missing().join(", ")))?;
-    let Some(found) = find(&core, kind, namespace, name) else { return Ok(None) };
-    let workload_cluster = connected(&core, namespace, &found.cluster, &stop).await;
-    let object: Value = core.writer.read_at(&found.place).await.map_err(|error| error.to_string())?;
-    let outcome = pass(&core, kind, &key(namespace, name)).await;
+        .map_err(|_| format!("no list of {} within {limit:?}", subjects.missing().join(", ")))?;
+    let Some(Found { place, cluster, is_ours }) = subjects.find(namespace, name) else { return Ok(None) };
+    let workload_cluster = connected(&core, namespace, &cluster, &stop).await;
+    let object: Value = core.writer.read_at(&place).await.map_err(|error| error.to_string())?;
+    let outcome = subjects.pass(&key(namespace, name)).await;
     let conditions = object["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
     Ok(Some(LifecyclePlan {
         kind: kind.name(),
-        is_ours: found.is_ours,
+        is_ours,
         infrastructure: object["spec"]["infrastructureRef"]["name"].as_str().map(str::to_owned),
         phase: object["status"]["phase"].as_str().map(str::to_owned),
         workload_cluster,
-        conditions: conditions.iter().map(notes::condition).collect(),
+        conditions: conditions.iter().map(ExplainedCondition::from).collect(),
         next: next(&notes, &outcome, conditions),
     }))
 }
@@ -176,38 +152,6 @@ fn core(
     }))
 }
 
-/// An object that is there.
-struct Found {
-    place: Place,
-    /// The name of its Cluster.
-    cluster: String,
-    is_ours: bool,
-}
-
-fn find(core: &Core, kind: ExplainedKind, namespace: &str, name: &str) -> Option<Found> {
-    let (stores, key) = (&core.stores, key(namespace, name));
-    match kind {
-        ExplainedKind::Cluster => found(core, &stores.clusters, &key, |_| name.to_owned()),
-        ExplainedKind::Machine => found(core, &stores.machines, &key, |one| one.spec.cluster_name.clone()),
-        ExplainedKind::MachineSet => {
-            found(core, &stores.machine_sets, &key, |one| one.spec.cluster_name.clone())
-        }
-        ExplainedKind::MachineDeployment => {
-            found(core, &stores.machine_deployments, &key, |one| one.spec.cluster_name.clone())
-        }
-    }
-}
-
-fn found<K: Kind>(
-    core: &Core,
-    store: &Store<K>,
-    key: &str,
-    cluster: impl FnOnce(&K) -> String,
-) -> Option<Found> {
-    let object = store.get(key)?;
-    Some(Found { place: Place::of(&**object), cluster: cluster(&object), is_ours: core.is_ours(&**object) })
-}
-
 /// Waits for the connection to the workload cluster, and says how it is.
 async fn connected(core: &Core, namespace: &str, cluster: &str, stop: &CancellationToken) -> String {
     let Some(uid) = core.cluster(namespace, cluster).and_then(|cluster| cluster.uid()) else {
@@ -231,19 +175,6 @@ async fn connected(core: &Core, namespace: &str, cluster: &str, stop: &Cancellat
     }
 }
 
-/// One pass.
-async fn pass(core: &Arc<Core>, kind: ExplainedKind, key: &str) -> Result<Then, FailedPass> {
-    let core = Arc::clone(core);
-    match kind {
-        ExplainedKind::Cluster => {
-            ClusterController::new(core, ClusterOptions::default()).reconcile(key).await
-        }
-        ExplainedKind::Machine => MachineController::new(core).reconcile(key).await,
-        ExplainedKind::MachineSet => MachineSetController::new(core).reconcile(key).await,
-        ExplainedKind::MachineDeployment => MachineDeploymentController::new(core).reconcile(key).await,
-    }
-}
-
 /// What a pass came to. `before` are the conditions of the object.
 fn next(notes: &Notes, outcome: &Result<Then, FailedPass>, before: &[Value]) -> Vec<String> {
     let noted = notes.in_words(before);
@@ -252,7 +183,7 @@ fn next(notes: &Notes, outcome: &Result<Then, FailedPass>, before: &[Value]) -> 
     }
     vec![match outcome {
         Ok(Then::WhenChanged) => "write nothing until something changes".to_owned(),
-        Ok(Then::After(wait)) => format!("write nothing, and look again after {wait:?}"),
+        Ok(Then::After(wait)) => format!("write nothing, and look again after {}", in_words(*wait)),
         Err(FailedPass { why, .. }) => format!("fail and try again: {why}"),
     }]
 }

@@ -2,6 +2,7 @@
 
 use cluster_api::{
     ContractVersionedObjectReference, MachineDeployment, MachineDeploymentRolloutStrategyType, MachineSpec,
+    defaults::version_with_v,
 };
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use lifecycle::rollout::{Bootstrap, Bound, Deployment, Reference, Strategy, Template};
@@ -45,7 +46,8 @@ pub(crate) fn template_of(spec: &MachineSpec) -> Template {
         name: of.name.clone(),
     };
     Template {
-        version: spec.version.clone().unwrap_or_default(),
+        // Without its `v`, as a user wrote it, it is the same version.
+        version: version_with_v(spec.version.as_deref().unwrap_or_default()).into_owned(),
         bootstrap: match defined(&spec.bootstrap.config_ref) {
             Some(config) => Bootstrap::Config(reference(config)),
             None => Bootstrap::DataSecret(spec.bootstrap.data_secret_name.clone()),

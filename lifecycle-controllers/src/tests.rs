@@ -11,6 +11,7 @@ mod machines;
 mod metadata;
 mod objects;
 mod ownership;
+mod permissions;
 mod provider;
 mod rollouts;
 mod unreadable;

@@ -24,7 +24,7 @@ use super::tools::{self, Output, one_line, table};
 use crate::{
     controllers::{CONTROLLERS, Capability, ClusterRoutes, NodeQuestion, node},
     daemon,
-    flags::{Flags, ROUTE_CONTROLLER},
+    flags::{Flags, LIFECYCLE, ROUTE_CONTROLLER},
 };
 
 /// Maximum number of similar names in the message about a missing Node.
@@ -33,12 +33,13 @@ const SIMILAR_NAMES: usize = 3;
 /// Explain a Node: what the cloud says about it, by what its instance was found, what differs, why it is initialised
 /// or not, and what a daemon with these flags would do next. Or a Service, with `explain service NAMESPACE/NAME`: why it has
 /// its load balancer or waits for it. Or a machine, with `explain machine NAMESPACE/NAME`: what it waits for. Or an object of Cluster
-/// API, with `cluster`, `machineset` or `machinedeployment`. Nothing is changed.
+/// API, with `cluster`, `machineset`, `machinedeployment`, `machinehealthcheck` or `kubeadmconfig`. Plurals and kubectl's short
+/// names are taken too. Nothing is changed.
 #[derive(Clone, Debug, Args)]
 pub struct Explain {
     /// The Node's name; or `service` and the Service's namespace and name, as in `service default/web`; or `machine` and
     /// those of a machine of the provider's kind, or of a Machine if the lifecycle controllers are enabled; or `cluster`,
-    /// `machineset` or `machinedeployment` and those of such an object.
+    /// `machineset`, `machinedeployment`, `machinehealthcheck` or `kubeadmconfig` and those of such an object.
     #[arg(
         value_name = "NODE",
         num_args = 1..=2,
@@ -87,8 +88,8 @@ pub enum Subject {
 }
 
 /// What may be named.
-const SUBJECTS: &str =
-    "NODE, or one of service, machine, cluster, machineset and machinedeployment with NAMESPACE/NAME";
+const SUBJECTS: &str = "NODE, or one of service, machine, cluster, machineset, machinedeployment, machinehealthcheck and \
+                        kubeadmconfig with NAMESPACE/NAME";
 
 /// Namespace and name.
 fn namespaced(what: &str, text: &str) -> Result<(String, String), String> {
@@ -101,6 +102,19 @@ fn namespaced(what: &str, text: &str) -> Result<(String, String), String> {
 }
 
 impl Explain {
+    /// The same, where an object of Cluster API is to be explained and no flag says which controllers run: those of
+    /// `--controllers=lifecycle`, which need no provider.
+    #[must_use]
+    pub fn with_lifecycle(mut self) -> Self {
+        let is_of_lifecycle =
+            matches!(self.subject(), Ok(Subject::Lifecycle { .. } | Subject::Machine { .. }));
+        let says = ["controllers", "cloud-provider", "machine-provider"];
+        if is_of_lifecycle && !says.into_iter().any(|flag| self.flags.is_given(flag)) {
+            self.flags.generic.controllers = vec![LIFECYCLE.to_owned()];
+        }
+        self
+    }
+
     /// What is to be explained.
     ///
     /// # Errors
@@ -108,24 +122,23 @@ impl Explain {
     pub fn subject(&self) -> Result<Subject, String> {
         let words: Vec<&str> = self.subject.iter().map(String::as_str).collect();
         match words[..] {
-            [node] | ["node", node] => Ok(Subject::Node(node.to_owned())),
-            ["service", text] => {
-                let (namespace, name) = namespaced("Service", text)?;
-                Ok(Subject::Service { namespace, name })
-            }
-            ["machine", text] => {
-                let (namespace, name) = namespaced("machine", text)?;
-                Ok(Subject::Machine { namespace, name })
-            }
-            [word, text] => {
-                match ExplainedKind::ALL.into_iter().find(|kind| kind.name().to_ascii_lowercase() == word) {
-                    Some(kind) => {
-                        let (namespace, name) = namespaced(kind.name(), text)?;
-                        Ok(Subject::Lifecycle { kind, namespace, name })
-                    }
-                    None => Err(format!("nothing is known of {word:?}; expected {SUBJECTS}")),
+            [node] => Ok(Subject::Node(node.to_owned())),
+            [word, text] => match (ExplainedKind::of_word(word), &*word.to_ascii_lowercase()) {
+                (_, "node" | "nodes" | "no") => Ok(Subject::Node(text.to_owned())),
+                (_, "service" | "services" | "svc") => {
+                    let (namespace, name) = namespaced("Service", text)?;
+                    Ok(Subject::Service { namespace, name })
                 }
-            }
+                (Some(ExplainedKind::Machine), _) => {
+                    let (namespace, name) = namespaced("machine", text)?;
+                    Ok(Subject::Machine { namespace, name })
+                }
+                (Some(kind), _) => {
+                    let (namespace, name) = namespaced(kind.name(), text)?;
+                    Ok(Subject::Lifecycle { kind, namespace, name })
+                }
+                (None, _) => Err(format!("nothing is known of {word:?}; expected {SUBJECTS}")),
+            },
             _ => Err(format!("expected {SUBJECTS}")),
         }
     }

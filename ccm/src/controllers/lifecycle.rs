@@ -11,6 +11,7 @@ use futures::future::BoxFuture;
 use lifecycle_controllers::{
     engine::metrics::{LoopMetrics, PassMetrics},
     gate::{self, Gate, GateOptions, Part, PartTerm},
+    kinds::ServedKinds,
     options::LifecycleOptions,
     parts::{bootstrap, core},
 };
@@ -75,6 +76,7 @@ fn behind_gate(
     let ControllerContext { flags, fence, metrics, clients, events, health, debug_state, election, .. } =
         context;
     let options = options(flags)?;
+    let reader = clients.unthrottled.clone();
     let of_loops = LoopMetrics { passes: metrics.get()?, queues: metrics.get()? };
     let gate = Gate {
         part,
@@ -93,10 +95,33 @@ fn behind_gate(
         health: health.clone(),
         debug_state: debug_state.clone(),
     };
+    if flags.misc.dry_run {
+        // The gate runs no controllers then.
+        return Ok(Box::new(|stop, inspection| {
+            let nothing = |_, _, _| -> BoxFuture<'static, _> { Box::pin(std::future::ready(Ok(()))) };
+            Box::pin(gate::run(gate, stop, inspection, nothing))
+        }));
+    }
+    let kinds = ServedKinds::new(part, health);
+    let followed = kinds.clone();
     let controllers = move |term: PartTerm, stop: CancellationToken, inspection: Inspection| {
-        controllers(term, options.clone(), of_loops.clone(), stop, inspection)
+        let (kinds, options, of_loops) = (kinds.clone(), options.clone(), of_loops.clone());
+        let run: BoxFuture<'static, _> = Box::pin(async move {
+            if stop.run_until_cancelled(inspection.beside(kinds.served())).await.is_none() {
+                return Ok(());
+            }
+            controllers(term, options, of_loops, stop, inspection).await
+        });
+        run
     };
-    Ok(Box::new(|stop, inspection| Box::pin(gate::run(gate, stop, inspection, controllers))))
+    Ok(Box::new(move |stop, inspection| {
+        Box::pin(async move {
+            tokio::select! {
+                ended = gate::run(gate, stop, inspection, controllers) => ended,
+                never = followed.follow(&reader) => match never {},
+            }
+        })
+    }))
 }
 
 /// What the flags say to the parts.

@@ -167,6 +167,21 @@ impl Flags {
         })
     }
 
+    /// A warning where `*` asks for controllers that need a provider, and none is named. Those of other flags run.
+    pub(super) fn warning_of_all_without_cloud(&self) -> Option<String> {
+        let list = &self.generic.controllers;
+        let is_idle = |name: &&str| controllers::enables(list, name) && self.has_no_cloud_for(name);
+        let idle: Vec<_> = controllers::CONTROLLERS.iter().map(|one| one.name).filter(is_idle).collect();
+        (list.iter().any(|name| name == "*") && !idle.is_empty()).then(|| {
+            format!(
+                "--controllers={}: {} do not run, since they need --cloud-provider, which is not given; give it, or leave out \
+                 the *",
+                list.join(","),
+                idle.join(", ")
+            )
+        })
+    }
+
     /// Whether a part of Cluster API's own controllers runs, which needs no provider.
     pub fn runs_lifecycle(&self) -> bool {
         LIFECYCLE_PARTS.into_iter().any(|part| controllers::enables(&self.generic.controllers, part))

@@ -42,8 +42,8 @@ pub(super) fn readiness_query(options: &ManifestOptions, flags: &Flags) -> Strin
         _ => providers.map(|provider| format!("machine-kinds-{provider}")).collect(),
     };
     let parts = gate::PARTS.into_iter().filter(|part| flags.enables(part.name));
-    let leases = parts.map(gate::Part::check_name);
-    let checks = [DEFINITIONS_CHECK.to_owned()].into_iter().chain(kinds).chain(leases);
+    let of_parts = parts.flat_map(|part| [part.check_name(), part.kinds_check_name()]);
+    let checks = [DEFINITIONS_CHECK.to_owned()].into_iter().chain(kinds).chain(of_parts);
     let query: Vec<String> = checks.map(|check| format!("exclude={check}")).collect();
     format!("?{}", query.join("&"))
 }
@@ -125,7 +125,7 @@ mod tests {
         assert_eq!(
             readiness_query(&one, &flags.expect("good flags")),
             "?exclude=conversion-definitions&exclude=machine-kinds&exclude=lifecycle-core-lease\
-             &exclude=lifecycle-bootstrap-lease",
+             &exclude=lifecycle-core-kinds&exclude=lifecycle-bootstrap-lease&exclude=lifecycle-bootstrap-kinds",
             "a manager that holds its Lease converts nothing"
         );
     }

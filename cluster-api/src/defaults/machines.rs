@@ -1,5 +1,7 @@
 //! Defaults of Machines and of what makes them.
 
+use std::borrow::Cow;
+
 use serde_json::{Value, json};
 
 use super::{
@@ -93,10 +95,14 @@ fn select(changes: &mut Changes, label: &str, value: &str) {
     changes.set(&format!("/spec/template/metadata/labels/{label}"), json!(value));
 }
 
-/// Versions begin with a `v`, and people forget it.
+/// A version as Cluster API stores it: with a `v` in front, which people may leave out.
+pub fn version_with_v(version: &str) -> Cow<'_, str> {
+    if version.is_empty() || version.starts_with('v') { version.into() } else { format!("v{version}").into() }
+}
+
 fn version(changes: &mut Changes, path: &str) {
-    if let Some(version) = changes.text(path).filter(|version| !version.starts_with('v')) {
-        changes.set(path, json!(format!("v{version}")));
+    if let Some(version) = changes.text(path) {
+        changes.set(path, json!(version_with_v(&version)));
     }
 }
 

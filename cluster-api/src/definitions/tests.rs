@@ -26,6 +26,20 @@ fn every_kind_has_a_definition() {
 }
 
 #[test]
+fn all_kinds_but_machine_pools_are_read() {
+    for provider in Provider::ALL {
+        let mut names: Vec<String> = provider
+            .definitions()
+            .expect("definitions")
+            .into_iter()
+            .filter_map(|one| one.metadata.name)
+            .collect();
+        names.retain(|name| name != "machinepools.cluster.x-k8s.io");
+        assert_eq!(provider.read_kinds(), names);
+    }
+}
+
+#[test]
 fn programs_find_the_kinds_by_labels() {
     for definition in all() {
         let labels = definition.metadata.labels.expect("labels");

@@ -83,6 +83,8 @@ pub(crate) const ACCEPTED: &[Case] = &[
     accepted(CLUSTER, &[("spec/topology", r#"{"classRef": {"name": "kept"}}"#)]),
     accepted(MACHINE, &[]),
     accepted(MACHINE, &[("spec/version", "")]),
+    accepted(MACHINE, &[("spec/version", r#""1.35.0""#)]),
+    accepted(MACHINE_DEPLOYMENT, &[("spec/template/spec/version", r#""1.35.0-rc.1""#)]),
     accepted(
         MACHINE,
         &[("spec/taints", r#"[{"key": "a/b", "effect": "NoExecute", "propagation": "Always"}]"#)],
@@ -133,8 +135,8 @@ pub(crate) const REFUSED: &[Case] = &[
         "metadata.name must have at most 63 characters",
     ),
     refused(MACHINE, &[("spec/bootstrap", "{}")], "needs configRef or dataSecretName"),
-    refused(MACHINE, &[("spec/version", r#""1.35.0""#)], "must be a version such as"),
     refused(MACHINE, &[("spec/version", r#""v1.35""#)], "must be a version such as"),
+    refused(MACHINE, &[("spec/version", r#""vv1.35.0""#)], "must be a version such as"),
     refused(
         MACHINE,
         &[(

@@ -144,6 +144,10 @@ impl Elector {
             let pause = self.options.retry_period.mul_f64(fastrand::f64().mul_add(JITTER, 1.0));
             let pause = if releases.allowed { pause } else { pause.min(LOOK_WITHOUT_WATCH) };
             let mut look_at = self.clock.now() + pause;
+            // A Lease that can be read, and not written, as in a namespace that is being deleted, is still of no use.
+            if !matches!(attempt, Attempt::Failed(_)) && self.failing.ends(&()) {
+                tracing::info!(lease = %self.describe(), "takes part in the leader election again");
+            }
             match attempt {
                 Attempt::Held { sent } => {
                     // A response that took this long is of no use any more.
@@ -227,9 +231,6 @@ impl Elector {
     }
 
     fn observe(&mut self, lease: Option<Lease>) {
-        if self.failing.ends(&()) {
-            tracing::info!(lease = %self.describe(), "the lease can be read again");
-        }
         let Some(lease) = lease else {
             self.observed = None;
             return;

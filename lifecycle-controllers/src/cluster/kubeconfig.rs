@@ -10,13 +10,15 @@ mod tests;
 use std::time::Duration;
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
+use basics::LogOnce;
 use cluster_api::{
     Cluster,
     names::{labels, secrets},
 };
-use controller_kit::writes::WriteError;
+use controller_kit::{cache::CachedObject as _, writes::WriteError};
 use jiff::Timestamp;
 use k8s_openapi::{ByteString, api::core::v1::Secret};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use self::authority::{Authority, Validity, server, validity};
@@ -33,8 +35,13 @@ use crate::{
 /// When to look again for a certificate authority that does not exist.
 const UNTIL_THERE: Duration = Duration::from_secs(30);
 
-/// Makes the Secret, or renews it.
-pub(super) async fn ensure(core: &Core, cluster: &Stored<Cluster>, now: i64) -> Result<Then, Failure> {
+/// Makes the Secret, or renews it. `waits`: the Clusters of which the log says already that they have no certificate authority.
+pub(super) async fn ensure(
+    core: &Core,
+    cluster: &Stored<Cluster>,
+    waits: &Mutex<LogOnce>,
+    now: i64,
+) -> Result<Then, Failure> {
     let has_other_maker =
         defined(&cluster.spec.control_plane_ref).is_some() || !cluster.spec.topology.is_null();
     if has_other_maker || !has_endpoint(cluster) {
@@ -52,7 +59,7 @@ pub(super) async fn ensure(core: &Core, cluster: &Stored<Cluster>, now: i64) -> 
             return Ok(Then::After(left));
         }
     }
-    let Some(kubeconfig) = kubeconfig(core, cluster, now).await? else {
+    let Some(kubeconfig) = kubeconfig(core, cluster, waits, now).await? else {
         return Ok(Then::After(UNTIL_THERE));
     };
     let value = BASE64_STANDARD.encode(kubeconfig);
@@ -92,20 +99,30 @@ fn renewable(secret: &Secret, cluster: &Cluster) -> Option<Validity> {
 }
 
 /// A kubeconfig of an administrator. `None`: there is no certificate authority yet.
-async fn kubeconfig(core: &Core, cluster: &Cluster, now: i64) -> Result<Option<String>, Failure> {
+async fn kubeconfig(
+    core: &Core,
+    cluster: &Stored<Cluster>,
+    waits: &Mutex<LogOnce>,
+    now: i64,
+) -> Result<Option<String>, Failure> {
     let place = place(cluster, secrets::CLUSTER_CA);
+    let of = cluster.key();
     let secret: Secret = match core.writer.read_at(&place).await {
         Ok(secret) => secret,
         Err(WriteError::Gone) => {
-            tracing::info!(
-                cluster = cluster.name_or_empty(),
-                secret = place.name,
-                "waiting for the certificate authority, to make a kubeconfig"
-            );
+            if waits.lock().begins(&*of) {
+                tracing::info!(
+                    cluster = %of,
+                    secret = place.name,
+                    namespace = place.namespace,
+                    "waiting for the Secret with the certificate authority, to make a kubeconfig"
+                );
+            }
             return Ok(None);
         }
         Err(error) => return Err(error.into()),
     };
+    waits.lock().ends(&*of);
     let data = secret.data.unwrap_or_default();
     let of = |key: &str| data.get(key).map(|ByteString(value)| value.as_slice()).unwrap_or_default();
     let failed = |why: String| Failure::Failed(format!("Secret {}: {why}", place.name));

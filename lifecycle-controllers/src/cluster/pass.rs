@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use basics::LogOnce;
 use cluster_api::{
     Cluster, ClusterPhase, ClusterStatus,
     names::{conditions as types, finalizers},
@@ -9,6 +10,7 @@ use cluster_api::{
 use component::events::EventType;
 use jiff::Timestamp;
 use kube::ResourceExt as _;
+use parking_lot::Mutex;
 use serde_json::json;
 
 use super::{
@@ -30,11 +32,18 @@ use crate::{
     workload::{ClusterKey, Connection},
 };
 
-pub(super) async fn reconcile(core: &Core, options: &ClusterOptions, of: &str) -> Result<Then, Failure> {
+/// `waits`: the Clusters that wait for their certificate authority.
+pub(super) async fn reconcile(
+    core: &Core,
+    options: &ClusterOptions,
+    waits: &Mutex<LogOnce>,
+    of: &str,
+) -> Result<Then, Failure> {
     let (namespace, name) = split_key(of);
     let workload = workload_key(namespace, name);
     let Some(cluster) = core.stores.clusters.get(of).filter(|cluster| core.is_ours(&***cluster)) else {
         core.workload.forget(&workload);
+        waits.lock().ends(of);
         return Ok(Then::WhenChanged);
     };
     follow(core, &workload, &cluster);
@@ -47,7 +56,7 @@ pub(super) async fn reconcile(core: &Core, options: &ClusterOptions, of: &str) -
     }
     let related = RelatedObjects::observe(core, &cluster).await?;
     let cluster = with_endpoint(core, cluster, &related).await?;
-    finish(core, options, &workload, &cluster, &related, now).await
+    finish(core, options, waits, &workload, &cluster, &related, now).await
 }
 
 /// Keeps a connection to the workload cluster once there may be one. Upstream's rule: the infrastructure is provisioned. The control
@@ -88,6 +97,7 @@ async fn with_endpoint(
 async fn finish(
     core: &Core,
     options: &ClusterOptions,
+    waits: &Mutex<LogOnce>,
     workload: &ClusterKey,
     cluster: &Arc<Stored<Cluster>>,
     related: &RelatedObjects,
@@ -96,7 +106,6 @@ async fn finish(
     let descendants = Descendants::of(core, cluster);
     let unreadable = related.unreadable(cluster);
     if let Some(why) = &unreadable {
-        // The conditions have upstream's words, which name no reason.
         core.record(&***cluster, EventType::Warning, "ReferenceNotUsable", why.clone());
     }
     let mut failure = unreadable.map(Failure::Failed);
@@ -111,7 +120,7 @@ async fn finish(
         failure = deletion.failure.or(failure);
         stage = Some(deletion.statement);
     } else {
-        match kubeconfig::ensure(core, cluster, now).await {
+        match kubeconfig::ensure(core, cluster, waits, now).await {
             Ok(again) => then = again,
             Err(error) => failure = Some(error),
         }
@@ -124,7 +133,10 @@ async fn finish(
         descendants: &descendants,
         deletion: stage,
         probe: core.workload.probe(workload),
-        is_connected: matches!(core.workload.connection(workload), Connection::Connected { .. }),
+        trouble: match core.workload.connection(workload) {
+            Connection::Connected { .. } => None,
+            Connection::NotConnected(why) => Some(why.shown),
+        },
         connection_grace: options.connection_grace,
         now,
     };

@@ -44,7 +44,8 @@ pub(super) struct Observed<'a> {
     pub(super) deletion: Option<Statement>,
     /// The connection to the workload cluster.
     pub(super) probe: Probe,
-    pub(super) is_connected: bool,
+    /// Why there is no connection. `None`: there is one.
+    pub(super) trouble: Option<String>,
     /// For how long the last successful probe counts.
     pub(super) connection_grace: Duration,
     pub(super) now: i64,
@@ -61,8 +62,8 @@ pub(super) fn status(cluster: &Cluster, observed: &Observed<'_>) -> (ClusterStat
     let mut conditions = Conditions::of(&status.conditions, cluster.metadata.generation);
     let remote = remote_connection(
         &observed.probe,
-        observed.is_connected,
-        conditions.get(types::REMOTE_CONNECTION_PROBE).is_some(),
+        observed.trouble.as_deref(),
+        conditions.get(types::REMOTE_CONNECTION_PROBE).map(|one| one.message.as_str()),
         observed.connection_grace,
         observed.now,
     );
@@ -143,7 +144,8 @@ fn referred<'a>(
         None => return Reference::Empty,
         Some(Referenced::There(_, object)) => Related::There { ready: object.condition(mirrored) },
         Some(Referenced::Missing) => Related::Missing,
-        Some(Referenced::Unreadable(_)) => Related::Unknown,
+        // Upstream's words name no reason.
+        Some(Referenced::Unreadable(why)) => Related::Refused { why },
     };
     Reference::To { kind: &reference.kind, related }
 }

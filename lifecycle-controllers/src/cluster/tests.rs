@@ -339,7 +339,21 @@ async fn a_lost_connection_is_said_after_its_grace_period() {
     assert!(after > Duration::from_secs(35) && after < Duration::from_secs(60), "{after:?}");
     let message = said(&cluster, "RemoteConnectionProbe").2;
     assert!(message.starts_with("Remote connection probe failed, probe last succeeded at 20"), "{message}");
+    assert!(message.ends_with(": Secret c-kubeconfig does not exist"), "{message}");
     assert!(said(&cluster, "Available").2.contains(&message));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_was_never_connected_says_what_is_missing() {
+    let stage = Stage::new().await;
+    run(&stage).await;
+    create(&stage, json!({"controlPlaneRef": control_plane_ref()})).await;
+    let begins = tokio::time::Instant::now();
+    let expected = "Remote connection not established yet: Secret c-kubeconfig does not exist";
+    until(&stage, |cluster| said(cluster, "RemoteConnectionProbe").2 == expected).await;
+    assert!(begins.elapsed() < Duration::from_secs(5), "after the first attempt");
+    let expected = "Remote connection probe failed: Secret c-kubeconfig does not exist";
+    until(&stage, |cluster| said(cluster, "RemoteConnectionProbe").2 == expected).await;
 }
 
 #[tokio::test(start_paused = true)]

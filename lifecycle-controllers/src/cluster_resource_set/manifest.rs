@@ -17,6 +17,9 @@ const MOST_SCALAR_BYTES: usize = 8 * LARGEST;
 /// So many documents one value may have. Empty ones count.
 const MOST_DOCUMENTS: usize = 2 * MOST_OBJECTS;
 
+/// So many faults of a resource are named.
+const MOST_FAULTS: usize = 10;
+
 /// What the YAML of the values that are still to be read may have.
 #[derive(Clone, Copy)]
 struct Left {
@@ -52,31 +55,42 @@ impl Manifest {
 /// All objects, those of one value in the order of creation, values in the order of their keys.
 ///
 /// # Errors
-/// What is wrong, with the key and the place, and nothing of the value.
-pub(super) fn manifests(content: &Content) -> Result<Vec<Manifest>, String> {
+/// What is wrong, each fault with the key and the place, and nothing of the value. At most [`MOST_FAULTS`] are looked for.
+pub(super) fn manifests(content: &Content) -> Result<Vec<Manifest>, Vec<String>> {
     let bytes: usize = content.values.values().map(Vec::len).sum();
     if bytes > LARGEST {
-        return Err(format!("it has more than {LARGEST} bytes"));
+        return Err(vec![format!("it has more than {LARGEST} bytes")]);
     }
-    let mut all = Vec::new();
+    let (mut all, mut faults, mut count) = (Vec::new(), Vec::new(), 0_usize);
     let mut left = Left { nodes: MOST_NODES, scalar_bytes: MOST_SCALAR_BYTES };
     for (key, value) in &content.values {
-        let text = std::str::from_utf8(value).map_err(|_| format!("data.{key} is not UTF-8"))?;
-        let documents = documents(text, &mut left).map_err(|why| format!("data.{key} {why}"))?;
+        let read = match std::str::from_utf8(value) {
+            Ok(text) => documents(text, &mut left).map_err(|why| format!("data.{key} {why}")),
+            Err(_) => Err(format!("data.{key} is not UTF-8")),
+        };
+        let documents = read.unwrap_or_else(|why| {
+            faults.push(why);
+            Vec::new()
+        });
         let mut of_value = Vec::new();
-        for document in documents {
-            for object in objects(document) {
-                let place = format!("data.{key}, object {}", of_value.len() + 1);
-                of_value.push(manifest(place, object)?);
-                if all.len() + of_value.len() > MOST_OBJECTS {
-                    return Err(format!("it has more than {MOST_OBJECTS} objects"));
-                }
+        for (index, object) in documents.into_iter().flat_map(objects).enumerate() {
+            count += 1;
+            if count > MOST_OBJECTS {
+                faults.push(format!("it has more than {MOST_OBJECTS} objects"));
+                return Err(faults);
+            }
+            match manifest(format!("data.{key}, object {}", index + 1), object) {
+                Ok(manifest) => of_value.push(manifest),
+                Err(why) => faults.push(why),
+            }
+            if faults.len() >= MOST_FAULTS {
+                return Err(faults);
             }
         }
         of_value.sort_by_key(|manifest| order(&manifest.kind));
         all.append(&mut of_value);
     }
-    Ok(all)
+    if faults.is_empty() { Ok(all) } else { Err(faults) }
 }
 
 /// The documents of a text, taken from what is left.
@@ -210,7 +224,7 @@ mod tests {
 
     fn read(values: &[(&str, &str)]) -> Result<Vec<Manifest>, String> {
         let values = values.iter().map(|(key, text)| ((*key).to_owned(), text.as_bytes().to_vec())).collect();
-        manifests(&Content { values })
+        manifests(&Content { values }).map_err(|faults| faults.join("; "))
     }
 
     fn titles(values: &[(&str, &str)]) -> Vec<String> {
@@ -289,7 +303,27 @@ mod tests {
             assert!(why.starts_with(expected) && !why.contains(secret), "{text}: {why}");
         }
         let content = Content { values: [("x".to_owned(), vec![0xff, 0xfe])].into() };
-        assert_eq!(manifests(&content).err().as_deref(), Some("data.x is not UTF-8"));
+        assert_eq!(manifests(&content).err(), Some(vec!["data.x is not UTF-8".to_owned()]));
+    }
+
+    #[test]
+    fn all_faults_are_named_at_once() {
+        let two =
+            format!("- 1\n- {{kind: A}}\n- {}", json!({"apiVersion": "v1", "kind": "A", "metadata": {}}));
+        let faults = read(&[("x", &two), ("y", "a: ["), ("z", &object("A", "a"))]).err().unwrap_or_default();
+        let faults: Vec<_> =
+            faults.split("; ").map(|one| one.split(" (").next().unwrap_or_default()).collect();
+        assert_eq!(
+            faults,
+            [
+                "data.x, object 1 is no mapping",
+                "data.x, object 2 has no apiVersion",
+                "data.x, object 3 has no metadata.name",
+                "data.y is neither YAML nor JSON",
+            ]
+        );
+        let many = read(&[("x", &"- 1\n".repeat(20))]).err().unwrap_or_default();
+        assert_eq!(many.split("; ").count(), MOST_FAULTS);
     }
 
     #[test]

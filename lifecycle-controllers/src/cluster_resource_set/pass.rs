@@ -107,8 +107,8 @@ fn selected(core: &Core, set: &ClusterResourceSet) -> Result<Vec<Arc<Stored<Clus
 /// A resource that is there.
 struct Resource<'a> {
     of: &'a ResourceRef,
-    /// `None`: what is in it cannot be read.
-    hash: Option<String>,
+    /// Or what is wrong with what is in it.
+    hash: Result<String, String>,
 }
 
 /// A Cluster that is connected, and what the set has applied there.
@@ -142,7 +142,10 @@ impl Pass<'_> {
         let Some(resources) = self.resources(&set.spec.resources).await else { return };
         let mut bound = self.bind(clusters).await;
         for resource in &resources {
-            let needs = |one: &Bound| needs_apply(&one.part, resource.of, strategy, resource.hash.as_deref());
+            let needs = |one: &Bound| {
+                let hash = resource.hash.as_deref().ok();
+                needs_apply(&one.part, resource.of, strategy, hash)
+            };
             if bound.iter().any(needs) {
                 self.apply_resource(resource, strategy, &mut bound).await;
             }
@@ -164,7 +167,7 @@ impl Pass<'_> {
                         self.fail(&name_of(of), failure);
                         is_complete = false;
                     }
-                    all.push(Resource { of, hash: content.ok().map(|content| content.hash()) });
+                    all.push(Resource { of, hash: content.map(|content| content.hash()) });
                 }
                 // The others are applied meanwhile.
                 Ok(Found::Missing) => self.problems.internal.push(format!("{} does not exist", name_of(of))),
@@ -178,7 +181,12 @@ impl Pass<'_> {
                 }
             }
         }
-        is_complete.then_some(all)
+        if is_complete {
+            return Some(all);
+        }
+        let faults = all.iter().filter_map(|one| one.hash.as_ref().err().map(|why| (one.of, why)));
+        self.problems.not_applied.extend(faults.map(|(of, why)| format!("{}: {why}", name_of(of))));
+        None
     }
 
     /// The bindings of all Clusters. Gives those that are connected.
@@ -220,11 +228,12 @@ impl Pass<'_> {
         };
         let hash = content.as_ref().ok().map(Content::hash);
         let needs = |one: &&mut Bound| needs_apply(&one.part, resource.of, strategy, hash.as_deref());
-        let manifests = match content.and_then(|content| manifests(&content)) {
+        let manifests = match content.map_err(|why| vec![why]).and_then(|content| manifests(&content)) {
             Ok(manifests) => manifests,
-            Err(why) => {
+            Err(faults) => {
                 // It stays so until the resource changes, so nothing is repeated.
-                self.problems.not_applied.push(format!("{}: {why}", name_of(resource.of)));
+                let faults = faults.iter().map(|why| format!("{}: {why}", name_of(resource.of)));
+                self.problems.not_applied.extend(faults);
                 for one in bound.iter_mut().filter(needs) {
                     note(&mut one.part, resource.of, None, false, self.now);
                 }

@@ -37,28 +37,32 @@ pub(super) enum Applied {
 /// `ResourcesApplied`, with so many Clusters that are selected.
 pub(super) fn applied(problems: &Problems, clusters: usize) -> Applied {
     let Problems { wrong_type, internal, not_applied } = problems;
-    if let Some(name) = wrong_type.first() {
-        let why = format!("Secret type of resource {name} is not supported");
-        return Applied::Says(Statement::new(Status::False, reasons::WRONG_SECRET_TYPE, why));
-    }
-    if !not_applied.is_empty() {
-        let why = lines("Failed to apply ClusterResourceSet resources to Cluster", not_applied);
-        return Applied::Says(Statement::new(Status::False, reasons::NOT_APPLIED, why));
-    }
-    if !internal.is_empty() {
-        let why = lines("ClusterResourceSet resources cannot be applied now", internal);
-        return Applied::Says(Statement::new(Status::False, reasons::INTERNAL_ERROR, why));
-    }
-    if clusters == 0 {
+    let wrong_type = wrong_type.iter().map(|name| format!("Secret type of resource {name} is not supported"));
+    let wrong_type: Vec<_> = wrong_type.collect();
+    // Upstream's reason is that of the first of these. What else is wrong is named with it.
+    let (reason, title) = if !wrong_type.is_empty() {
+        (reasons::WRONG_SECRET_TYPE, "ClusterResourceSet resources cannot be applied")
+    } else if !not_applied.is_empty() {
+        (reasons::NOT_APPLIED, "Failed to apply ClusterResourceSet resources to Cluster")
+    } else if !internal.is_empty() {
+        (reasons::INTERNAL_ERROR, "ClusterResourceSet resources cannot be applied now")
+    } else if clusters == 0 {
         return Applied::Nowhere;
-    }
-    Applied::Says(Statement::new(Status::True, reasons::APPLIED, ""))
+    } else {
+        return Applied::Says(Statement::new(Status::True, reasons::APPLIED, ""));
+    };
+    let all: Vec<_> = wrong_type.iter().chain(not_applied).chain(internal).collect();
+    let why = match &all[..] {
+        [only] if !wrong_type.is_empty() => (*only).clone(),
+        all => lines(title, all),
+    };
+    Applied::Says(Statement::new(Status::False, reason, why))
 }
 
-fn lines(title: &str, all: &[String]) -> String {
+fn lines(title: &str, all: &[&String]) -> String {
     let more = all.len().saturating_sub(MOST_LINES);
     let more = (more > 0).then(|| format!("{more} more"));
-    let lines = all.iter().take(MOST_LINES).chain(&more).map(|line| format!("\n* {line}"));
+    let lines = all.iter().copied().take(MOST_LINES).chain(&more).map(|line| format!("\n* {line}"));
     format!("{title}:{}", lines.collect::<String>())
 }
 
@@ -99,9 +103,20 @@ mod tests {
             reason(&Problems { not_applied: lines, ..internal.clone() }, 1).expect("a condition");
         assert_eq!(name, "NotApplied");
         assert!(message.starts_with("Failed to apply ClusterResourceSet resources to Cluster:\n* 0\n"));
-        assert!(message.ends_with("\n* 9\n* 2 more"), "{message}");
-        let wrong = Problems { wrong_type: vec!["a".into()], ..internal };
+        assert!(message.ends_with("\n* 9\n* 3 more"), "{message}");
+        let wrong = Problems { wrong_type: vec!["a".into()], ..none };
         let words = "Secret type of resource a is not supported";
         assert_eq!(reason(&wrong, 1), Some(("WrongSecretType".into(), words.into())));
+        let all = Problems {
+            wrong_type: vec!["a".into(), "b".into()],
+            internal: vec!["Secret c does not exist".into()],
+            not_applied: vec!["ConfigMap d: it has no data".into()],
+        };
+        let words = "ClusterResourceSet resources cannot be applied:\n\
+                     * Secret type of resource a is not supported\n\
+                     * Secret type of resource b is not supported\n\
+                     * ConfigMap d: it has no data\n\
+                     * Secret c does not exist";
+        assert_eq!(reason(&all, 1), Some(("WrongSecretType".into(), words.into())));
     }
 }

@@ -11,14 +11,20 @@ mod contract;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
+use basics::LogOnce;
 use cloudprovider::dns;
+use component::api_client::describe;
 use controller_kit::{
     cache::{Cache, watch_objects},
     kinds::regular_plural,
     writes::{WriteError, within_deadline},
 };
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::{Api, Client, api::ApiResource, core::GroupVersionKind};
+use kube::{
+    Api, Client,
+    api::{ApiResource, ListParams},
+    core::GroupVersionKind,
+};
 use parking_lot::Mutex;
 use tokio::{
     sync::watch,
@@ -35,6 +41,9 @@ use super::{object::key, writer::Place};
 const CONTRACT: &str = "cluster.x-k8s.io/v1beta2";
 /// The same of the contract before.
 const OLDER_CONTRACT: &str = "cluster.x-k8s.io/v1beta1";
+
+/// The label on roles of providers that a role of this daemon takes up.
+const AGGREGATED: &str = "cluster.x-k8s.io/aggregate-to-manager";
 
 /// The group of Cluster API's own kinds.
 pub(crate) const OWN_GROUP: &str = "cluster.x-k8s.io";
@@ -115,6 +124,8 @@ struct Shared {
     client: Client,
     namespace: Option<String>,
     watched: Mutex<HashMap<GroupKind, Watched>>,
+    /// The kinds that the log says there is no permission for.
+    forbidden: Mutex<LogOnce<GroupKind>>,
     /// How many kinds were watched so far.
     news: watch::Sender<u64>,
     stop: CancellationToken,
@@ -135,8 +146,9 @@ impl std::fmt::Debug for Shared {
 impl Externals {
     /// No kind is watched yet. `client` watches, in one namespace if there is one, until `stop` is cancelled.
     pub fn new(client: Client, namespace: Option<String>, stop: CancellationToken) -> Self {
-        let (watched, news) = (Mutex::default(), watch::Sender::new(0));
-        Self(Arc::new(Shared { client, namespace, watched, news, stop }))
+        let news = watch::Sender::new(0);
+        let (watched, forbidden) = Default::default();
+        Self(Arc::new(Shared { client, namespace, watched, forbidden, news, stop }))
     }
 
     /// The objects of a kind. The first time, this waits until all are known.
@@ -160,6 +172,7 @@ impl Externals {
             },
             None => {
                 let (version, plural) = self.discover(of).await?;
+                self.check_permission(of, &version, &plural).await?;
                 self.watch(of, version, plural, false)
             }
         };
@@ -218,6 +231,42 @@ impl Externals {
         }
     }
 
+    /// Whether the objects of a kind may be listed. A watch would be refused for as long as the permission is missing. Users of the
+    /// objects learn that it is, and the log says what to give.
+    async fn check_permission(&self, of: &GroupKind, version: &str, plural: &str) -> Result<(), NotReadable> {
+        let list = self.api(of, version, plural);
+        let params = ListParams::default().limit(1);
+        let answer = timeout(SYNCED_WITHIN, list.list_metadata(&params)).await;
+        let Ok(Err(error @ kube::Error::Api(_))) = answer else {
+            // Whatever else is wrong, the watch finds out.
+            self.0.forbidden.lock().ends(of);
+            return Ok(());
+        };
+        if !matches!(&error, kube::Error::Api(status) if status.code == 403) {
+            return Ok(());
+        }
+        let name = format!("{plural}.{}", of.group);
+        if self.0.forbidden.lock().begins(of) {
+            tracing::warn!(
+                error = describe(&error),
+                "no permission to list {name}: give the ClusterRole of its provider the label {AGGREGATED}: \"true\", and the \
+                 verbs get, list, watch, create, patch and delete on {name}"
+            );
+        }
+        Err(NotReadable::Unknown(format!(
+            "the lifecycle controllers have no permission for {name}; ask their operator to give it"
+        )))
+    }
+
+    fn api(&self, of: &GroupKind, version: &str, plural: &str) -> Api<External> {
+        let version = GroupVersionKind::gvk(&of.group, version, &of.kind);
+        let resource = ApiResource::from_gvk_with_plural(&version, plural);
+        match &self.0.namespace {
+            Some(namespace) => Api::namespaced_with(self.0.client.clone(), namespace, &resource),
+            None => Api::all_with(self.0.client.clone(), &resource),
+        }
+    }
+
     /// Watches a kind. One that is watched already stays, unless it `is_newer`.
     fn watch(&self, of: &GroupKind, version: String, plural: String, is_newer: bool) -> ExternalKind {
         let mut watched = self.0.watched.lock();
@@ -226,12 +275,7 @@ impl Externals {
         {
             return known.kind.clone();
         }
-        let resource =
-            ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(&of.group, &version, &of.kind), &plural);
-        let api: Api<External> = match &self.0.namespace {
-            Some(namespace) => Api::namespaced_with(self.0.client.clone(), namespace, &resource),
-            None => Api::all_with(self.0.client.clone(), &resource),
-        };
+        let api = self.api(of, &version, &plural);
         let kind = ExternalKind { of: of.clone(), version, plural, objects: Cache::new() };
         let (objects, stop) = (kind.objects.clone(), self.0.stop.clone());
         let task = tokio::spawn(watch_objects("referenced objects", api, PAGE, objects, stop));

@@ -9,6 +9,7 @@ use futures::future::BoxFuture;
 use http::{Method, Request, Response, StatusCode, header::CONTENT_TYPE};
 use kube::{Client, client::Body};
 use parking_lot::Mutex;
+use serde::Serialize;
 use serde_json::{Value, json};
 use tower::{BoxError, Service};
 
@@ -115,11 +116,47 @@ fn is_other(condition: &Value, before: &[Value]) -> bool {
         .is_none_or(|one| ["status", "reason", "message"].iter().any(|field| one[field] != condition[field]))
 }
 
-/// Type, status, reason and message of a condition.
-pub(super) fn condition(condition: &Value) -> String {
-    let words =
-        ["type", "status", "reason", "message"].map(|field| condition[field].as_str().unwrap_or_default());
-    words.join(" ").trim_end().to_owned()
+/// A condition of an object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExplainedCondition {
+    /// Its type.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// `True`, `False` or `Unknown`.
+    pub status: String,
+    /// The reason: one word.
+    pub reason: String,
+    /// The message, with a line for each condition that it sums up.
+    pub message: String,
+    /// Since when it has this status. Empty: the object does not say.
+    pub last_transition_time: String,
+}
+
+impl From<&Value> for ExplainedCondition {
+    fn from(condition: &Value) -> Self {
+        let text = |field: &str| condition[field].as_str().unwrap_or_default().to_owned();
+        Self {
+            kind: text("type"),
+            status: text("status"),
+            reason: text("reason"),
+            message: text("message"),
+            last_transition_time: text("lastTransitionTime"),
+        }
+    }
+}
+
+impl std::fmt::Display for ExplainedCondition {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { kind, status, reason, message, .. } = self;
+        // A list begins on a line of its own.
+        let separator = if message.starts_with("* ") { "\n" } else { " " };
+        f.write_str(format!("{kind} {status} {reason}{separator}{message}").trim_end())
+    }
+}
+
+fn condition(condition: &Value) -> String {
+    ExplainedCondition::from(condition).to_string()
 }
 
 struct NotingConnector {

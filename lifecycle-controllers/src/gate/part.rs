@@ -1,5 +1,7 @@
 //! The parts, and the Go managers that do the same work.
 
+use cluster_api::definitions::Provider;
+
 /// How the tools of Cluster API call the provider that a Go manager is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProviderKind {
@@ -26,6 +28,8 @@ pub struct Part {
     pub provider: ProviderKind,
     /// Field managers of the Go manager that no other program has.
     pub field_managers: &'static [&'static str],
+    /// The providers whose kinds the part reads.
+    pub reads: &'static [Provider],
     /// Kinds whose status the Go manager writes, and no other program: by it, the manager is noticed.
     pub judged: &'static [&'static str],
 }
@@ -34,6 +38,11 @@ impl Part {
     /// The name of its check of `/readyz`, and of its entry in the debug state.
     pub fn check_name(&self) -> String {
         format!("{}-lease", self.name)
+    }
+
+    /// The name of the check of `/readyz` that the API server serves the kinds.
+    pub fn kinds_check_name(&self) -> String {
+        format!("{}-kinds", self.name)
     }
 }
 
@@ -54,6 +63,7 @@ pub const CORE: Part = Part {
         "capi-machineset-metadata",
         "capi-topology",
     ],
+    reads: &[Provider::Core],
     // Not Machines: the manager of control planes writes conditions of them, under the same name as the core.
     judged: &["Cluster", "MachineDeployment", "MachineSet", "MachineHealthCheck"],
 };
@@ -70,6 +80,8 @@ pub const BOOTSTRAP: Part = Part {
         label: "bootstrap-kubeadm",
     },
     field_managers: &[],
+    // Bootstrap data are made for Machines of Clusters.
+    reads: &[Provider::Core, Provider::KubeadmBootstrap],
     judged: &["KubeadmConfig"],
 };
 

@@ -15,7 +15,7 @@ use super::{certificates::certificates, controller::KubeadmConfigController, sta
 use crate::{
     bootstrap::Bootstrap,
     engine::{control::Failure, object::Meta as _, writer::Place},
-    workload::tokens::{self, BootstrapToken},
+    workload::tokens::{self, BootstrapToken, Refreshed},
 };
 
 /// The most Secrets that the files and users of one config may name. They are read in each pass that makes data.
@@ -160,5 +160,12 @@ async fn token(
         );
         waits("Waiting for the connection to the workload cluster")
     })?;
-    Ok(tokens::create(&connected, controller.bootstrap.token_ttl).await?)
+    let ttl = controller.bootstrap.token_ttl;
+    // That of a try whose data were not stored.
+    if let Some(token) = controller.token(config)
+        && let Refreshed::Valid(_) = tokens::refresh(&connected, &token, ttl).await?
+    {
+        return Ok(token);
+    }
+    Ok(tokens::create(&connected, ttl).await?)
 }

@@ -278,6 +278,20 @@ async fn secrets_are_read_once_and_their_values_have_a_limit() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn data_that_are_not_stored_leave_no_further_tokens() {
+    let world = World::new(true).await;
+    world.create_certificates().await;
+    let workload = world.stage.workload("c").await;
+    let creations = Matcher::any().verb("create").resource("secrets");
+    world.stage.sandbox.faults().inject(Fault::new(creations.clone(), Action::InternalError).times(3));
+    world.machine("a", false, json!({})).await;
+    world.until("a", "Available", "").await;
+    let tokens: Api<Secret> = Api::namespaced(workload.client(), "kube-system");
+    assert_eq!(tokens.list(&ListParams::default()).await.expect("Secrets").items.len(), 1);
+    assert_eq!(workload.requests_matching(&creations).len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_workload_cluster_is_forgotten_once_no_machine_is_to_join() {
     let world = World::new(true).await;
     world.create_certificates().await;

@@ -1,15 +1,16 @@
 //! One pass over a Machine.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use cluster_api::{
     Cluster, Machine, MachineDeployment, MachineSet, MachineStatus,
+    defaults::version_with_v,
     names::{annotations, conditions as types, finalizers},
 };
 use controller_kit::writes::WriteError;
 use jiff::Timestamp;
 use kube::ResourceExt as _;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{
     deletion::Deletion,
@@ -55,7 +56,7 @@ pub(super) async fn reconcile(core: &Core, of: &str) -> Result<Then, FailedPass>
     pass.finish(&machine).await
 }
 
-/// Finalizer, label and owner.
+/// Finalizer, label, owner and the `v` of its version.
 async fn prepared(
     core: &Core,
     machine: Arc<Stored<Machine>>,
@@ -65,60 +66,77 @@ async fn prepared(
         return Ok(machine);
     }
     let owner = cluster.filter(|_| machine.controller().is_none());
-    match adopted(&**machine, &machine.spec.cluster_name, finalizers::MACHINE, owner)? {
+    let mut patch = adopted(&**machine, &machine.spec.cluster_name, finalizers::MACHINE, owner)?;
+    let version = machine.spec.version.as_deref().unwrap_or_default();
+    if let Cow::Owned(version) = version_with_v(version) {
+        patch.get_or_insert_with(|| json!({}))["spec"] = json!({"version": version});
+    }
+    match patch {
         Some(patch) => Ok(Arc::new(core.writer.patch(&core.stores.machines, &**machine, patch).await?)),
         None => Ok(machine),
     }
 }
 
-/// The name of the bootstrap data and the provider ID, from what the Machine refers to. What the API server does not accept is not used.
+/// The name of the bootstrap data and the provider ID, from what the Machine refers to. Each by itself: what the API server does not accept
+/// of one is not used, and keeps the other from nothing.
 async fn copied(
     core: &Core,
     machine: Arc<Stored<Machine>>,
     related: &mut RelatedObjects,
 ) -> Result<Arc<Stored<Machine>>, Failure> {
-    let Some(spec) = news_of(&machine, related) else { return Ok(machine) };
-    let is_of_infrastructure = spec.get("providerID").is_some();
-    let patch = json!({"spec": spec});
-    match core.writer.patch(&core.stores.machines, &**machine, patch).await {
-        Ok(written) => Ok(Arc::new(written)),
+    let data = data_of(&machine, related);
+    let (machine, refused) = written(core, machine, data).await?;
+    if let Some(why) = refused {
+        if machine.is_deleting() {
+            related.failure = Some(Failure::Failed(why));
+        } else {
+            related.bootstrap = Some(Referenced::Unreadable(why));
+        }
+    }
+    let id = provider_id_of(&machine, related);
+    let (machine, refused) = written(core, machine, id).await?;
+    if let Some(why) = refused {
+        if machine.is_deleting() {
+            related.failure = Some(Failure::Failed(why));
+        } else {
+            related.infrastructure = Referenced::Unreadable(why);
+        }
+    }
+    Ok(machine)
+}
+
+/// The Machine with these fields of its spec, or as it was, and why they were not accepted.
+async fn written(
+    core: &Core,
+    machine: Arc<Stored<Machine>>,
+    spec: Option<Value>,
+) -> Result<(Arc<Stored<Machine>>, Option<String>), Failure> {
+    let Some(spec) = spec else { return Ok((machine, None)) };
+    match core.writer.patch(&core.stores.machines, &**machine, json!({"spec": spec})).await {
+        Ok(written) => Ok((Arc::new(written), None)),
         Err(WriteError::Failed(why)) => {
-            let why = format!("what it says cannot be written to the Machine: {why}");
-            if machine.is_deleting() {
-                related.failure = Some(Failure::Failed(why));
-            } else if is_of_infrastructure {
-                related.infrastructure = Referenced::Unreadable(why);
-            } else {
-                related.bootstrap = Some(Referenced::Unreadable(why));
-            }
-            Ok(machine)
+            Ok((machine, Some(format!("what it says cannot be written to the Machine: {why}"))))
         }
         Err(error) => Err(error.into()),
     }
 }
 
-fn news_of(machine: &Machine, related: &RelatedObjects) -> Option<Value> {
-    let mut spec = Map::new();
-    let config =
-        related.bootstrap.as_ref().and_then(Referenced::object).filter(|config| !config.is_deleting());
-    if let Some(config) = config
+fn data_of(machine: &Machine, related: &RelatedObjects) -> Option<Value> {
+    let config = related.bootstrap.as_ref().and_then(Referenced::object)?;
+    let is_news = !config.is_deleting()
         && machine.spec.bootstrap.data_secret_name.is_none()
-        && config.data_secret_created
-        && let Some(name) = &config.data_secret_name
-    {
-        spec.insert("bootstrap".to_owned(), json!({"dataSecretName": name}));
-    }
-    if let Some(infrastructure) = related.infrastructure.object().filter(|one| !one.is_deleting()) {
-        let status = machine.status.as_ref();
-        let was_provisioned = status.and_then(|status| status.initialization.infrastructure_provisioned);
-        if (infrastructure.provisioned || was_provisioned.unwrap_or_default())
-            && let Some(id) = &infrastructure.provider_id
-            && machine.spec.provider_id.as_ref() != Some(id)
-        {
-            spec.insert("providerID".to_owned(), id.clone().into());
-        }
-    }
-    (!spec.is_empty()).then(|| spec.into())
+        && config.data_secret_created;
+    let name = config.data_secret_name.as_ref().filter(|_| is_news)?;
+    Some(json!({"bootstrap": {"dataSecretName": name}}))
+}
+
+fn provider_id_of(machine: &Machine, related: &RelatedObjects) -> Option<Value> {
+    let infrastructure = related.infrastructure.object().filter(|one| !one.is_deleting())?;
+    let status = machine.status.as_ref();
+    let was_provisioned = status.and_then(|status| status.initialization.infrastructure_provisioned);
+    let is_provisioned = infrastructure.provisioned || was_provisioned.unwrap_or_default();
+    let id = infrastructure.provider_id.as_ref().filter(|_| is_provisioned)?;
+    (machine.spec.provider_id.as_ref() != Some(id)).then(|| json!({"providerID": id}))
 }
 
 fn paused_status(machine: &Machine, cluster: Option<&Cluster>, now: i64) -> MachineStatus {

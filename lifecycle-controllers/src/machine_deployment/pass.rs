@@ -61,7 +61,10 @@ pub(super) async fn reconcile(core: &Core, of: &str) -> Result<Then, FailedPass>
         );
         return Ok(Then::WhenChanged);
     };
-    let operations = defaults(&**deployment)?;
+    let mut sets = core.stores.machine_sets.all();
+    // Without a selector, it controls no others.
+    sets.retain(|set| set.controller().is_some_and(|owner| owner.uid == deployment.uid_or_empty()));
+    let operations = defaults(&**deployment, desired_before(&sets))?;
     let deployment = if operations.is_empty() {
         deployment
     } else {
@@ -77,15 +80,20 @@ pub(super) async fn reconcile(core: &Core, of: &str) -> Result<Then, FailedPass>
     };
     let unusable =
         unusable_templates(core, deployment.namespace_or_empty(), &deployment.spec.template.spec, cluster);
-    let Unusable { missing, .. } = unusable.await?;
-    let rolled = roll_out(core, &deployment, &missing, now).await;
+    let Unusable { missing, unreadable } = unusable.await?;
+    let mut rolled = roll_out(core, &deployment, &missing, now).await;
+    if let (Ok(()), Some(why)) = (&rolled, unreadable.first()) {
+        // No event says when that changes.
+        rolled = Err(Failure::Failed(why.clone()));
+    }
     // The annotation with the revision may have changed.
     let deployment = core.stores.machine_deployments.get(of).unwrap_or(deployment);
     let sets = sets_of(core, &deployment)?;
     let machines = machines_of(core, &deployment)?;
     let counted = counted(core, &deployment, &sets);
     let owned = Some(Owned { sets: sets.len(), counted: &counted, selected: &machines });
-    let observed = Observed { cluster: Some(cluster), owned, missing_templates: &missing };
+    let observed =
+        Observed { cluster: Some(cluster), owned, missing_templates: &missing, holds: &unreadable };
     let status = status(&deployment, &observed, now);
     let written =
         core.writer.patch_status_soon(&core.stores.machine_deployments, &**deployment, &status).await?;
@@ -232,9 +240,7 @@ impl Pass<'_> {
 
     /// Lets marked Machines go first, if the deployment was scaled down since its sets were written.
     fn prefer_marked(&self, plan: &mut Plan) {
-        let desired =
-            |set: &Arc<Stored<MachineSet>>| set.annotation(annotations::DESIRED_REPLICAS)?.parse().ok();
-        let Some(had) = self.sets.iter().filter_map(desired).max() else { return };
+        let Some(had) = desired_before(&self.sets).map(i64::from) else { return };
         if had <= self.wanted.replicas {
             return;
         }
@@ -310,6 +316,13 @@ impl Pass<'_> {
     }
 }
 
+/// How many replicas the deployment had when its sets were last written.
+fn desired_before(sets: &[Arc<Stored<MachineSet>>]) -> Option<i32> {
+    let desired =
+        |set: &Arc<Stored<MachineSet>>| set.annotation(annotations::DESIRED_REPLICAS)?.parse::<i32>().ok();
+    sets.iter().filter_map(desired).max()
+}
+
 fn marks(core: &Core, set: &MachineSet) -> Marks {
     let machines =
         core.machines_in(set.namespace_or_empty(), |machine| is_of(machine, set) && !machine.is_deleting());
@@ -377,7 +390,7 @@ async fn delete(
     let machines = machines_of(core, deployment)?;
     let counted = counted(core, deployment, &sets);
     let owned = Some(Owned { sets: sets.len(), counted: &counted, selected: &machines });
-    let observed = Observed { cluster, owned, missing_templates: &[] };
+    let observed = Observed { cluster, owned, ..Observed::default() };
     let status = status(deployment, &observed, now);
     Ok(core.writer.patch_status_soon(&core.stores.machine_deployments, &**deployment, &status).await?)
 }

@@ -41,6 +41,8 @@ pub(super) struct Observed<'a> {
     pub(super) owned: Option<Owned<'a>>,
     /// The kinds of templates that do not exist.
     pub(super) missing_templates: &'a [String],
+    /// Why others cannot be used.
+    pub(super) holds: &'a [String],
 }
 
 pub(super) fn status(
@@ -73,7 +75,7 @@ pub(super) fn status(
         say(types::AVAILABLE, available(plan.as_ref(), Some(has_available), is_deleting));
         say(types::ROLLING_OUT, rolling_out(&replicas));
         let missing: Vec<_> = observed.missing_templates.iter().map(String::as_str).collect();
-        say(types::SCALING_UP, scaling_up(&scale, &missing, &[], Owner::MachineDeployment));
+        say(types::SCALING_UP, scaling_up(&scale, &missing, observed.holds, Owner::MachineDeployment));
         say(types::SCALING_DOWN, scaling_down(&scale, &replicas, Owner::MachineDeployment, now));
         say(types::MACHINES_READY, machines_ready(&replicas));
         say(types::MACHINES_UP_TO_DATE, machines_up_to_date(&replicas, now));

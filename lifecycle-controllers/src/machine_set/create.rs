@@ -223,7 +223,14 @@ pub(crate) async fn unusable_templates(
                     owners.push(owner_reference(cluster, false));
                     let body = json!({"metadata": {"ownerReferences": to_json(&owners)?}});
                     let place = kind.place(namespace, &reference.name);
-                    let _: External = core.writer.patch_at(&place, Guard::of(&*object), body).await?;
+                    match core.writer.patch_at::<External>(&place, Guard::of(&*object), body).await {
+                        Ok(_) => {}
+                        Err(WriteError::Failed(why)) => {
+                            let what = format!("{} {}", reference.kind, reference.name);
+                            unusable.unreadable.push(format!("{what}: it cannot be owned: {why}"));
+                        }
+                        Err(error) => return Err(error.into()),
+                    }
                 }
             }
         }

@@ -61,7 +61,8 @@ pub(super) async fn reconcile(core: &Core, of: &str) -> Result<Then, FailedPass>
     if set.is_deleting() {
         return delete_all(core, &set, Some(cluster), now).await;
     }
-    let operations = defaults(&**set)?;
+    let had = set.status.as_ref().and_then(|status| status.replicas);
+    let operations = defaults(&**set, had)?;
     let set = if operations.is_empty() {
         set
     } else {

@@ -7,10 +7,10 @@ use serde_json::json;
 
 use super::{
     line::Line,
-    world::{Same, World},
+    world::{BOOTSTRAP, Same, World},
 };
 use crate::{
-    explain::{ExplainedKind, LifecyclePlan, explain_through},
+    explain::{ExplainedCondition, ExplainedKind, LifecyclePlan, explain_through},
     options::{LifecycleOptions, Patterns},
 };
 
@@ -100,7 +100,8 @@ async fn a_deletion_says_its_next_step() {
     world.settle().await;
     let plan = explained(&world, ExplainedKind::Machine, &machine).await.expect("it");
     assert_eq!(plan.phase.as_deref(), Some("Deleting"));
-    let waits = |one: &String| one.starts_with("Deleting True WaitingForPreDrainHook");
+    let waits =
+        |one: &ExplainedCondition| one.to_string().starts_with("Deleting True WaitingForPreDrainHook");
     assert!(plan.conditions.iter().any(waits), "{plan:?}");
     assert!(plan.next[0].starts_with("write nothing"), "{plan:?}");
     // The Node is what the next step would change.
@@ -111,4 +112,28 @@ async fn a_deletion_says_its_next_step() {
     world.patch("cluster.x-k8s.io", "Machine", &machine, none).await;
     let plan = explained(&world, ExplainedKind::Machine, &machine).await.expect("it");
     assert!(plan.next.iter().any(|next| next.starts_with("patch nodes/")), "{plan:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn health_checks_and_bootstrap_configs_are_explained_too() {
+    let mut world = World::new().await;
+    world.create_templates().await;
+    world.create_kubeadm_template().await;
+    world.create_deployment_of("KubeadmConfigTemplate", 1).await;
+    world.start().await;
+    world.until("a config", async || !world.names(BOOTSTRAP, "KubeadmConfig").await.is_empty()).await;
+    world.settle().await;
+    let config = world.names(BOOTSTRAP, "KubeadmConfig").await.remove(0);
+    let plan = explained(&world, ExplainedKind::KubeadmConfig, &config).await.expect("it");
+    assert_eq!((plan.kind, plan.workload_cluster.as_str()), ("KubeadmConfig", "connected"));
+    assert!(plan.next[0].starts_with("create secrets/bootstrap-token-"), "{plan:?}");
+
+    let check = json!({
+        "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineHealthCheck", "metadata": {"name": "h"},
+        "spec": {"clusterName": "c", "selector": {"matchLabels": {"pool": "d"}}},
+    });
+    world.stop_controllers().await;
+    world.create("cluster.x-k8s.io", "MachineHealthCheck", check).await;
+    let plan = explained(&world, ExplainedKind::MachineHealthCheck, "h").await.expect("it");
+    assert!(plan.next[0].starts_with("patch machinehealthchecks/h"), "{plan:?}");
 }

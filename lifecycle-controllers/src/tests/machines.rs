@@ -59,3 +59,52 @@ async fn a_deployment_without_a_selector_gets_one() {
     assert_eq!(selector["cluster.x-k8s.io/deployment-name"], "d", "{selector}");
     assert_eq!(deployment["spec"]["template"]["metadata"]["labels"]["cluster.x-k8s.io/deployment-name"], "d");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_version_gets_its_v_and_stays_the_same_version() {
+    let mut world = World::new().await;
+    world.create_templates().await;
+    world.create_deployment(1).await;
+    let version = |version: &str| json!({"template": {"spec": {"version": version}}});
+    world.patch_deployment(version("1.37.1")).await;
+    world.start().await;
+    world.until_complete(1, "v1.37.1").await;
+    let (sets, machines) = (world.names(GROUP, "MachineSet").await, world.names(GROUP, "Machine").await);
+
+    // The manifest is applied again, and one Machine and one MachineSet are written by hand.
+    world.patch_deployment(version("1.37.1")).await;
+    let of_set = json!({"spec": version("1.37.1")});
+    world.patch(GROUP, "MachineSet", &sets[0], of_set).await;
+    world.patch(GROUP, "Machine", &machines[0], json!({"spec": {"version": "1.37.1"}})).await;
+    let has_v = async |kind: &str, name: &str, pointer: &str| {
+        let found = world.get(GROUP, kind, name).await.expect("it exists");
+        found.pointer(pointer) == Some(&json!("v1.37.1"))
+    };
+    let of_template = "/spec/template/spec/version";
+    world
+        .until("the v of all", async || {
+            has_v("MachineDeployment", "d", of_template).await
+                && has_v("MachineSet", &sets[0], of_template).await
+                && has_v("Machine", &machines[0], "/spec/version").await
+        })
+        .await;
+    world.settle().await;
+    assert_eq!(world.names(GROUP, "MachineSet").await, sets, "no rollout");
+    assert_eq!(world.names(GROUP, "Machine").await, machines, "no Machine is replaced");
+}
+
+#[tokio::test(start_paused = true)]
+async fn replicas_that_were_taken_out_stay_between_the_limits_of_the_autoscaler() {
+    let mut world = World::new().await;
+    world.create_templates().await;
+    world.create_deployment(3).await;
+    let limits = json!({"metadata": {"annotations": {
+        "cluster.x-k8s.io/cluster-api-autoscaler-node-group-min-size": "1",
+        "cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-size": "5",
+    }}});
+    world.patch(GROUP, "MachineDeployment", "d", limits).await;
+    world.start().await;
+    world.until_complete(3, "v1.37.1").await;
+    world.patch_deployment(json!({"replicas": null})).await;
+    world.until_deployment(|deployment| deployment.spec.replicas == Some(3)).await;
+}

@@ -1,9 +1,11 @@
 //! Who owns what, and what a reference reaches.
 
+use cluster_api::Machine;
 use sandbox::{Action, Fault, Matcher};
 use serde_json::{Value, json};
 
-use super::world::World;
+use super::world::{World, until};
+use crate::engine::object::Stored;
 
 const GROUP: &str = "cluster.x-k8s.io";
 const INFRASTRUCTURE: &str = "infrastructure.cluster.x-k8s.io";
@@ -200,4 +202,55 @@ async fn a_provider_id_that_is_refused_is_said_and_holds_no_deletion() {
     world.until("its end", async || world.names(INFRASTRUCTURE, "FakeMachine").await.is_empty()).await;
     world.management.faults().clear();
     world.until("its end", async || world.names(GROUP, "Machine").await.is_empty()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_id_is_written_though_the_name_of_the_data_is_refused() {
+    let mut world = World::new().await;
+    let cluster = world.get(GROUP, "Cluster", "c").await.expect("it exists");
+    let mut machine = machine(
+        "m",
+        json!({"cluster.x-k8s.io/cluster-name": "c"}),
+        reference(INFRASTRUCTURE, "FakeMachine", "m"),
+    );
+    machine["spec"]["bootstrap"] = json!({"configRef": reference(BOOTSTRAP, "FakeConfig", "m")});
+    machine["metadata"]["finalizers"] = json!(["machine.cluster.x-k8s.io"]);
+    machine["metadata"]["ownerReferences"] = json!([{
+        "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": "c", "uid": cluster["metadata"]["uid"],
+    }]);
+    fake_machine(&world, "m").await;
+    let config = json!({"apiVersion": format!("{BOOTSTRAP}/v1beta2"), "kind": "FakeConfig", "metadata": {"name": "m"}});
+    world.create(BOOTSTRAP, "FakeConfig", config).await;
+    let has_data =
+        json!({"status": {"dataSecretName": "data", "initialization": {"dataSecretCreated": true}}});
+    world.patch_status(BOOTSTRAP, "FakeConfig", "m", has_data).await;
+    world.patch(INFRASTRUCTURE, "FakeMachine", "m", json!({"spec": {"providerID": "fake:///m"}})).await;
+    let provisioned = json!({"status": {"initialization": {"provisioned": true}}});
+    world.patch_status(INFRASTRUCTURE, "FakeMachine", "m", provisioned).await;
+    world.play.holds.send_replace(true);
+    world.create(GROUP, "Machine", machine).await;
+    // The first of the two.
+    world.management.faults().inject(refused_patches("machines").times(1));
+    world.start().await;
+    let has_id =
+        |machine: Option<&Stored<Machine>>| machine.is_some_and(|one| one.spec.provider_id.is_some());
+    let machine = until(&world.core.stores.machines, "team/m", has_id).await.expect("it exists");
+    assert_eq!(machine.spec.bootstrap.data_secret_name, None);
+    let has_data = |machine: Option<&Stored<Machine>>| {
+        machine.is_some_and(|one| one.spec.bootstrap.data_secret_name.is_some())
+    };
+    until(&world.core.stores.machines, "team/m", has_data).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_template_that_cannot_be_owned_is_said_by_its_deployment() {
+    let mut world = World::new().await;
+    world.create_templates().await;
+    world.create_deployment(1).await;
+    world.management.faults().inject(refused_patches("fakemachinetemplates"));
+    world.start().await;
+    let words = "FakeMachineTemplate t: it cannot be owned";
+    until_says(&world, "MachineDeployment", "d", "ScalingUp", words).await;
+    world.management.faults().clear();
+    world.until_complete(1, "v1.37.1").await;
 }

@@ -202,7 +202,7 @@ impl WorkloadClusters {
 }
 
 fn not_followed() -> NotConnected {
-    NotConnected { reason: "the Cluster is not followed".to_owned(), since: jiff::Timestamp::now() }
+    NotConnected::new("the Cluster is not followed".into(), jiff::Timestamp::now())
 }
 
 /// The session of one Cluster. A panic in it, such as one over an odd answer, costs this Cluster its connection and no other.
@@ -213,7 +213,7 @@ async fn guarded(shared: Arc<Shared>, entry: Arc<Entry>) {
             None | Some(Ok(())) => break,
             Some(Err(_)) => {
                 tracing::error!(cluster = %entry.cluster, "the session with a workload cluster panicked, it begins again in {AFTER_PANIC:?}");
-                session::lost(&shared, &entry, "internal error, see the log");
+                session::lost(&shared, &entry, "internal error, see the log".into());
                 if entry.stop.run_until_cancelled(sleep(AFTER_PANIC)).await.is_none() {
                     break;
                 }

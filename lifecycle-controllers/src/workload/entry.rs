@@ -8,7 +8,13 @@ use parking_lot::Mutex;
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use super::{ClusterKey, WorkloadCluster, health::Health, nodes::Nodes, pace::Pace, words::words};
+use super::{
+    ClusterKey, WorkloadCluster,
+    health::Health,
+    nodes::Nodes,
+    pace::Pace,
+    words::{Why, words},
+};
 
 /// Whether there is a connection to a workload cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,12 +30,20 @@ pub enum Connection {
 
 /// Why there is no connection.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no connection to the workload cluster: {reason}")]
+#[error("no connection to the workload cluster: {shown}")]
 pub struct NotConnected {
     /// The reason for people: what is missing or wrong, or the network's own word. It has no secrets and at most 300 characters.
     pub reason: String,
+    /// The same for the users of the Cluster, whose kubeconfig may lead into the operator's network: it does not say what answers there.
+    pub shown: String,
     /// Since when there is none.
     pub since: Timestamp,
+}
+
+impl NotConnected {
+    pub(super) fn new(why: Why, since: Timestamp) -> Self {
+        Self { reason: words(&why.reason), shown: words(&why.shown), since }
+    }
 }
 
 /// One Cluster that is followed.
@@ -54,7 +68,7 @@ struct State {
 
 impl Entry {
     pub(super) fn new(cluster: ClusterKey, uid: String, stop: CancellationToken) -> Self {
-        let not_yet = NotConnected { reason: "not connected yet".to_owned(), since: Timestamp::now() };
+        let not_yet = NotConnected::new("not connected yet".into(), Timestamp::now());
         let state = State { connected: Err(not_yet), health: Health::default() };
         Self {
             cluster,
@@ -101,15 +115,14 @@ impl Entry {
     }
 
     /// Gives whether it was connected before, or had another reason.
-    pub(super) fn not_connected(&self, reason: &str) -> bool {
-        let reason = words(reason);
+    pub(super) fn not_connected(&self, why: Why) -> bool {
         let mut state = self.state.lock();
         let since = match &state.connected {
-            Err(before) if before.reason == reason => return false,
+            Err(before) if before.reason == words(&why.reason) => return false,
             Err(before) => before.since,
             Ok(_) => Timestamp::now(),
         };
-        state.connected = Err(NotConnected { reason, since });
+        state.connected = Err(NotConnected::new(why, since));
         true
     }
 }

@@ -24,7 +24,7 @@ use super::{
     node::WireNode,
     nodes::{Change, Listing},
     shared::Shared,
-    words::words,
+    words::{Why, words},
 };
 
 /// How many Nodes one page of the list has. A page is in memory as it comes, with 15 kB or more for each Node.
@@ -46,7 +46,7 @@ enum Ended {
     /// The kubeconfig is another one.
     NewKubeconfig,
     /// There is no connection, for this reason.
-    Lost(String),
+    Lost(Why),
 }
 
 /// Why there is no kubeconfig.
@@ -54,7 +54,7 @@ enum NoKubeconfig {
     /// The Secret or its key does not exist.
     Missing(String),
     /// The management cluster did not say.
-    Unread(String),
+    Unread(Why),
 }
 
 /// Keeps the connection to one workload cluster, for ever.
@@ -63,7 +63,8 @@ pub(super) async fn follow(shared: &Shared, entry: &Entry) {
     loop {
         let ended = match kubeconfig(shared, entry).await {
             Ok(kubeconfig) => connected(shared, entry, &kubeconfig).await,
-            Err(NoKubeconfig::Missing(why) | NoKubeconfig::Unread(why)) => Ended::Lost(why),
+            Err(NoKubeconfig::Missing(why)) => Ended::Lost(why.into()),
+            Err(NoKubeconfig::Unread(why)) => Ended::Lost(why),
         };
         match ended {
             // The old connection serves until the new one does. Many changes of a Secret cost little.
@@ -77,7 +78,7 @@ pub(super) async fn follow(shared: &Shared, entry: &Entry) {
                     entry.health(|health| health.failed(Instant::now()));
                 }
                 failures = if held { 1 } else { failures + 1 };
-                lost(shared, entry, &why);
+                lost(shared, entry, why);
                 sleep(DEBOUNCE).await;
                 tokio::select! {
                     () = sleep(RECONNECT.after(failures)) => {}
@@ -89,9 +90,10 @@ pub(super) async fn follow(shared: &Shared, entry: &Entry) {
 }
 
 /// Records that there is no connection, and tells those who depend on it.
-pub(super) fn lost(shared: &Shared, entry: &Entry, why: &str) {
+pub(super) fn lost(shared: &Shared, entry: &Entry, why: Why) {
+    let reason = words(&why.reason);
     if entry.not_connected(why) {
-        tracing::info!(cluster = %entry.cluster, reason = %words(why), "no connection to the workload cluster");
+        tracing::info!(cluster = %entry.cluster, reason, "no connection to the workload cluster");
         shared.subscribers.everything(&entry.cluster);
     }
 }
@@ -100,7 +102,10 @@ pub(super) fn lost(shared: &Shared, entry: &Entry, why: &str) {
 async fn kubeconfig(shared: &Shared, entry: &Entry) -> Result<Vec<u8>, NoKubeconfig> {
     let name = entry.cluster.kubeconfig_secret();
     let api: Api<Secret> = Api::namespaced(shared.management.clone(), &entry.cluster.namespace);
-    let unread = |why: String| NoKubeconfig::Unread(format!("Secret {name} cannot be read: {why}"));
+    let unread = |why: String| {
+        let shown = format!("Secret {name} cannot be read");
+        NoKubeconfig::Unread(Why { reason: format!("{shown}: {why}"), shown })
+    };
     let secret = match timeout(SECRET, api.get_opt(&name)).await {
         Ok(Ok(Some(secret))) => secret,
         Ok(Ok(None)) => return Err(NoKubeconfig::Missing(format!("Secret {name} does not exist"))),
@@ -117,14 +122,18 @@ async fn connected(shared: &Shared, entry: &Entry, kubeconfig: &[u8]) -> Ended {
     let name = entry.cluster.kubeconfig_secret();
     let access = match Access::parse(kubeconfig) {
         Ok(access) => access,
-        Err(error) => return Ended::Lost(format!("the kubeconfig in Secret {name} is not used: {error}")),
+        Err(error) => {
+            return Ended::Lost(format!("the kubeconfig in Secret {name} is not used: {error}").into());
+        }
     };
     let client = match shared.connector.connect(&entry.cluster, &access) {
         Ok(client) => {
             let client = shared.fence.guard_workload(&entry.cluster.namespace, client);
             Limited::client(client, shared.fence.clone(), entry.pace.clone())
         }
-        Err(why) => return Ended::Lost(format!("the kubeconfig in Secret {name} is not used: {why}")),
+        Err(why) => {
+            return Ended::Lost(format!("the kubeconfig in Secret {name} is not used: {why}").into());
+        }
     };
     // The first contact has the clearest errors.
     match probe(client.clone()).await {
@@ -147,7 +156,7 @@ struct Session<'a, S> {
     /// The list that is coming in, and until when it has to be whole.
     listing: Option<(Listing, Instant)>,
     /// The last error of the watch, while it fails.
-    trouble: Option<String>,
+    trouble: Option<Why>,
     /// The last event or answer.
     last: Instant,
 }
@@ -165,15 +174,18 @@ impl<S: Stream<Item = watcher::Result<Event<WireNode>>> + Unpin> Session<'_, S> 
                 () = until(secret_due) => match self::kubeconfig(self.shared, self.entry).await {
                     Ok(now) if now == kubeconfig => secret_due = None,
                     Ok(_) => return Ended::NewKubeconfig,
-                    Err(NoKubeconfig::Missing(why)) => return Ended::Lost(why),
+                    Err(NoKubeconfig::Missing(why)) => return Ended::Lost(why.into()),
                     Err(NoKubeconfig::Unread(_)) => secret_due = Some(Instant::now() + SECRET),
                 },
                 () = self.entry.secret_changed.notified(), if secret_due.is_none() => {
                     secret_due = Some(Instant::now() + DEBOUNCE);
                 }
                 () = until(list_end) => {
-                    let why = self.trouble.take().map_or_else(String::new, |why| format!(": {why}"));
-                    return Ended::Lost(format!("Nodes could not be listed within {LIST:?}{why}"));
+                    let late = format!("Nodes could not be listed within {LIST:?}");
+                    return Ended::Lost(match self.trouble.take() {
+                        Some(why) => why.after(&late),
+                        None => late.into(),
+                    });
                 }
                 probed = answer(&mut probing) => {
                     probing = None;
@@ -206,18 +218,18 @@ impl<S: Stream<Item = watcher::Result<Event<WireNode>>> + Unpin> Session<'_, S> 
     }
 
     /// Takes an event of the watch.
-    fn event(&mut self, event: Option<watcher::Result<Event<WireNode>>>) -> Result<(), String> {
+    fn event(&mut self, event: Option<watcher::Result<Event<WireNode>>>) -> Result<(), Why> {
         let event = match event {
             Some(Ok(event)) => event,
             // A watch that is lost is resumed; whether the cluster is away, the probes say.
             Some(Err(error)) if self.entry.get().is_ok() => {
-                let error = shown(&error);
-                tracing::debug!(cluster = %self.entry.cluster, error = %words(&error), "watch of Nodes failed, trying again");
+                let error = of_watch(&error);
+                tracing::debug!(cluster = %self.entry.cluster, error = %words(&error.reason), "watch of Nodes failed, trying again");
                 self.trouble = Some(error);
                 return Ok(());
             }
-            Some(Err(error)) => return Err(format!("Nodes cannot be listed: {}", shown(&error))),
-            None => return Err("the watch of Nodes ended".to_owned()),
+            Some(Err(error)) => return Err(of_watch(&error).after("Nodes cannot be listed")),
+            None => return Err("the watch of Nodes ended".into()),
         };
         if !matches!(event, Event::Init) {
             self.last = Instant::now();
@@ -225,7 +237,7 @@ impl<S: Stream<Item = watcher::Result<Event<WireNode>>> + Unpin> Session<'_, S> 
             self.entry.health(|health| health.succeeded(self.last));
         }
         let nodes = &self.entry.nodes;
-        let too_many = |error: super::nodes::TooMany| error.to_string();
+        let too_many = |error: super::nodes::TooMany| Why::from(error.to_string());
         match event {
             Event::Init => {
                 let end = self.listing.take().map_or_else(|| Instant::now() + LIST, |(_, end)| end);
@@ -284,25 +296,25 @@ enum Probed {
     /// The API server serves.
     Answered,
     /// It refuses the credentials, which waiting does not mend.
-    Refused(String),
+    Refused(Why),
     /// It does not answer, or is not ready.
-    Failed(String),
+    Failed(Why),
 }
 
 async fn probe(client: Client) -> Probed {
     let Ok(request) = Request::get(PROBE_PATH).body(Vec::new()) else {
-        return Probed::Failed("no request could be made".to_owned());
+        return Probed::Failed("no request could be made".into());
     };
     match timeout(PROBE, client.request_text(request)).await {
         Ok(Ok(_)) => Probed::Answered,
         Ok(Err(kube::Error::Api(status))) => match status.code {
-            401 => Probed::Refused("the API server refuses the credentials (401)".to_owned()),
+            401 => Probed::Refused("the API server refuses the credentials (401)".into()),
             // It answers, and may not be asked whether it is ready.
             403 | 404 => Probed::Answered,
-            code => Probed::Failed(format!("the API server is not ready ({code})")),
+            code => Probed::Failed(format!("the API server is not ready ({code})").into()),
         },
-        Ok(Err(error)) => Probed::Failed(describe(&error)),
-        Err(_) => Probed::Failed(format!("no answer from the API server within {PROBE:?}")),
+        Ok(Err(error)) => Probed::Failed(Why::of_request(&error)),
+        Err(_) => Probed::Failed(format!("no answer from the API server within {PROBE:?}").into()),
     }
 }
 
@@ -321,11 +333,11 @@ async fn until(end: Option<Instant>) {
 }
 
 /// The error of the API server, without the watcher's words around it.
-fn shown(error: &watcher::Error) -> String {
+fn of_watch(error: &watcher::Error) -> Why {
     use watcher::Error::{InitialListFailed, NoResourceVersion, WatchError, WatchFailed, WatchStartFailed};
     match error {
-        InitialListFailed(error) | WatchStartFailed(error) | WatchFailed(error) => describe(error),
-        WatchError(status) => format!("{} ({})", status.message, status.code),
-        NoResourceVersion => error.to_string(),
+        InitialListFailed(error) | WatchStartFailed(error) | WatchFailed(error) => Why::of_request(error),
+        WatchError(status) => format!("{} ({})", status.message, status.code).into(),
+        NoResourceVersion => error.to_string().into(),
     }
 }

@@ -84,37 +84,59 @@ fn the_connection_is_down_after_its_grace_period() {
     let now = 1_000_000;
     let probe = |last_success, failures| Probe { last_success, failures, grace: Duration::from_secs(300) };
     let grace = Duration::from_secs(50);
-    let of = |probe: Probe, is_connected, has_condition| {
-        let Remote { statement, again } = remote_connection(&probe, is_connected, has_condition, grace, now);
+    let of = |probe: Probe, trouble, before| {
+        let Remote { statement, again } = remote_connection(&probe, trouble, before, grace, now);
         (statement.map(said), again.map(|again| again.as_secs()))
     };
-    let not_yet = is(False, "ProbeFailed", "Remote connection not established yet");
-    let failed = is(False, "ProbeFailed", "Remote connection probe failed");
+    let failed = |message: &str| Some(is(False, "ProbeFailed", message));
+    let succeeded = || Some(is(True, "ProbeSucceeded", ""));
+    let (refused, of_before) = (Some("it refuses"), Some("Remote connection probe failed"));
+    let not_yet = Some("Remote connection not established yet: Secret c-kubeconfig does not exist");
     let table = [
-        // Upstream's table: no attempt yet, the same with a condition of before, some failures, many failures.
-        (probe(None, 0), false, false, Some(not_yet.clone()), None),
-        (probe(None, 0), false, true, None, None),
-        (probe(None, 4), false, false, Some(not_yet), Some(30)),
-        (probe(None, 4), false, true, None, Some(30)),
-        (probe(None, 5), false, true, Some(failed), None),
+        // Upstream's table: no attempt yet, the same with a condition of before, some failures, many failures. Here with the reason.
+        (probe(None, 0), Some("not tried"), None, failed("Remote connection not established yet"), None),
+        (probe(None, 0), Some("not tried"), of_before, None, None),
+        (probe(None, 0), Some("not tried"), not_yet, None, None),
+        (
+            probe(None, 4),
+            refused,
+            None,
+            failed("Remote connection not established yet: it refuses"),
+            Some(30),
+        ),
+        (
+            probe(None, 4),
+            refused,
+            not_yet,
+            failed("Remote connection not established yet: it refuses"),
+            Some(30),
+        ),
+        (probe(None, 4), refused, of_before, None, Some(30)),
+        (probe(None, 4), refused, Some(""), None, Some(30)),
+        (probe(None, 5), refused, of_before, failed("Remote connection probe failed: it refuses"), None),
         // The last success is longer ago than the grace period, or not.
         (
             probe(Some(now - 51), 5),
-            false,
-            true,
-            Some(is(
-                False,
-                "ProbeFailed",
-                "Remote connection probe failed, probe last succeeded at 1970-01-12T13:45:49Z",
-            )),
+            refused,
+            Some(""),
+            failed(
+                "Remote connection probe failed, probe last succeeded at 1970-01-12T13:45:49Z: it refuses",
+            ),
             None,
         ),
-        (probe(Some(now - 50), 5), false, true, Some(is(True, "ProbeSucceeded", "")), Some(1)),
-        (probe(Some(now - 10), 2), false, true, Some(is(True, "ProbeSucceeded", "")), Some(41)),
-        (probe(Some(now - 10), 0), true, true, Some(is(True, "ProbeSucceeded", "")), None),
+        (
+            probe(Some(now - 51), 2),
+            None,
+            Some(""),
+            failed("Remote connection probe failed, probe last succeeded at 1970-01-12T13:45:49Z"),
+            None,
+        ),
+        (probe(Some(now - 50), 5), refused, Some(""), succeeded(), Some(1)),
+        (probe(Some(now - 10), 2), refused, Some(""), succeeded(), Some(41)),
+        (probe(Some(now - 10), 0), None, Some(""), succeeded(), None),
     ];
-    for (probe, is_connected, has_condition, statement, again) in table {
-        assert_eq!(of(probe, is_connected, has_condition), (statement, again), "{probe:?}");
+    for (probe, trouble, before, statement, again) in table {
+        assert_eq!(of(probe, trouble, before), (statement, again), "{probe:?} {before:?}");
     }
 }
 

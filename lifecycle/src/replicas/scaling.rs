@@ -20,7 +20,8 @@ impl Scale {
     }
 }
 
-/// `ScalingUp`. `missing` are the kinds of templates that do not exist, and `held` what the preflight checks of a `MachineSet` say.
+/// `ScalingUp`. `missing` are the kinds of templates that do not exist, and `held` what else keeps Machines
+/// from being made: what the preflight checks of a `MachineSet` say, and templates that cannot be used.
 #[must_use]
 pub fn scaling_up(scale: &Scale, missing: &[&str], held: &[String], owner: Owner) -> Statement {
     let Some(desired) = scale.desired() else { return without_replicas() };
@@ -36,12 +37,12 @@ pub fn scaling_up(scale: &Scale, missing: &[&str], held: &[String], owner: Owner
     }
     let mut message = format!("Scaling up from {} to {desired} replicas", scale.current);
     match (owner, missing) {
-        (Owner::MachineDeployment, None) => {}
-        (Owner::MachineDeployment, Some(missing)) => {
+        (Owner::MachineDeployment, None) if held.is_empty() => {}
+        (Owner::MachineDeployment, Some(missing)) if held.is_empty() => {
             message.push_str(" is blocked because ");
             message.push_str(&missing);
         }
-        (Owner::MachineSet, missing) => {
+        (_, missing) => {
             let lines: Vec<_> = held.iter().chain(&missing).map(|line| format!("* {line}")).collect();
             if !lines.is_empty() {
                 message.push_str(" is blocked because:\n");

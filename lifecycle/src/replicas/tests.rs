@@ -81,6 +81,10 @@ fn scaling_up_says_what_holds_it() {
         of(up, &["ATemplate"], &["the control plane is upgrading"], set).2,
         "Scaling up from 1 to 3 replicas is blocked because:\n* the control plane is upgrading\n* ATemplate does not exist"
     );
+    assert_eq!(
+        of(up, &[], &["BTemplate t: it cannot be owned"], deployment).2,
+        "Scaling up from 1 to 3 replicas is blocked because:\n* BTemplate t: it cannot be owned"
+    );
 }
 
 #[test]

@@ -1,9 +1,11 @@
 //! Whether the API server serves Cluster API's own kinds as the lifecycle controllers read them.
 
+use std::collections::BTreeMap;
+
 use cluster_api::definitions::{Provider, VERSION};
 use component::api_client::describe;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::{Api, Client};
+use kube::Client;
+use lifecycle_controllers::kinds::INSTALL_KINDS;
 
 use super::{super::tools::ANSWER_WITHIN, report::Report};
 use crate::{controllers::lifecycle_providers, flags::Flags};
@@ -21,59 +23,78 @@ pub(super) async fn check_definitions(flags: &Flags, client: &Client, report: &m
         // Bootstrap data are made for Machines of Clusters.
         providers.insert(0, Provider::Core);
     }
-    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
-    let mut served = 0_usize;
-    for name in providers.into_iter().flat_map(names) {
-        let found = match tokio::time::timeout(ANSWER_WITHIN, definitions.get_opt(&name)).await {
-            Ok(Ok(found)) => found,
-            Ok(Err(error)) => {
-                let why = describe(&error);
-                return report.warning(LIFECYCLE, format!("the definition {name} cannot be read: {why}"));
+    let names: Vec<_> = providers.into_iter().flat_map(Provider::read_kinds).copied().collect();
+    let versions = match tokio::time::timeout(ANSWER_WITHIN, served(client, &names)).await {
+        Ok(Ok(versions)) => versions,
+        Ok(Err(error)) => {
+            let why = describe(&error);
+            return report
+                .failed(LIFECYCLE, format!("the API server does not say which kinds it serves: {why}"));
+        }
+        Err(_) => {
+            return report
+                .failed(LIFECYCLE, format!("the API server did not answer within {ANSWER_WITHIN:?}"));
+        }
+    };
+    let faults: Vec<_> =
+        names.iter().filter_map(|name| fault(name, versions.get(name).map(Vec::as_slice))).collect();
+    for fault in &faults {
+        report.failed(LIFECYCLE, fault);
+    }
+    let good = names.len() - faults.len();
+    if good > 0 {
+        report.works(LIFECYCLE, format!("{good} kinds of Cluster API are served in {VERSION}"));
+    }
+    if flags.misc.dry_run {
+        report.warning(
+            LIFECYCLE,
+            "with --dry-run the lifecycle controllers do nothing; what they lack without it is shown as a warning",
+        );
+    }
+}
+
+/// The versions in which each of these definitions is served. Every user may ask for them, and few may read definitions.
+async fn served<'a>(client: &Client, names: &[&'a str]) -> kube::Result<BTreeMap<&'a str, Vec<String>>> {
+    let mut served = BTreeMap::<&str, Vec<String>>::new();
+    for group in client.list_api_groups().await?.groups {
+        let of_group = |name: &&&'a str| name.split_once('.').is_some_and(|(_, of)| of == group.name);
+        if !names.iter().any(|name| of_group(&name)) {
+            continue;
+        }
+        for version in &group.versions {
+            let resources = client.list_api_group_resources(&version.group_version).await?.resources;
+            for name in names.iter().filter(of_group) {
+                if resources
+                    .iter()
+                    .any(|one| name.split_once('.').is_some_and(|(plural, _)| plural == one.name))
+                {
+                    served.entry(name).or_default().push(version.version.clone());
+                }
             }
-            Err(_) => {
-                return report
-                    .warning(LIFECYCLE, format!("the API server did not answer within {ANSWER_WITHIN:?}"));
-            }
-        };
-        match fault(&name, found.as_ref()) {
-            Some(fault) => report.failed(LIFECYCLE, fault),
-            None => served += 1,
         }
     }
-    if served > 0 {
-        report.works(LIFECYCLE, format!("{served} kinds of Cluster API are served in {VERSION}"));
-    }
+    Ok(served)
 }
 
-fn names(provider: Provider) -> Vec<String> {
-    // A schema that is none fails a test of `cluster-api`.
-    let all = provider.definitions().unwrap_or_default().into_iter();
-    // For tools alone: no controller reads MachinePools.
-    let read = all.filter(|definition| definition.spec.names.kind != "MachinePool");
-    read.filter_map(|definition| definition.metadata.name).collect()
-}
-
-/// What is wrong with a definition. `found`: `None` if there is none.
-fn fault(name: &str, found: Option<&CustomResourceDefinition>) -> Option<String> {
-    let Some(found) = found else {
-        return Some(format!(
-            "the definition {name} is missing; `manifests --lifecycle --only-definitions` prints it"
-        ));
+/// What is wrong with a definition. `served`: its versions, `None` if there is none.
+fn fault(name: &str, served: Option<&[String]>) -> Option<String> {
+    let Some(served) = served else {
+        return Some(format!("the definition {name} is missing; install it: {INSTALL_KINDS}"));
     };
-    let served: Vec<_> =
-        found.spec.versions.iter().filter(|version| version.served).map(|version| &*version.name).collect();
-    (!served.contains(&VERSION)).then(|| {
-        let served = if served.is_empty() { "no version".to_owned() } else { served.join(", ") };
+    (!served.iter().any(|version| version == VERSION)).then(|| {
         format!(
-            "the definition {name} serves {served}, and the lifecycle controllers need {VERSION}, which Cluster API has since 1.11"
+            "the definition {name} serves {}, and the lifecycle controllers need {VERSION}, which Cluster API has since 1.11",
+            served.join(", ")
         )
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use kube::api::PostParams;
-    use sandbox::Sandbox;
+    use http::{Request, Response};
+    use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+    use kube::{Api, api::PostParams, client::Body};
+    use sandbox::{Action, Fault, Matcher, Sandbox};
 
     use super::*;
     use crate::{
@@ -82,9 +103,13 @@ mod tests {
     };
 
     async fn said(sandbox: &Sandbox, controllers: &str) -> Vec<(Verdict, String)> {
+        said_of(&sandbox.client(), controllers).await
+    }
+
+    async fn said_of(client: &Client, controllers: &str) -> Vec<(Verdict, String)> {
         let flags = flags::parse(["ccm", &format!("--controllers={controllers}")]).expect("good flags");
         let mut report = Report::default();
-        check_definitions(&flags, &sandbox.client(), &mut report).await;
+        check_definitions(&flags, client, &mut report).await;
         let said = |one: &Finding| (one.verdict, one.detail.clone());
         report.findings().iter().map(said).collect()
     }
@@ -112,8 +137,8 @@ mod tests {
                 ),
                 (
                     Verdict::Failed,
-                    "the definition machinesets.cluster.x-k8s.io is missing; `manifests --lifecycle \
-                     --only-definitions` prints it"
+                    "the definition machinesets.cluster.x-k8s.io is missing; install it: cloud-controller-manager \
+                     manifests --lifecycle --only-definitions | kubectl apply -f -"
                         .to_owned()
                 ),
                 (Verdict::Ok, "6 kinds of Cluster API are served in v1beta2".to_owned()),
@@ -122,5 +147,16 @@ mod tests {
         let bootstrap = said(&sandbox, "lifecycle-bootstrap").await;
         assert_eq!(bootstrap.len(), 5, "its own two kinds are missing as well: {bootstrap:?}");
         assert_eq!(said(&sandbox, "*").await, []);
+        // Definitions can be read by few. That says nothing of what is served.
+        let read = Matcher::any().resource("customresourcedefinitions");
+        sandbox.faults().inject(Fault::new(read, Action::ErrorEvent(403)));
+        assert_eq!(said(&sandbox, "lifecycle-bootstrap").await, bootstrap);
+    }
+
+    #[tokio::test]
+    async fn an_api_server_that_says_nothing_is_no_good_one() {
+        let away = |_: Request<Body>| async { Err::<Response<Body>, _>(std::io::Error::other("away")) };
+        let said = said_of(&Client::new(tower::service_fn(away), "default"), "lifecycle").await;
+        assert!(matches!(&said[..], [(Verdict::Failed, why)] if why.contains("does not say")), "{said:?}");
     }
 }

@@ -48,6 +48,16 @@ pub(super) fn for_machines(
     of_kinds.into_iter().chain(of_versions.unwrap_or_default()).collect()
 }
 
+/// In a dry run the lifecycle controllers need nothing. People make one to see what a daemon would lack without it.
+fn for_lifecycle_without_dry_run(flags: &Flags) -> Vec<Permission> {
+    if !flags.misc.dry_run {
+        return Vec::new();
+    }
+    let mut without = flags.clone();
+    without.misc.dry_run = false;
+    permissions::needed_for_lifecycle(&without).into_iter().map(Permission::optional).collect()
+}
+
 /// Reports each missing permission and its purpose. `for_cloud` are the permissions for the cloud's
 /// configuration.
 pub(super) async fn check(flags: &Flags, for_cloud: Vec<Permission>, client: &Client, report: &mut Report) {
@@ -55,6 +65,7 @@ pub(super) async fn check(flags: &Flags, for_cloud: Vec<Permission>, client: &Cl
     // Our credentials cannot check the permissions of other accounts.
     let mut needed = permissions::needed(flags);
     needed.extend(for_cloud);
+    needed.extend(for_lifecycle_without_dry_run(flags));
     needed.retain(|permission| permission.account.is_none());
     let answers: Vec<(Permission, Result<bool, String>)> = stream::iter(needed)
         .map(|permission| async move {
@@ -127,5 +138,23 @@ async fn is_allowed(client: &Client, permission: &Permission) -> Result<bool, St
         Ok(Ok(answer)) => Ok(answer.status.is_some_and(|status| status.allowed)),
         Ok(Err(error)) => Err(describe(&error)),
         Err(_) => Err(format!("no answer within {ANSWER_WITHIN:?}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dry_run_shows_what_the_lifecycle_would_need() {
+        let needed = |flags: &[&str]| {
+            let flags = crate::flags::parse(["ccm"].iter().chain(flags)).expect("good flags");
+            for_lifecycle_without_dry_run(&flags)
+        };
+        let all = needed(&["--controllers=lifecycle", "--dry-run"]);
+        assert!(all.iter().any(|one| one.resource == "machinesets" && one.verb == "create"), "{all:?}");
+        assert!(all.iter().all(|one| !one.required));
+        assert!(needed(&["--controllers=lifecycle"]).is_empty(), "they are among the others");
+        assert!(needed(&["--cloud-provider=x", "--dry-run"]).is_empty());
     }
 }

@@ -11,7 +11,7 @@ use super::{MachineExplanation, explain_machine};
 use crate::{
     commands::tools::{self, one_line, table},
     controllers::lifecycle,
-    flags::{Flags, LIFECYCLE_CORE, MACHINE_CONTROLLER},
+    flags::{Flags, LIFECYCLE_BOOTSTRAP, LIFECYCLE_CORE, MACHINE_CONTROLLER},
 };
 
 /// How long the API server may take to list the objects of a namespace.
@@ -29,6 +29,9 @@ pub struct LifecycleExplanation {
     /// Of a Machine, the machine of the provider's kind, if a provider is configured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub infrastructure: Option<MachineExplanation>,
+    /// Whether no flag says which controllers run.
+    #[serde(skip)]
+    pub assumes_lifecycle: bool,
     /// Why that one cannot be explained.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub infrastructure_fault: Option<String>,
@@ -50,8 +53,9 @@ pub async fn explain_lifecycle(
     let found = explain(&client, &options, kind, (namespace, name), LISTS_WITHIN).await;
     let found = found.map_err(|why| anyhow!("the API server at {url}: {why}"))?;
     let Some(mut plan) = found else { bail!("there is no {} {namespace}/{name}", kind.name()) };
-    if !flags.enables(LIFECYCLE_CORE) {
-        plan.next = vec![format!("do nothing: {LIFECYCLE_CORE} runs only if --controllers names it")];
+    let part = if kind == ExplainedKind::KubeadmConfig { LIFECYCLE_BOOTSTRAP } else { LIFECYCLE_CORE };
+    if !flags.enables(part) {
+        plan.next = vec![format!("do nothing: {part} runs only if --controllers names it")];
     } else if flags.misc.dry_run {
         plan.next = vec!["do nothing: --dry-run".to_owned()];
     } else if !plan.is_ours {
@@ -70,7 +74,8 @@ pub async fn explain_lifecycle(
         }
     }
     let object = format!("{namespace}/{name}");
-    Ok(LifecycleExplanation { object, plan, infrastructure, infrastructure_fault })
+    let assumes_lifecycle = flags.runs_lifecycle() && !flags.is_given("controllers");
+    Ok(LifecycleExplanation { object, plan, infrastructure, assumes_lifecycle, infrastructure_fault })
 }
 
 impl LifecycleExplanation {
@@ -80,11 +85,20 @@ impl LifecycleExplanation {
         let mut rows = vec![vec![format!("{}:", plan.kind), self.object.clone()]];
         rows.extend(plan.phase.iter().map(|phase| vec!["Phase:".to_owned(), plain(phase)]));
         rows.push(vec!["Workload cluster:".to_owned(), plain(&plan.workload_cluster)]);
-        rows.extend(plan.conditions.iter().map(|one| vec!["Condition:".to_owned(), plain(one)]));
+        for condition in &plan.conditions {
+            let mut lines = lines(&condition.to_string());
+            rows.push(vec!["Condition:".to_owned(), lines.next().unwrap_or_default()]);
+            rows.extend(lines.map(|line| vec![String::new(), line]));
+        }
         let mut text = table(&rows);
-        let _ = writeln!(text, "\nA daemon with these flags would:");
+        let with = if self.assumes_lifecycle { "--controllers=lifecycle" } else { "these flags" };
+        let _ = writeln!(text, "\nA daemon with {with} would:");
         for next in &plan.next {
-            let _ = writeln!(text, "- {}", plain(next));
+            let mut lines = lines(next);
+            let _ = writeln!(text, "- {}", lines.next().unwrap_or_default());
+            for line in lines {
+                let _ = writeln!(text, "  {line}");
+            }
         }
         if let Some(fault) = &self.infrastructure_fault {
             let _ = writeln!(text, "\nThe machine of the provider's kind is not explained: {}", plain(fault));
@@ -104,6 +118,20 @@ impl LifecycleExplanation {
     }
 }
 
+/// The lines of a text that is a list, such as the message of a condition that sums others up. Those after the first are indented, and
+/// keep what they are indented by, so that they are taken for nothing else.
+fn lines(text: &str) -> impl Iterator<Item = String> + use<> {
+    const DEEPEST: usize = 12;
+    let lines: Vec<_> = text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect();
+    lines.into_iter().enumerate().map(|(index, line)| {
+        let depth = line.chars().take_while(|one| *one == ' ').count().min(DEEPEST);
+        match index {
+            0 => plain(&line),
+            _ => format!("{}{}", " ".repeat(depth + 2), plain(&line)),
+        }
+    })
+}
+
 fn plain(text: &str) -> String {
     let visible: String = text.chars().map(|one| if one.is_control() { ' ' } else { one }).collect();
     one_line(&visible)
@@ -111,29 +139,60 @@ fn plain(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use lifecycle_controllers::explain::ExplainedCondition;
+
     use super::*;
 
-    #[test]
-    fn what_users_write_forges_no_lines() {
+    fn explanation(conditions: &[(&str, &str)]) -> LifecycleExplanation {
+        let condition = |(kind, message): &(&str, &str)| ExplainedCondition {
+            kind: (*kind).to_owned(),
+            status: "False".to_owned(),
+            reason: "NotReady".to_owned(),
+            message: (*message).to_owned(),
+            last_transition_time: "2026-01-01T00:00:00Z".to_owned(),
+        };
         let plan = LifecyclePlan {
             kind: "Machine",
             is_ours: true,
             infrastructure: None,
             phase: Some("Running\u{1b}[2J".to_owned()),
             workload_cluster: "connected".to_owned(),
-            conditions: vec![
-                "Ready True Ready a\n\nA daemon with these flags would:\n- delete it".to_owned(),
-            ],
+            conditions: conditions.iter().map(condition).collect(),
             next: vec!["write nothing until something changes".to_owned()],
         };
-        let explanation = LifecycleExplanation {
+        LifecycleExplanation {
             object: "team/m".to_owned(),
             plan,
             infrastructure: None,
+            assumes_lifecycle: false,
             infrastructure_fault: None,
-        };
-        let table = explanation.to_table();
+        }
+    }
+
+    #[test]
+    fn what_users_write_forges_no_lines() {
+        let table =
+            explanation(&[("Ready", "a\n\nA daemon with these flags would:\n- delete it")]).to_table();
         assert_eq!(table.lines().filter(|line| line.starts_with("- ")).count(), 1, "{table}");
+        assert_eq!(table.lines().filter(|line| line.starts_with("A daemon")).count(), 1, "{table}");
         assert!(!table.contains('\u{1b}'), "{table:?}");
+    }
+
+    #[test]
+    fn conditions_within_a_condition_have_lines_of_their_own() {
+        let mut explanation = explanation(&[
+            ("Available", "* WorkersAvailable: 1 of 2\n* RemoteConnectionProbe:\n  * refused"),
+            ("Paused", ""),
+        ]);
+        let table = explanation.to_table();
+        let expected = "Condition:         Available False NotReady\n                     * WorkersAvailable: 1 of 2\n                     \
+                        * RemoteConnectionProbe:\n                       * refused\nCondition:         Paused False NotReady\n";
+        assert!(table.contains(expected), "{table}");
+        let json: serde_json::Value =
+            serde_json::from_str(&explanation.to_json().expect("JSON")).expect("JSON");
+        assert_eq!(json["conditions"][1]["type"], "Paused");
+        assert_eq!(json["conditions"][1]["lastTransitionTime"], "2026-01-01T00:00:00Z");
+        explanation.assumes_lifecycle = true;
+        assert!(explanation.to_table().contains("\nA daemon with --controllers=lifecycle would:\n"));
     }
 }

@@ -112,3 +112,16 @@ fn nobodys_machines_are_served_where_the_controller_does_not_run() {
     let named = flags.named_machines();
     assert!(named.of_main && named.others == [provider("b", None)]);
 }
+
+#[test]
+fn an_asterisk_without_a_cloud_says_what_does_not_run() {
+    let warning = "--controllers=*,lifecycle: cloud-node-controller, cloud-node-lifecycle-controller, \
+                   service-lb-controller, node-route-controller do not run, since they need --cloud-provider, which is not given; give it, or \
+                   leave out the *";
+    let all = flags(&["--controllers=*,lifecycle"]);
+    assert_eq!((all.faults(), all.warnings()), (Vec::new(), vec![warning.to_owned()]));
+    for quiet in ["--controllers=lifecycle", "--controllers=*,lifecycle --cloud-provider=a"] {
+        let args: Vec<_> = quiet.split(' ').collect();
+        assert_eq!(flags(&args).warnings(), [""; 0], "{quiet}");
+    }
+}

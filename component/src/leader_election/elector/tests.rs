@@ -1,6 +1,8 @@
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use sandbox::{Action, Fault, Matcher, Sandbox};
+use tracing_subscriber::{Layer, layer::Context, prelude::*};
 
 use super::{super::clock::tests::Machine, *};
 use crate::{
@@ -137,4 +139,40 @@ async fn nobody_else_leads_while_the_leader_says_that_it_leads_alone() {
     let alone_for = alone_until - stopped;
     assert!((12 * SECOND..=15 * SECOND).contains(&alone_for), "{alone_for:?}");
     assert_eq!(fence.alone_for(), Duration::ZERO);
+}
+
+/// Keeps the messages of the log.
+#[derive(Clone, Default)]
+struct Kept(Arc<Mutex<Vec<String>>>);
+
+impl<S: tracing::Subscriber> Layer<S> for Kept {
+    fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
+        event.record(&mut |field: &tracing::field::Field, value: &dyn std::fmt::Debug| {
+            if field.name() == "message" {
+                self.0.lock().push(format!("{value:?}"));
+            }
+        });
+    }
+}
+
+/// As in a namespace that is being deleted.
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_can_be_read_and_not_created_is_one_line_of_the_log() {
+    let (sandbox, stop, kept) = (Sandbox::new(), CancellationToken::new(), Kept::default());
+    let _logging = tracing::subscriber::set_default(tracing_subscriber::registry().with(kept.clone()));
+    let creations = Matcher::any().verb("create").resource("leases");
+    sandbox.faults().inject(Fault::new(creations.clone(), Action::ErrorEvent(403)));
+    let candidate = elector(&sandbox, "candidate", Clock::of(Arc::new(Machine::default())));
+    let lifting = async {
+        while sandbox.requests_matching(&creations).len() < 10 {
+            tokio::time::sleep(SECOND).await;
+        }
+        sandbox.faults().clear();
+    };
+    let (leadership, ()) = tokio::join!(candidate.acquire(&stop), lifting);
+    assert!(leadership.is_some());
+    let said = kept.0.lock().clone();
+    let count = |text: &str| said.iter().filter(|line| line.contains(text)).count();
+    assert_eq!(count("cannot take part in the leader election"), 1, "{said:?}");
+    assert_eq!(count("takes part in the leader election again"), 1, "{said:?}");
 }
