@@ -126,9 +126,9 @@ impl Bed {
     }
 }
 
-fn tail(text: &str) -> &str {
+fn tail(text: &str) -> String {
     let start = text.char_indices().rev().nth(2000).map_or(0, |(start, _)| start);
-    text.get(start..).unwrap_or_default()
+    text.get(start..).unwrap_or_default().to_owned()
 }
 
 fn sum(writes: &BTreeMap<String, u64>) -> f64 {
