@@ -15,9 +15,9 @@ pub(super) fn in_words(time: Duration) -> String {
     };
     match seconds {
         0 => format!("{time:?}"),
-        ..MINUTE => format!("{seconds}s"),
-        ..HOUR => two(MINUTE, "m", 1, "s"),
-        ..DAY => two(HOUR, "h", MINUTE, "m"),
+        1..MINUTE => format!("{seconds}s"),
+        MINUTE..HOUR => two(MINUTE, "m", 1, "s"),
+        HOUR..DAY => two(HOUR, "h", MINUTE, "m"),
         _ if seconds < 8 * DAY => two(DAY, "d", HOUR, "h"),
         _ => format!("{}d", seconds / DAY),
     }

@@ -10,6 +10,7 @@ use cluster_api::{
 use controller_kit::writes::WriteError;
 use jiff::Timestamp;
 use kube::ResourceExt as _;
+use lifecycle::conditions::{Statement, Status};
 use serde_json::{Value, json};
 
 use super::{
@@ -46,7 +47,16 @@ pub(super) async fn reconcile(core: &Core, of: &str) -> Result<Then, FailedPass>
         tracing::info!(machine = of, cluster = machine.spec.cluster_name, "waiting for the Cluster to exist");
         return Ok(Then::WhenChanged);
     }
-    let machine = prepared(core, machine, cluster).await?;
+    let machine = match prepared(core, Arc::clone(&machine), cluster).await {
+        Err(Failure::Failed(why)) => {
+            let why = format!("the Machine cannot be changed: {why}");
+            core.writer
+                .patch_status(&core.stores.machines, &**machine, &refused_status(&machine, &why, now))
+                .await?;
+            return Err(Failure::Failed(why).into());
+        }
+        prepared => prepared?,
+    };
     let mut related = RelatedObjects::observe(core, &machine, cluster).await;
     let machine = copied(core, machine, &mut related).await?;
     let workload = workload_key(machine.namespace_or_empty(), &machine.spec.cluster_name);
@@ -144,6 +154,15 @@ fn paused_status(machine: &Machine, cluster: Option<&Cluster>, now: i64) -> Mach
     let mut conditions = Conditions::of(&status.conditions, machine.metadata.generation);
     let is_own = machine.annotations().contains_key(annotations::PAUSED);
     conditions.set(types::PAUSED, paused("Machine", is_cluster_paused(cluster), is_own), now);
+    status.conditions = conditions.write();
+    status
+}
+
+/// The status of a Machine that stays without its finalizer, so nothing is done for it.
+fn refused_status(machine: &Machine, why: &str, now: i64) -> MachineStatus {
+    let mut status = machine.status.clone().unwrap_or_default();
+    let mut conditions = Conditions::of(&status.conditions, machine.metadata.generation);
+    conditions.set(types::READY, Statement::new(Status::Unknown, "InternalError", why), now);
     status.conditions = conditions.write();
     status
 }

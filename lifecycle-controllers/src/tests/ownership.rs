@@ -205,6 +205,21 @@ async fn a_provider_id_that_is_refused_is_said_and_holds_no_deletion() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_machine_that_cannot_get_its_finalizer_says_so() {
+    let mut world = World::new().await;
+    fake_machine(&world, "m").await;
+    world
+        .create(GROUP, "Machine", machine("m", json!({}), reference(INFRASTRUCTURE, "FakeMachine", "m")))
+        .await;
+    world.management.faults().inject(refused_patches("machines"));
+    world.start().await;
+    until_says(&world, "Machine", "m", "Ready", "the Machine cannot be changed: ").await;
+    assert!(owners(&world, INFRASTRUCTURE, "FakeMachine", "m").await.is_empty(), "nothing is done for it");
+    world.management.faults().clear();
+    world.until_running(1).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_provider_id_is_written_though_the_name_of_the_data_is_refused() {
     let mut world = World::new().await;
     let cluster = world.get(GROUP, "Cluster", "c").await.expect("it exists");

@@ -60,7 +60,7 @@ impl Why {
                 Some(io::ErrorKind::PermissionDenied) => shown = "the server's address is not permitted",
                 // An error of TLS.
                 Some(io::ErrorKind::InvalidData) => {
-                    shown = "the certificate of the API server is not accepted"
+                    shown = "the certificate of the API server is not accepted";
                 }
                 _ => {}
             }
