@@ -78,7 +78,8 @@ impl Cluster {
         let template = json!({"spec": {"template": {"spec": join}}});
         self.post_object(object(BOOTSTRAP, "KubeadmConfigTemplate", DEPLOYMENT, template)).await?;
         let path = format!("/apis/{CORE}/namespaces/{NAMESPACE}/clusters/{CLUSTER}");
-        self.until_it_says(&path, "\"controlPlaneInitialized\":true", POLL, STUCK).await.map(drop)
+        let is_there = r#""status":"True","type":"ControlPlaneInitialized""#;
+        self.until_it_says(&path, is_there, POLL, STUCK).await.map(drop)
     }
 
     /// Posts the deployment, and waits until as many machines are available. Returns when that was seen.

@@ -144,6 +144,22 @@ impl Writer {
         self.turns.acquire(namespace.into()).await.ok()
     }
 
+    /// Applies operations of JSON Patch to the object with this UID, and gives it as it is then. It may have any version: what the
+    /// decision depends on is among the operations, each a `test`.
+    ///
+    /// # Errors
+    /// [`WriteError::Stale`] if a `test` fails.
+    pub async fn patch_at_by_operations<T: DeserializeOwned>(
+        &self,
+        place: &Place,
+        uid: &str,
+        mut operations: Vec<Value>,
+    ) -> Result<T, WriteError> {
+        operations.insert(0, json!({"op": "test", "path": "/metadata/uid", "value": uid}));
+        let _turn = self.turn(&place.namespace).await;
+        patch_as(&self.client, &place.path()?, JSON_PATCH, &operations.into(), WHOLE_OBJECT).await
+    }
+
     /// Sends a merge patch of metadata and spec, and gives the object as it is then.
     ///
     /// # Errors
@@ -279,17 +295,12 @@ impl Writer {
         operations: &[Operation],
     ) -> Result<Stored<K>, WriteError> {
         let guard = Guard::of(object);
-        let mut body = vec![
-            json!({"op": "test", "path": "/metadata/uid", "value": guard.uid}),
-            json!({"op": "test", "path": "/metadata/resourceVersion", "value": guard.version}),
-        ];
+        let mut body =
+            vec![json!({"op": "test", "path": "/metadata/resourceVersion", "value": guard.version})];
         for operation in operations {
             body.push(to_json(operation)?);
         }
-        let place = Place::of(object);
-        let path = place.path()?;
-        let _turn = self.turn(&place.namespace).await;
-        let written: K = patch_as(&self.client, &path, JSON_PATCH, &body.into(), WHOLE_OBJECT).await?;
+        let written: K = self.patch_at_by_operations(&Place::of(object), guard.uid, body).await?;
         shown(store, written).await
     }
 
@@ -434,7 +445,7 @@ async fn within<T>(shown: impl Future<Output = T>) -> Result<(), WriteError> {
 ///
 /// # Errors
 /// If it cannot be JSON, as a map with keys that are no text.
-pub fn to_json<T: Serialize>(part: &T) -> Result<Value, WriteError> {
+pub fn to_json<T: Serialize + ?Sized>(part: &T) -> Result<Value, WriteError> {
     serde_json::to_value(part).map_err(|error| WriteError::Failed(error.to_string()))
 }
 

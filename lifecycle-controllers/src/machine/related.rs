@@ -13,9 +13,12 @@ use crate::{
         control::Failure,
         external::{External, OWN_GROUP},
         object::{Meta as _, names_kind, owner_reference},
-        writer::{Guard, to_json},
+        writer::to_json,
     },
 };
+
+/// The owners of an object, in a JSON Patch.
+const OWNERS: &str = "/metadata/ownerReferences";
 
 /// What a Machine refers to.
 #[derive(Debug)]
@@ -67,7 +70,7 @@ async fn owned(
         }
     };
     let place = kind.place(machine.namespace_or_empty(), name);
-    match core.writer.patch_at::<External>(&place, Guard::of(&**object), ownership).await {
+    match core.writer.patch_at_by_operations::<External>(&place, object.uid_or_empty(), ownership).await {
         Ok(written) => (Referenced::There(kind.clone(), std::sync::Arc::new(written)), None),
         // A Machine that goes takes it along, whatever is refused before.
         Err(WriteError::Failed(why)) if !machine.is_deleting() => {
@@ -78,7 +81,8 @@ async fn owned(
     }
 }
 
-/// The patch that makes the Machine the controller of an object. `None`: it is already, or the object is on its way out.
+/// The JSON Patch that makes the Machine the controller of an object. `None`: it is already, or the object is on its way out. Where the
+/// object has owners, the patch depends on them alone: each provider writes into a new object in the same moment.
 ///
 /// An object is created before its Machine, so its first owner is what creates both: a `MachineSet`, or the control plane of a Machine of
 /// the control plane. Both give way to the Machine.
@@ -89,7 +93,7 @@ fn ownership(
     object: &External,
     machine: &Machine,
     cluster: Option<&Cluster>,
-) -> Result<Option<Value>, String> {
+) -> Result<Option<Vec<Value>>, String> {
     if object.is_deleting() {
         return Ok(None);
     }
@@ -108,12 +112,28 @@ fn ownership(
     }
     let cluster_name = &machine.spec.cluster_name;
     let has_owner = owners.len() == others.len() + 1 && owners.contains(&wanted);
-    if has_owner && object.label(labels::CLUSTER_NAME) == Some(cluster_name) {
+    let is_labelled = object.label(labels::CLUSTER_NAME) == Some(cluster_name);
+    if has_owner && is_labelled {
         return Ok(None);
     }
+    let json = |owners: &[OwnerReference]| to_json(owners).map_err(|error| error.to_string());
+    let mut operations = Vec::new();
+    if owners.is_empty() || object.labels().is_empty() {
+        let version = object.metadata.resource_version.as_deref();
+        operations.push(json!({"op": "test", "path": "/metadata/resourceVersion", "value": version}));
+    } else {
+        operations.push(json!({"op": "test", "path": OWNERS, "value": json(owners)?}));
+    }
     let owners: Vec<_> = others.into_iter().chain([wanted]).collect();
-    let owners = to_json(&owners).map_err(|error| error.to_string())?;
-    Ok(Some(json!({"metadata": {"ownerReferences": owners, "labels": {labels::CLUSTER_NAME: cluster_name}}})))
+    operations.push(json!({"op": "add", "path": OWNERS, "value": json(&owners)?}));
+    if object.labels().is_empty() {
+        let all = json!({labels::CLUSTER_NAME: cluster_name});
+        operations.push(json!({"op": "add", "path": "/metadata/labels", "value": all}));
+    } else if !is_labelled {
+        let path = format!("/metadata/labels/{}", labels::CLUSTER_NAME.replace('/', "~1"));
+        operations.push(json!({"op": "add", "path": path, "value": cluster_name}));
+    }
+    Ok(Some(operations))
 }
 
 /// What a condition says of the object of a reference.
@@ -149,30 +169,49 @@ mod tests {
     }
 
     fn object(owners: &Value, cluster: &str) -> External {
-        let metadata =
-            json!({"name": "x", "ownerReferences": owners, "labels": {labels::CLUSTER_NAME: cluster}});
+        let metadata = json!({"name": "x", "resourceVersion": "7", "ownerReferences": owners, "labels": {labels::CLUSTER_NAME: cluster}});
         External { metadata: serde_json::from_value(metadata).expect("metadata"), ..External::default() }
     }
 
     #[test]
     fn what_created_it_gives_way_to_the_machine() {
         let machine = machine();
-        let of = |owners: Value, cluster: &str| ownership(&object(&owners, cluster), &machine, None);
+        let of = |owners: &Value, cluster: &str| ownership(&object(owners, cluster), &machine, None);
         let wanted = owner("Machine", "m", Some(true));
-        assert_eq!(of(json!([wanted]), "c"), Ok(None));
-        let patched = |owners: Value| {
-            Ok(Some(json!({"metadata": {"ownerReferences": owners, "labels": {labels::CLUSTER_NAME: "c"}}})))
-        };
-        assert_eq!(of(json!([]), ""), patched(json!([wanted])));
-        assert_eq!(of(json!([wanted]), "other"), patched(json!([wanted])));
-        assert_eq!(of(json!([owner("MachineSet", "s", Some(true))]), "c"), patched(json!([wanted])));
+        let test = |owners: &Value| json!({"op": "test", "path": OWNERS, "value": owners});
+        let add = |owners: Value| json!({"op": "add", "path": OWNERS, "value": owners});
+        let patched = |owners: &Value, after: Value| Ok(Some(vec![test(owners), add(after)]));
+        assert_eq!(of(&json!([wanted]), "c"), Ok(None));
         let other = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "o"});
-        assert_eq!(of(json!([other, owner("MachineSet", "s", None)]), "c"), patched(json!([other, wanted])));
-        // The Machine of an earlier pass, without the flag.
-        assert_eq!(of(json!([owner("Machine", "m", None)]), "c"), patched(json!([wanted])));
+        for (before, after) in [
+            (json!([owner("MachineSet", "s", Some(true))]), json!([wanted])),
+            (json!([other, owner("MachineSet", "s", None)]), json!([other, wanted])),
+            // The Machine of an earlier pass, without the flag.
+            (json!([owner("Machine", "m", None)]), json!([wanted])),
+        ] {
+            assert_eq!(of(&before, "c"), patched(&before, after), "{before}");
+        }
+        // Without owners there is nothing to compare but the version.
+        let version = json!({"op": "test", "path": "/metadata/resourceVersion", "value": "7"});
+        assert_eq!(of(&json!([]), "c"), Ok(Some(vec![version, add(json!([wanted]))])));
+        let label =
+            json!({"op": "add", "path": "/metadata/labels/cluster.x-k8s.io~1cluster-name", "value": "c"});
+        let all = json!([wanted]);
+        assert_eq!(of(&all, "other"), Ok(Some(vec![test(&all), add(all.clone()), label])));
         assert_eq!(
-            of(json!([owner("Machine", "other", Some(true))]), "c"),
+            of(&json!([owner("Machine", "other", Some(true))]), "c"),
             Err("Machine x controls it".to_owned())
         );
+    }
+
+    #[test]
+    fn an_object_without_labels_gets_one() {
+        let wanted = json!([owner("Machine", "m", Some(true))]);
+        let mut object = object(&wanted, "");
+        object.metadata.labels = None;
+        let operations = ownership(&object, &machine(), None).expect("no conflict").expect("a patch");
+        assert_eq!(operations[0]["path"], "/metadata/resourceVersion");
+        let labels = json!({"op": "add", "path": "/metadata/labels", "value": {labels::CLUSTER_NAME: "c"}});
+        assert_eq!(operations.last(), Some(&labels));
     }
 }
