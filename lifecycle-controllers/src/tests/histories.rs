@@ -26,7 +26,7 @@ use std::{
     thread,
 };
 
-use model::Model;
+use model::{Counts, Model};
 use parking_lot::Mutex;
 
 /// How many histories there are to be.
@@ -57,8 +57,8 @@ struct Failed {
     story: String,
 }
 
-/// Runs one history.
-fn one(seed: u64) -> Result<(), Failed> {
+/// Runs one history. Gives what happened in it.
+fn one(seed: u64) -> Result<Counts, Failed> {
     // Names and jitter come from the thread's generator.
     fastrand::seed(seed);
     let mut runtime = tokio::runtime::Builder::new_current_thread();
@@ -67,22 +67,36 @@ fn one(seed: u64) -> Result<(), Failed> {
     let history = AssertUnwindSafe(run::run(seed, model.clone()));
     let outcome = catch_unwind(AssertUnwindSafe(|| runtime.block_on(history)));
     let outcome = outcome.unwrap_or_else(|_| Err("a panic".to_owned()));
-    outcome.map_err(|wrong| Failed { wrong, story: model.story() })
+    match outcome {
+        Ok(()) => Ok(std::mem::take(&mut model.lock().counts)),
+        Err(wrong) => Err(Failed { wrong, story: model.story() }),
+    }
 }
 
 #[test]
+#[expect(clippy::print_stdout, reason = "a soak says what it did")]
 fn rules_hold_and_all_ends_well() {
     let (seed, count) = (number(SEED), number(COUNT));
     let count = count.unwrap_or(if seed.is_some() { 1 } else { FEW });
     let next = AtomicU64::new(0);
     let failed: Mutex<Vec<(u64, Failed)>> = Mutex::default();
+    let counts: Mutex<Counts> = Mutex::default();
     let work = || {
-        while failed.lock().len() < MOST_FAILURES
-            && let Some(number) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|number| *number < count)
-        {
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let failures = failed.lock().len();
+            if number >= count || failures >= MOST_FAILURES {
+                return;
+            }
             let seed = seed.unwrap_or(number);
-            if let Err(why) = one(seed) {
-                failed.lock().push((seed, why));
+            match one(seed) {
+                Ok(counted) => {
+                    let mut counts = counts.lock();
+                    for (what, count) in counted {
+                        *counts.entry(what).or_default() += count;
+                    }
+                }
+                Err(why) => failed.lock().push((seed, why)),
             }
         }
     };
@@ -92,7 +106,7 @@ fn rules_hold_and_all_ends_well() {
         }
     });
     let failed = failed.into_inner();
-    println!("{} histories", next.into_inner().min(count));
+    println!("{} histories: {:?}", next.into_inner().min(count), counts.into_inner());
     let Some((_, Failed { story, .. })) = failed.first() else { return };
     let all: Vec<_> = failed.iter().map(|(seed, why)| format!("history {seed}: {}", why.wrong)).collect();
     panic!(

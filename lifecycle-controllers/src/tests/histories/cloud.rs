@@ -188,9 +188,10 @@ impl Provider {
         let (api, params, patch) =
             (api(&self.management, group, kind), PatchParams::default(), Patch::Merge(patch));
         // The object may be gone by now.
-        drop(match is_status {
-            true => api.patch_status(name, &params, &patch).await,
-            false => api.patch(name, &params, &patch).await,
+        drop(if is_status {
+            api.patch_status(name, &params, &patch).await
+        } else {
+            api.patch(name, &params, &patch).await
         });
     }
 }

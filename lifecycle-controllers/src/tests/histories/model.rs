@@ -27,6 +27,9 @@ const KEPT: usize = 400;
 /// Plural and name of an object, and its place before both.
 pub(super) type Key = (usize, String, String);
 
+/// Numbers by what they count.
+pub(super) type Counts = BTreeMap<&'static str, u64>;
+
 /// A value that changes, and those that it had a moment ago.
 #[derive(Debug, Default)]
 pub(super) struct Recent<T>(Vec<(Option<Instant>, T)>);
@@ -54,8 +57,8 @@ pub(super) struct State {
     objects: BTreeMap<Key, Value>,
     /// The number of the daemon that works, for each place.
     pub(super) leaders: [usize; 2],
-    /// Machines that a daemon created whose term was over: it had sent them before.
-    pub(super) late: BTreeSet<String>,
+    /// Objects that a daemon created whose term was over: it had sent them before. By plural and name.
+    pub(super) late: BTreeSet<(String, String)>,
     /// How many Machines there may be at most, and are available at least.
     pub(super) bounds: Recent<(usize, usize)>,
     /// `spec.replicas` of each `MachineSet`, by its UID.
@@ -71,6 +74,8 @@ pub(super) struct State {
     /// How many writes daemons made.
     pub(super) writes: usize,
     pub(super) broken: Vec<String>,
+    /// How often each rule was judged, and how often what is rare happened.
+    pub(super) counts: Counts,
     log: VecDeque<String>,
 }
 
@@ -89,6 +94,21 @@ impl State {
 
     pub(super) fn names(&self, place: usize, plural: &str) -> Vec<String> {
         self.all(place, plural).map(|(name, _)| name.to_owned()).collect()
+    }
+
+    /// Objects that came late, when their owners were gone already: plural and name.
+    pub(super) fn garbage(&self, place: usize) -> Vec<(String, String)> {
+        let is_garbage = |(plural, name): &&(String, String)| {
+            let Some(object) = self.get(place, plural, name) else { return false };
+            let mut owners = object["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+            !rules::is_deleting(object)
+                && owners.all(|owner| !self.has(owner["uid"].as_str().unwrap_or_default()))
+        };
+        self.late.iter().filter(is_garbage).cloned().collect()
+    }
+
+    fn has(&self, uid: &str) -> bool {
+        self.objects.values().any(|object| rules::uid(object) == uid)
     }
 
     fn observe(&mut self, start: Instant, write: &Write) {
@@ -112,6 +132,10 @@ impl State {
         };
         let at = start.elapsed().as_secs_f64();
         self.say(format!("{at:9.3} s:     {by:?} in {place} {verb} {plural} {name}: {what}"));
+    }
+
+    pub(super) fn count(&mut self, what: &'static str) {
+        *self.counts.entry(what).or_default() += 1;
     }
 
     pub(super) fn say(&mut self, what: String) {

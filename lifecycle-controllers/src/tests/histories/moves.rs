@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use sandbox::Sandbox;
 use serde_json::{Value, json};
 
@@ -74,6 +74,7 @@ impl History {
         self.elsewhere = Some(source);
         self.rest(time).await?;
         self.model.note("    it has moved");
+        self.model.lock().count("moves");
         self.pause_cluster(false).await;
         Ok(())
     }
@@ -138,7 +139,7 @@ impl History {
             let patch = Patch::Merge(json!({"metadata": {"finalizers": null}}));
             api.patch(name, &PatchParams::default(), &patch).await.expect("it has no finalizer");
         }
-        api.delete(name, &Default::default()).await.expect("it is deleted");
+        api.delete(name, &DeleteParams::default()).await.expect("it is deleted");
     }
 }
 

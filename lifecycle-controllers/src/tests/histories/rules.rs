@@ -69,7 +69,7 @@ impl State {
 
     /// The sets of the deployment.
     pub(super) fn sets(&self, place: usize) -> impl Iterator<Item = (&str, &Value)> {
-        let owner = self.deployment(place).map(uid).unwrap_or("none").to_owned();
+        let owner = self.deployment(place).map_or("none", uid).to_owned();
         self.all(place, "machinesets").filter(move |(_, set)| controller(set) == owner)
     }
 
@@ -214,6 +214,9 @@ fn judge_pause(
     let of_cluster = ALL.contains(&plural) || plural == "nodes" || plural == "machinehealthchecks";
     let is_paused = (of_cluster && state.is_paused(place, "clusters", "c"))
         || (plural == "machinedeployments" && state.is_paused(place, plural, name));
+    if is_paused {
+        state.count("writes to what is paused");
+    }
     if is_paused && without_pause(before) != without_pause(after) {
         state.breaks(format!("{what}, which is paused"));
     }
@@ -257,6 +260,7 @@ fn judge_deletion(state: &mut State, place: usize, what: &str, name: &str) {
         state.breaks(format!("{what}, since its set goes, which no user wanted"));
         return;
     }
+    state.count("deletions of Machines that work");
     let working = state.stays(place).iter().filter(|(name, _)| state.works(place, name)).count();
     let failed = state.failed.values().filter(|at| at.elapsed() < LATE).count();
     let least = state.bounds.values().map(|(_, least)| least).min().unwrap_or_default();
@@ -278,14 +282,12 @@ pub(super) fn after(state: &mut State, write: &Write, before: Option<&Value>) {
     let what = format!("{:?} {} {plural} {name}", write.by, write.verb);
     let Some(after) = &write.after else { return };
     let replicas = |object: &Value| number(&object["spec"]["replicas"]);
+    if before.is_none() && !is_leader {
+        state.count("creations after a term");
+        state.late.insert((plural.to_owned(), name.to_owned()));
+    }
     match plural {
-        "machines" if before.is_none() => {
-            if is_leader {
-                judge_creation(state, place, &what, after);
-            } else {
-                state.late.insert(name.to_owned());
-            }
-        }
+        "machines" if before.is_none() && is_leader => judge_creation(state, place, &what, after),
         "machinesets" if is_leader && replicas(after) > before.map_or(0, replicas) => {
             let most = state.bounds.values().map(|(most, _)| most).max().unwrap_or_default();
             let wanted: usize =
@@ -299,17 +301,21 @@ pub(super) fn after(state: &mut State, write: &Write, before: Option<&Value>) {
 }
 
 fn judge_creation(state: &mut State, place: usize, what: &str, machine: &Value) {
+    state.count("creations of Machines");
     let owner = controller(machine);
     let of_set: Vec<_> = state.all(place, "machines").filter(|(_, one)| controller(one) == owner).collect();
-    let late = of_set.iter().filter(|(name, _)| state.late.contains(*name)).count();
+    let is_late = |name: &str| state.late.contains(&("machines".to_owned(), name.to_owned()));
+    let late = of_set.iter().filter(|(name, _)| is_late(name)).count();
     let most = state.sizes.get(owner).and_then(|sizes| sizes.values().max()).unwrap_or_default();
     let count = of_set.len();
     if count > most + late {
-        state.breaks(format!("{what}: the set has {count} Machines of {most}"));
+        let broken = format!("{what}: the set has {count} Machines of {most}");
+        state.breaks(broken);
+        return;
     }
     let stays = state.stays(place);
     let count = stays.len();
-    let late = stays.iter().filter(|(name, _)| state.late.contains(*name)).count();
+    let late = stays.iter().filter(|(name, _)| is_late(name)).count();
     // What sets want is judged when they are written.
     let wanted: usize = state
         .sets(place)
@@ -333,6 +339,9 @@ fn remember(state: &mut State, write: &Write) {
         object["spec"]["paused"] == true && plural == "clusters"
             || object["metadata"]["annotations"]["cluster.x-k8s.io/paused"].is_string()
     };
+    if after.is_none() {
+        state.late.remove(&(plural.clone(), name.clone()));
+    }
     if after.as_ref().is_some_and(pauses) {
         state.paused.entry(of).or_insert_with(Instant::now);
     } else {
@@ -343,9 +352,6 @@ fn remember(state: &mut State, write: &Write) {
         ("machinesets", Some(set)) => {
             let sizes = state.sizes.entry(uid(set).to_owned()).or_default();
             sizes.set(number(&set["spec"]["replicas"]));
-        }
-        ("machines", None) => {
-            state.late.remove(name);
         }
         ("fakemachines" | "fakeconfigs", None) if *by == By::User => {
             // It moved, and has the same name where it is now.

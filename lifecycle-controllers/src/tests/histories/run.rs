@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use tokio::{
     task::JoinSet,
@@ -116,7 +117,7 @@ impl History {
         let node = json!({"metadata": {"name": STRANGER}, "spec": {"providerID": "fake:///of-the-control-plane"}, "status": node_status("True")});
         let node = serde_json::from_value(node).expect("a Node");
         let client = self.world.record.client(super::super::record::By::User, 0, &self.world.workload);
-        nodes(&client).create(&Default::default(), &node).await.expect("a Node");
+        nodes(&client).create(&PostParams::default(), &node).await.expect("a Node");
     }
 
     async fn create_deployment(&mut self) {
@@ -133,6 +134,7 @@ impl History {
                 self.late_until = None;
                 self.world.line.hold_watches(None);
             }
+            self.collect_garbage().await;
             if let Some(broken) = self.model.lock().broken.first() {
                 return Err(broken.clone());
             }
@@ -144,9 +146,26 @@ impl History {
         }
     }
 
+    /// As the garbage collector of Kubernetes does it. What did not come late is not its to find.
+    async fn collect_garbage(&self) {
+        let garbage = self.model.lock().garbage(self.world.place);
+        for (plural, name) in garbage {
+            let (group, kind) = match plural.as_str() {
+                "machines" => (GROUP, "Machine"),
+                "machinesets" => (GROUP, "MachineSet"),
+                "fakemachines" => (INFRASTRUCTURE, "FakeMachine"),
+                "fakeconfigs" => (BOOTSTRAP, "FakeConfig"),
+                _ => continue,
+            };
+            self.model.note(&format!("    {kind} {name} is garbage"));
+            self.world.delete(group, kind, &name).await;
+        }
+    }
+
     async fn keep_daemon(&mut self) {
         if self.world.line.is_cut() {
             self.model.note("    the daemon is dead");
+            self.model.lock().count("deaths at a write");
             self.crash().await;
         }
     }
@@ -319,15 +338,15 @@ impl History {
         }
         let ready = match act {
             Act::Lose { node_goes: true, .. } => {
-                self.workload_nodes().delete(name, &Default::default()).await.expect("it is deleted");
+                self.workload_nodes().delete(name, &DeleteParams::default()).await.expect("it is deleted");
                 return;
             }
             Act::Lose { .. } => "Unknown",
             Act::Ready { is_ready: true, .. } => "True",
             _ => "False",
         };
-        let patch = kube::api::Patch::Merge(json!({"status": node_status(ready)}));
-        self.workload_nodes().patch_status(name, &Default::default(), &patch).await.expect("a Node");
+        let patch = Patch::Merge(json!({"status": node_status(ready)}));
+        self.workload_nodes().patch_status(name, &PatchParams::default(), &patch).await.expect("a Node");
     }
 
     async fn set_health_check(&mut self, exists: bool) {
