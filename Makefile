@@ -59,6 +59,11 @@ soak-machines: build-packages ## 10,000 random histories of machines, faults, mo
 	CCM_MACHINE_HISTORIES=$(or $(HISTORIES),10000) $(if $(SEED),CCM_MACHINE_HISTORY=$(SEED)) \
 	    $(CARGO) test --locked --profile soak -p integration-tests --test integration -- --nocapture machines::random_histories
 
+.PHONY: soak-lifecycle
+soak-lifecycle: build-packages ## 10,000 random histories of Clusters and their Machines, faults, moves and restarts against a model: HISTORIES, SEED
+	CCM_LIFECYCLE_HISTORIES=$(or $(HISTORIES),$(if $(SEED),1,10000)) $(if $(SEED),CCM_LIFECYCLE_HISTORY=$(SEED)) \
+	    $(CARGO) test --locked --profile soak -p lifecycle-controllers --lib -- --nocapture tests::histories
+
 .PHONY: soak-routes
 soak-routes: build-packages ## 10,000 random histories of routes, Nodes, faults and restarts: HISTORIES
 	CCM_ROUTE_HISTORIES=$(or $(HISTORIES),10000) $(CARGO) test --locked -p ccm --lib -- --nocapture route::controller::tests::histories

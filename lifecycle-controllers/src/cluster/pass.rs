@@ -70,9 +70,14 @@ fn follow(core: &Core, workload: &ClusterKey, cluster: &Cluster) {
     }
 }
 
-/// The finalizer.
+/// The finalizer. A Cluster that is paused from its creation on gets it too, but none that was paused later: `clusterctl move` takes the
+/// finalizer away and then deletes the Cluster, which would stay for ever with another one.
 async fn prepared(core: &Core, cluster: Arc<Stored<Cluster>>) -> Result<Arc<Stored<Cluster>>, Failure> {
-    if cluster.is_deleting() || cluster.has_finalizer(finalizers::CLUSTER) {
+    let was_seen = cluster.status.is_some();
+    if cluster.is_deleting()
+        || cluster.has_finalizer(finalizers::CLUSTER)
+        || (was_seen && is_paused(Some(&**cluster), &**cluster))
+    {
         return Ok(cluster);
     }
     let mut all = cluster.finalizers().to_vec();

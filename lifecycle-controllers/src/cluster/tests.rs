@@ -199,6 +199,23 @@ async fn a_cluster_follows_its_infrastructure_and_its_control_plane() {
     }
 }
 
+/// `clusterctl move` takes it away from the Cluster that it has paused, and deletes that.
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_was_paused_gets_no_other_finalizer() {
+    let stage = stage().await;
+    create(&stage, json!({})).await;
+    let finalizers = |cluster: &Cluster| cluster.metadata.finalizers.clone().unwrap_or_default();
+    until(&stage, |cluster| finalizers(cluster) == ["cluster.cluster.x-k8s.io"]).await;
+    let cluster = object(CORE, "Cluster", "c");
+    crate::testing::patch(&stage.sandbox, &cluster, &json!({"spec": {"paused": true}})).await;
+    until(&stage, |cluster| said(cluster, "Paused").1 == "Paused").await;
+    let_go(&stage, &cluster).await;
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert!(finalizers(&stage.core.stores.clusters.get("default/c").expect("the Cluster")).is_empty());
+    crate::testing::patch(&stage.sandbox, &cluster, &json!({"spec": {"paused": false}})).await;
+    until(&stage, |cluster| !finalizers(cluster).is_empty()).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn workers_are_counted_and_their_conditions_gathered() {
     let stage = stage().await;

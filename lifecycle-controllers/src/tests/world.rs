@@ -1,6 +1,10 @@
 //! Two API servers in the process, the controllers, and the provider that is played.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use cluster_api::{Machine, MachineDeployment, MachineSet, definitions::Provider};
 use component::{
@@ -24,6 +28,7 @@ use super::{
     line::Line,
     objects::fake_definition,
     provider::{Play, PlayedProvider},
+    record::{By, Record},
 };
 use crate::{
     bootstrap::Bootstrap,
@@ -46,7 +51,7 @@ const GUARD: Duration = Duration::from_secs(3600);
 /// The default of `--sync-period`.
 const SYNC_PERIOD: Duration = Duration::from_secs(600);
 
-const NAMESPACE: &str = "team";
+pub(super) const NAMESPACE: &str = "team";
 pub(super) const INFRASTRUCTURE: &str = "infrastructure.cluster.x-k8s.io";
 pub(super) const CONTROL_PLANE: &str = "controlplane.cluster.x-k8s.io";
 pub(super) const BOOTSTRAP: &str = "bootstrap.cluster.x-k8s.io";
@@ -66,25 +71,31 @@ pub(super) struct World {
     pub(super) core: Arc<Core>,
     pub(super) line: Line,
     pub(super) play: Arc<Play>,
+    /// The number of the management cluster. The first one has 0.
+    pub(super) place: usize,
+    pub(super) record: Record,
     options: CoreOptions,
     stop: CancellationToken,
     tasks: JoinSet<()>,
     provider: JoinSet<()>,
 }
 
-impl World {
-    /// A Cluster `c` that is ready, and its workload cluster. Nothing runs yet.
-    pub(super) async fn new() -> Self {
-        let (management, workload) = (Sandbox::new(), Sandbox::new());
-        for (group, kind, plural) in [
-            ("storage.k8s.io", "VolumeAttachment", "volumeattachments"),
-            ("", "PersistentVolume", "persistentvolumes"),
-        ] {
-            workload.register(ResourceKind::new(group, "v1", kind, plural));
-        }
-        workload.register(ResourceKind::new("apps", "v1", "DaemonSet", "daemonsets").namespaced());
-        let client = management.client();
-        let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+/// A daemon that is not the one that works. It runs on until this is dropped.
+pub(super) struct Other {
+    stop: CancellationToken,
+    _tasks: JoinSet<()>,
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+/// The kinds of Cluster API, and those of the provider that is played, without the schemas, which the sandbox does not read.
+fn kinds() -> &'static [CustomResourceDefinition] {
+    static KINDS: OnceLock<Vec<CustomResourceDefinition>> = OnceLock::new();
+    KINDS.get_or_init(|| {
         let of_core = Provider::ALL.iter().flat_map(|one| one.definitions().expect("definitions"));
         let fakes = [
             (INFRASTRUCTURE, "FakeMachine"),
@@ -93,14 +104,47 @@ impl World {
             (BOOTSTRAP, "FakeConfigTemplate"),
             (CONTROL_PLANE, "FakeControlPlane"),
         ];
-        for definition in of_core.chain(fakes.map(|(group, kind)| fake_definition(group, kind))) {
-            definitions.create(&PostParams::default(), &definition).await.expect("a definition");
+        let mut all: Vec<_> =
+            of_core.chain(fakes.map(|(group, kind)| fake_definition(group, kind))).collect();
+        for version in all.iter_mut().flat_map(|definition| &mut definition.spec.versions) {
+            version.schema = None;
         }
-        let namespaces: Api<Namespace> = Api::all(client.clone());
-        let metadata = kube::api::ObjectMeta { name: Some(NAMESPACE.to_owned()), ..Default::default() };
-        let namespace = Namespace { metadata, ..Namespace::default() };
-        namespaces.create(&PostParams::default(), &namespace).await.expect("a namespace");
-        let (stop, line, options) = (CancellationToken::new(), Line::default(), CoreOptions::default());
+        all
+    })
+}
+
+/// Serves them.
+pub(super) async fn define_kinds(management: &Sandbox) {
+    let client = management.client();
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    for definition in kinds() {
+        definitions.create(&PostParams::default(), definition).await.expect("a definition");
+    }
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let metadata = kube::api::ObjectMeta { name: Some(NAMESPACE.to_owned()), ..Default::default() };
+    let namespace = Namespace { metadata, ..Namespace::default() };
+    namespaces.create(&PostParams::default(), &namespace).await.expect("a namespace");
+}
+
+impl World {
+    /// A Cluster `c` that is ready, and its workload cluster. Nothing runs yet.
+    pub(super) async fn new() -> Self {
+        Self::recorded(Record::default()).await
+    }
+
+    /// The same, with all writes recorded.
+    pub(super) async fn recorded(record: Record) -> Self {
+        let (management, workload) = (Sandbox::new(), Sandbox::new());
+        for (group, kind, plural) in [
+            ("storage.k8s.io", "VolumeAttachment", "volumeattachments"),
+            ("", "PersistentVolume", "persistentvolumes"),
+        ] {
+            workload.register(ResourceKind::new(group, "v1", kind, plural));
+        }
+        workload.register(ResourceKind::new("apps", "v1", "DaemonSet", "daemonsets").namespaced());
+        define_kinds(&management).await;
+        let (stop, line) = (CancellationToken::new(), Line::new(record.clone(), 0, 0));
+        let options = CoreOptions::default();
         let core = core(&line, &management, &workload, &stop, &options);
         let world = Self {
             management,
@@ -108,6 +152,8 @@ impl World {
             core,
             line,
             play: Arc::default(),
+            place: 0,
+            record,
             options,
             stop,
             tasks: JoinSet::new(),
@@ -128,11 +174,22 @@ impl World {
     /// The daemon is dead, and another one begins, which knows nothing.
     pub(super) async fn restart(&mut self) {
         self.stop_controllers().await;
-        self.stop.cancel();
-        self.stop = CancellationToken::new();
-        self.line = Line::default();
-        self.core = core(&self.line, &self.management, &self.workload, &self.stop, &self.options);
+        self.succeed().await;
+    }
+
+    /// Another daemon begins, which knows nothing, and the one before runs on.
+    pub(super) async fn succeed(&mut self) -> Other {
+        let other = self.replace(Line::new(self.record.clone(), self.place, self.line.number() + 1));
         self.start_controllers().await;
+        other
+    }
+
+    /// Another daemon with this line, which is yet to be started. Gives the one before.
+    pub(super) fn replace(&mut self, line: Line) -> Other {
+        let stop = std::mem::take(&mut self.stop);
+        self.core = core(&line, &self.management, &self.workload, &self.stop, &self.options);
+        self.line = line;
+        Other { stop, _tasks: std::mem::take(&mut self.tasks) }
     }
 
     /// The daemon is dead.
@@ -149,12 +206,14 @@ impl World {
         self.provider.spawn(provider.run());
     }
 
-    async fn start_controllers(&mut self) {
+    pub(super) async fn start_controllers(&mut self) {
         let core = Arc::clone(&self.core);
         let client = self.line.client(&self.management);
         let watches = core.stores.watch(&client, None, &self.stop);
-        core.workload
-            .follow(&ClusterKey::new(NAMESPACE, "c"), &self.uid("cluster.x-k8s.io", "Cluster", "c").await);
+        if let Some(cluster) = self.get("cluster.x-k8s.io", "Cluster", "c").await {
+            let uid = cluster["metadata"]["uid"].as_str().expect("a UID");
+            core.workload.follow(&ClusterKey::new(NAMESPACE, "c"), uid);
+        }
         let (health, debug) = Default::default();
         let inspection = component::inspection::Inspection::register("core", &health, &debug);
         self.tasks.spawn(work(
@@ -198,7 +257,7 @@ impl World {
     }
 
     fn api(&self, group: &str, kind: &str) -> Api<DynamicObject> {
-        api(&self.management.client(), group, kind)
+        api(&self.record.client(By::User, self.place, &self.management), group, kind)
     }
 
     pub(super) async fn create(&self, group: &str, kind: &str, object: Value) {
@@ -228,11 +287,6 @@ impl World {
     pub(super) async fn names(&self, group: &str, kind: &str) -> Vec<String> {
         let found = self.api(group, kind).list(&ListParams::default()).await.expect("a list");
         found.items.into_iter().filter_map(|one| one.metadata.name).collect()
-    }
-
-    async fn uid(&self, group: &str, kind: &str, name: &str) -> String {
-        let found = self.get(group, kind, name).await.expect("it exists");
-        found["metadata"]["uid"].as_str().expect("a UID").to_owned()
     }
 
     /// All objects of a kind of Cluster API's core.
