@@ -4,6 +4,7 @@
 mod clusterctl;
 mod gate;
 mod life;
+mod reboots;
 mod site;
 mod turns;
 
@@ -12,6 +13,7 @@ use crate::scenarios::Trials;
 pub(crate) fn trials() -> Trials {
     Trials::new()
         .trial("lifecycle::a_deployment_from_its_beginning_to_its_end", life::whole)
+        .trial("lifecycle::a_machine_is_rebooted_before_it_is_replaced", reboots::rebooted)
         .trial("lifecycle::nothing_is_written_while_another_manager_holds_the_lease", gate::held)
         .trial("lifecycle::cluster_apis_managers_and_ours_take_turns", turns::alternate)
         .trial("lifecycle::clusterctl_installs_describes_and_moves", clusterctl::moves)
