@@ -29,7 +29,7 @@ pub use options::{
     CONFIG_KEY, CONFIG_SECRET, CaObject, CloudConfig, MachineOptions, ManifestOptions, MonitorAccess, NAME,
 };
 
-use machine_controller::crds::Definitions;
+use machine_controller::{crds::Definitions, reboot};
 use options::{has_no_election, is_key, labels};
 
 impl ManifestOptions {
@@ -89,6 +89,9 @@ impl ManifestOptions {
                 .flat_map(|(policy, binding)| [serde_json::to_value(policy), serde_json::to_value(binding)]);
             let objects = crds.chain(policies).collect::<Result<Vec<_>, _>>();
             all.extend(objects.map_err(|error| fault(&error))?);
+        }
+        if !self.machines.is_empty() {
+            all.extend(reboot_definitions().map_err(|error| vec![error])?);
         }
         Ok(all)
     }
@@ -203,6 +206,13 @@ impl ManifestOptions {
         }
         faults
     }
+}
+
+/// The definitions of the machine controller's own kinds, which all providers share.
+fn reboot_definitions() -> Result<Vec<Value>, String> {
+    let all = reboot::definitions().map_err(|error| error.to_string())?;
+    let objects = all.into_iter().map(serde_json::to_value).collect::<Result<_, _>>();
+    objects.map_err(|error| format!("the kinds for reboots: {error}"))
 }
 
 /// The definitions of Cluster API's own kinds that the enabled lifecycle controllers bring.

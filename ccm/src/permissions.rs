@@ -9,6 +9,7 @@ use cloudprovider::{
     machines::{AuxiliaryKind, Kinds},
 };
 use controller_kit::{clients::SERVICE_CONTROLLER_CLIENT, rbac::SYSTEM_NAMESPACE};
+use machine_controller::names::{CORE_GROUP, auxiliary_kinds};
 
 pub use controller_kit::rbac::Permission;
 
@@ -113,7 +114,8 @@ pub fn needed_for_machines(flags: &Flags, kinds: &Kinds) -> Vec<Permission> {
         needed.push(of_kind("status", "patch"));
     }
     let mut needed: Vec<_> = needed.into_iter().map(|one| of_namespace(flags, one)).collect();
-    needed.extend(kinds.auxiliary.iter().flat_map(|kind| needed_for_auxiliary(flags, kind)));
+    needed.extend(auxiliary_kinds(kinds).flat_map(|kind| needed_for_auxiliary(flags, &kind)));
+    needed.extend(needed_for_reboots().map(|one| of_namespace(flags, one)));
     if account.is_some() {
         needed.extend(events());
     }
@@ -122,6 +124,13 @@ pub fn needed_for_machines(flags: &Flags, kinds: &Kinds) -> Vec<Permission> {
     }
     let needed = needed.into_iter().map(|permission| permission.for_account(account));
     needed.chain(secrets_of_machines(flags, kinds)).collect()
+}
+
+/// What is needed to reboot unhealthy Machines, and to ask their owners to replace them.
+fn needed_for_reboots() -> [Permission; 2] {
+    let why = "unhealthy Machines that are rebooted";
+    let of_machines = |verb| Permission::new(CORE_GROUP, "machines", verb, why);
+    [of_machines("get"), Permission { subresource: "status".into(), ..of_machines("patch") }]
 }
 
 /// Secrets that clusters name are followed by the provider, and so with the account of the daemon.

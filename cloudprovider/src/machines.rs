@@ -157,6 +157,14 @@
 //! | wait for an address | DHCP lease or guest agent | `guest.net` |
 //! | stream | domain events | the property collector that already follows the inventory, tasks included |
 //!
+//! # A machine that is reset
+//!
+//! A machine that does not become a healthy Node may only have to start anew. Where
+//! [`Kinds::can_reset`] says that the provider can do that, the controller calls [`Machines::reset_machine`] for an
+//! object of its own kind `RebootRemediation`. It counts each call before it makes it, so a call that dies on the way
+//! is not made a second time. Only an error of a kind that [says that nothing was reset](Reset::may_have_happened) is
+//! tried again.
+//!
 //! # Auxiliary objects
 //!
 //! A spec may name other objects of the API: a place, an identity, a pool of addresses. And a provider may
@@ -201,6 +209,7 @@ mod provider;
 mod record;
 mod report;
 mod request;
+mod reset;
 mod status_only;
 mod types;
 mod v1beta1_conditions;
@@ -223,6 +232,7 @@ pub use self::{
     record::Record,
     report::{Deletion, MachineReport, PresentMachine},
     request::{ClusterContext, MachineDeletionRequest, MachineRequest},
+    reset::Reset,
     status_only::{ObserveRequest, StatusReport},
     types::{Convert, MachineColumns, MachineTypes, OlderVersion},
     v1beta1_conditions::{Severity, V1Beta1Condition, V1Beta1Reason},

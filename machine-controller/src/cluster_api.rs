@@ -10,7 +10,7 @@ use cloudprovider::{
 use serde_json::Value;
 
 use super::{
-    names::{CONTROL_PLANE_LABEL, DEPLOYMENT_LABEL},
+    names::{CONTROL_PLANE_LABEL, DEPLOYMENT_LABEL, HEALTH_CHECK_SUCCEEDED},
     object::read_endpoint,
 };
 
@@ -29,6 +29,10 @@ pub struct Machine {
     pub has_node: bool,
     /// The name of its Cluster.
     pub cluster: Option<String>,
+    /// The name of its infrastructure.
+    pub infrastructure: Option<String>,
+    /// The reason for which a health check has found it unhealthy.
+    pub failed_check: Option<String>,
 }
 
 impl Machine {
@@ -45,7 +49,14 @@ impl Machine {
             group,
             has_node: text(&object["status"]["nodeRef"]["name"]).is_some(),
             cluster: text(&spec["clusterName"]),
+            infrastructure: text(&spec["infrastructureRef"]["name"]),
+            failed_check: failed_check(&object["status"]["conditions"]),
         }
+    }
+
+    /// What a step gets of it: nothing that is only about reboots.
+    pub(crate) fn for_steps(&self) -> Self {
+        Self { infrastructure: None, failed_check: None, ..self.clone() }
     }
 }
 
@@ -77,6 +88,12 @@ impl Cluster {
                 .zip(text(&object["spec"]["infrastructureRef"]["name"])),
         }
     }
+}
+
+fn failed_check(conditions: &Value) -> Option<String> {
+    let mut conditions = conditions.as_array()?.iter();
+    let check = conditions.find(|one| one["type"] == HEALTH_CHECK_SUCCEEDED)?;
+    (check["status"] == "False").then(|| check["reason"].as_str().unwrap_or_default().to_owned())
 }
 
 /// The name of the owner that controls an object.
@@ -166,8 +183,14 @@ mod tests {
                 "labels": {"cluster.x-k8s.io/control-plane": ""},
                 "ownerReferences": [{"kind": "Other", "name": "a"}, {"kind": "KubeadmControlPlane", "name": "masters", "controller": true}],
             },
-            "spec": {"clusterName": "prod", "failureDomain": "rack-a", "bootstrap": {"dataSecretName": "one"}},
-            "status": {"nodeRef": {"name": "node-1"}},
+            "spec": {
+                "clusterName": "prod", "failureDomain": "rack-a", "bootstrap": {"dataSecretName": "one"},
+                "infrastructureRef": {"kind": "MyMachine", "name": "infra-1"},
+            },
+            "status": {
+                "nodeRef": {"name": "node-1"},
+                "conditions": [{"type": "HealthCheckSucceeded", "status": "False", "reason": "UnhealthyNode"}],
+            },
         });
         let expected = Machine {
             failure_domain: Some("rack-a".into()),
@@ -176,8 +199,12 @@ mod tests {
             group: Some("masters".into()),
             has_node: true,
             cluster: Some("prod".into()),
+            infrastructure: Some("infra-1".into()),
+            failed_check: Some("UnhealthyNode".into()),
         };
-        assert_eq!(Machine::from_json(&machine), expected);
+        let read = Machine::from_json(&machine);
+        assert_eq!(read, expected);
+        assert_eq!(read.for_steps(), Machine { infrastructure: None, failed_check: None, ..expected });
         assert_eq!(Machine::from_json(&json!({"spec": {"failureDomain": ""}})), Machine::default());
         let worker = json!({"metadata": {
             "labels": {"cluster.x-k8s.io/deployment-name": "workers"},

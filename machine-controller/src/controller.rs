@@ -2,6 +2,7 @@
 //! due for an object is decided when its turn comes, and done in one task.
 
 mod changes;
+mod reboots;
 mod turns;
 
 use std::{
@@ -197,11 +198,13 @@ impl MachineController {
                 keys = core_machines.next() => {
                     let own: HashSet<_> = keys.iter().flat_map(|key| self.index.of_owner(key)).collect();
                     self.schedule_all(own);
+                    self.schedule_reboots_of(&keys);
                     self.wake_held();
                 }
                 keys = core_clusters.next() => {
                     let own: HashSet<_> = keys.iter().flat_map(|key| self.index.of_cluster(key)).collect();
                     self.schedule_all(own);
+                    self.schedule_reboots_in(&keys);
                 }
                 (number, keys) = Changes::next_of(&mut auxiliary) => self.auxiliary_changed(number, keys),
                 Ok(()) = news.changed() => {

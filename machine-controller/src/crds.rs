@@ -37,6 +37,7 @@ use k8s_openapi::{
 };
 use serde_json::{Value, json};
 
+pub(crate) use self::fields::conditions;
 use self::structural::{Schema, structural};
 pub use self::versions::DEFINITIONS_CHECK;
 pub use self::{

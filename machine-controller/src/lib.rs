@@ -14,6 +14,7 @@
 //! | [`store`], [`packed`], [`index`], [`view`] | what the watches show and how it is kept, who depends on whom, one object with what surrounds it |
 //! | [`auxiliary`], [`dependents`] | objects of the provider's auxiliary kinds, and which steps read or want which |
 //! | [`owned`] | what is written so that objects become as a step wants them |
+//! | [`reboot`] | reboots of unhealthy Machines before they are replaced |
 //! | [`status_only`] | objects that users make, and whose status the provider says: the same loop observes them |
 //! | `discovery`, `watch` | which kinds the API server serves, and their watches |
 //! | [`deferred`] | statuses that are written a little later |
@@ -62,6 +63,7 @@ pub mod owned;
 pub mod packed;
 pub mod phase;
 pub mod plan;
+pub mod reboot;
 pub mod reference;
 pub mod status;
 pub mod status_only;

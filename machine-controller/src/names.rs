@@ -2,7 +2,7 @@
 
 use cloudprovider::{
     ErrorKind,
-    machines::{Kind, Kinds},
+    machines::{AuxiliaryKind, GROUP, Kind, Kinds},
 };
 
 /// On an object: nothing is done about it, whatever the value.
@@ -89,6 +89,42 @@ pub const PROVIDER_ID_MISMATCH: &str = "ProviderIDMismatch";
 
 /// The step reported another endpoint than the object has.
 pub const ENDPOINT_MISMATCH: &str = "ControlPlaneEndpointMismatch";
+
+/// Reboots the machine of an unhealthy Machine. It is the controller's own kind, beside those of every provider.
+pub const REBOOT_REMEDIATION: AuxiliaryKind =
+    AuxiliaryKind::new(GROUP, "v1alpha1", Kind::new("RebootRemediation", "rebootremediations")).status_only();
+
+/// The auxiliary kinds of a provider, and the controller's own.
+pub fn auxiliary_kinds(kinds: &Kinds) -> impl Iterator<Item = AuxiliaryKind> + use<> {
+    kinds.auxiliary.iter().copied().chain([REBOOT_REMEDIATION])
+}
+
+/// The condition of a Machine in which a health check says whether it is healthy.
+pub const HEALTH_CHECK_SUCCEEDED: &str = "HealthCheckSucceeded";
+
+/// The reason of [`HEALTH_CHECK_SUCCEEDED`] if the Node object was deleted.
+pub const NODE_DELETED: &str = "NodeDeleted";
+
+/// The condition of a Machine whose owner is asked for its remediation, and answers there.
+pub const OWNER_REMEDIATED: &str = "OwnerRemediated";
+
+/// The reason of [`OWNER_REMEDIATED`] with which the owner is asked.
+pub const WAITING_FOR_REMEDIATION: &str = "WaitingForRemediation";
+
+/// The condition of a [`REBOOT_REMEDIATION`] about the last reboot.
+pub const REBOOTED: &str = "Rebooted";
+
+/// The reason of [`REBOOTED`] that is not known yet: the reboot is counted, and the cloud is being asked.
+pub const REBOOTING: &str = "Rebooting";
+
+/// The reason of [`REBOOTED`] that is not known any more: the daemon ended before it wrote the outcome.
+pub const OUTCOME_UNKNOWN: &str = "OutcomeUnknown";
+
+/// The reason of [`REBOOTED`] of an object without its Machine as an owner.
+pub const OWNER_MISSING: &str = "OwnerMissing";
+
+/// The condition of a [`REBOOT_REMEDIATION`] that the owner of the Machine is asked to replace it.
+pub const HANDED_OVER: &str = "HandedOver";
 
 /// The finalizer of a kind, such as `libvirtmachine.infrastructure.cluster.x-k8s.io`.
 pub fn finalizer(kinds: &Kinds, kind: &Kind) -> String {

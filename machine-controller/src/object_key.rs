@@ -4,6 +4,8 @@ use std::fmt;
 
 use cloudprovider::machines::{Kind, Kinds};
 
+use super::names::auxiliary_kinds;
+
 /// Which of the provider's kinds an object has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ObjectKind {
@@ -13,7 +15,7 @@ pub enum ObjectKind {
     Cluster,
     /// A template of machines.
     Template,
-    /// An object of the [auxiliary kind](Kinds::auxiliary) with this number. The controller writes its status
+    /// An object of the [auxiliary kind](auxiliary_kinds) with this number. The controller writes its status
     /// alone.
     StatusOnly(u8),
 }
@@ -41,9 +43,9 @@ impl ObjectKind {
             Self::Machine => kinds.machine.kind.to_owned(),
             Self::Cluster => kinds.cluster.kind.to_owned(),
             Self::Template => format!("{}Template", kinds.machine.kind),
-            Self::StatusOnly(number) => {
-                kinds.auxiliary.get(usize::from(number)).map_or_else(String::new, |kind| kind.kind.to_owned())
-            }
+            Self::StatusOnly(number) => auxiliary_kinds(kinds)
+                .nth(number.into())
+                .map_or_else(String::new, |kind| kind.kind.to_owned()),
         }
     }
 
@@ -53,9 +55,8 @@ impl ObjectKind {
             Self::Machine => kinds.machine.plural.to_owned(),
             Self::Cluster => kinds.cluster.plural.to_owned(),
             Self::Template => format!("{}templates", kinds.machine.kind.to_ascii_lowercase()),
-            Self::StatusOnly(number) => kinds
-                .auxiliary
-                .get(usize::from(number))
+            Self::StatusOnly(number) => auxiliary_kinds(kinds)
+                .nth(number.into())
                 .map_or_else(String::new, |kind| kind.plural.to_owned()),
         }
     }

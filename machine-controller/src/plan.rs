@@ -2,6 +2,7 @@
 //! the time.
 
 mod memory;
+mod reset;
 
 use std::{borrow::Cow, time::Duration};
 
@@ -25,7 +26,7 @@ use super::{
     object::InfraObject,
 };
 
-pub use self::memory::{Due, Inputs, Memory};
+pub use self::memory::{CountedReboot, Due, Inputs, Memory};
 
 /// How long a cluster waits for its machines until they are counted again: not every change that lets one go
 /// wakes it.
@@ -252,7 +253,8 @@ impl MachineContext<'_> {
             uid: self.object.metadata.uid.clone(),
             generation: self.object.generation(),
             is_deleting: self.object.is_deleting(),
-            machine: self.machine.cloned(),
+            is_paused: false,
+            machine: self.machine.map(Machine::for_steps),
             cluster: self.cluster.cloned(),
             infra_cluster: self.infra_cluster.map(|found| (found.metadata.uid.clone(), found.generation())),
             has_bootstrap: match self.bootstrap {

@@ -40,6 +40,11 @@ impl StatusOnlyIndex {
         self.by_uid.get(uid)
     }
 
+    /// Whether there is this object.
+    pub(super) fn has(&self, object_key: &ObjectKey) -> bool {
+        self.uids.contains_key(object_key)
+    }
+
     /// All of them.
     pub(super) fn all(&self) -> impl Iterator<Item = &ObjectKey> {
         self.uids.keys()

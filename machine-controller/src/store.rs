@@ -16,6 +16,7 @@ use tokio::time::timeout;
 use super::{
     auxiliary::{self, AuxiliaryStores},
     cluster_api::{Cluster, Machine},
+    names::auxiliary_kinds,
     object::InfraObject,
     packed::Packed,
 };
@@ -37,14 +38,15 @@ pub struct Stores {
     pub core_machines: Cache<Core<Machine>>,
     /// Clusters of Cluster API.
     pub core_clusters: Cache<Core<Cluster>>,
-    /// Objects of the provider's auxiliary kinds.
+    /// Objects of the provider's auxiliary kinds, and of the controller's own.
     pub auxiliary: AuxiliaryStores,
 }
 
 impl Stores {
     /// Empty caches for these kinds, in this namespace or in all.
     pub fn of(kinds: &Kinds, namespace: Option<&str>) -> Self {
-        Self { auxiliary: AuxiliaryStores::new(kinds.auxiliary).in_namespace(namespace), ..Self::default() }
+        let auxiliary: Vec<_> = auxiliary_kinds(kinds).collect();
+        Self { auxiliary: AuxiliaryStores::new(&auxiliary).in_namespace(namespace), ..Self::default() }
     }
 
     /// Where the Clusters have their API servers.

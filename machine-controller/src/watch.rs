@@ -140,7 +140,8 @@ impl Watches {
         if stores.is_empty() {
             return true;
         }
-        let served = match served_auxiliary(&self.client, self.kinds.auxiliary).await {
+        let kinds: Vec<_> = stores.iter().map(|store| store.kind).collect();
+        let served = match served_auxiliary(&self.client, &kinds).await {
             Ok(served) => served,
             Err(why) => {
                 tracing::warn!("further kinds of machines: {why}");

@@ -2,6 +2,7 @@
 
 mod identity;
 mod owned;
+pub(super) mod reboot;
 pub(super) mod status_only;
 mod step;
 mod template;

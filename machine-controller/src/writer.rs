@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 use super::{
     auxiliary::{Auxiliary, WireAuxiliary},
     cluster_api::Bootstrap,
-    names::CLUSTER_NAME_LABEL,
+    names::{CLUSTER_NAME_LABEL, CORE_GROUP},
     object::InfraObject,
     object_key::ObjectKind,
     owned::Write,
@@ -229,6 +229,40 @@ impl ObjectWriter {
         Ok(owners.any(|owner| owner["uid"] == uid))
     }
 
+    /// A Machine of Cluster API's core, as it is now.
+    ///
+    /// # Errors
+    /// [`WriteError::Gone`] if there is none.
+    pub(super) async fn core_machine(
+        &self,
+        version: &str,
+        namespace: &str,
+        name: &str,
+    ) -> Result<InfraObject, WriteError> {
+        let _turn = self.turn(namespace).await;
+        let request = http::Request::get(core_machine(version, namespace, name))
+            .body(Vec::new())
+            .map_err(|error| WriteError::Failed(error.to_string()))?;
+        within_deadline(self.client.request::<InfraObject>(request)).await
+    }
+
+    /// Writes all conditions of this very version of a Machine of Cluster API's core, and nothing else of it.
+    pub(super) async fn write_core_conditions(
+        &self,
+        version: &str,
+        machine: &InfraObject,
+        conditions: &Value,
+    ) -> Result<(), WriteError> {
+        let _turn = self.turn(machine.namespace()).await;
+        let path = format!("{}/status", core_machine(version, machine.namespace(), machine.name()));
+        let body = json!([
+            {"op": "test", "path": "/metadata/uid", "value": machine.metadata.uid},
+            {"op": "test", "path": "/metadata/resourceVersion", "value": machine.metadata.resource_version},
+            {"op": "add", "path": "/status/conditions", "value": conditions},
+        ]);
+        patch_as::<InfraObject>(&self.client, &path, JSON_PATCH, &body, WHOLE_OBJECT).await.map(drop)
+    }
+
     /// The bootstrap data in this Secret.
     ///
     /// # Errors
@@ -251,6 +285,11 @@ impl ObjectWriter {
         };
         within_deadline(read).await
     }
+}
+
+/// The path of a Machine of Cluster API's core.
+fn core_machine(version: &str, namespace: &str, name: &str) -> String {
+    format!("/apis/{CORE_GROUP}/{version}/namespaces/{namespace}/machines/{name}")
 }
 
 /// The path of the objects of an auxiliary kind in a namespace.

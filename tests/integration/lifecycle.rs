@@ -6,6 +6,7 @@ mod example;
 mod gate;
 mod in_memory;
 mod life;
+mod reboots;
 mod site;
 mod turns;
 
@@ -16,6 +17,7 @@ pub(crate) fn trials() -> Trials {
         .trial("lifecycle::a_deployment_from_its_beginning_to_its_end", life::whole)
         .trial("lifecycle::machines_of_cluster_apis_in_memory_provider", in_memory::whole)
         .trial("lifecycle::the_example_of_the_guide_begins", example::begins)
+        .trial("lifecycle::a_machine_is_rebooted_before_it_is_replaced", reboots::rebooted)
         .trial("lifecycle::nothing_is_written_while_another_manager_holds_the_lease", gate::held)
         .trial("lifecycle::cluster_apis_managers_and_ours_take_turns", turns::alternate)
         .trial("lifecycle::clusterctl_installs_describes_and_moves", clusterctl::moves)

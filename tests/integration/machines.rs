@@ -15,6 +15,7 @@ mod moves;
 mod others;
 mod provider;
 mod providers;
+mod reboots;
 mod scope;
 mod status_only;
 mod tape;
@@ -32,6 +33,7 @@ pub(crate) fn trials() -> Trials {
         .and(scope::trials())
         .and(auxiliary::trials())
         .and(status_only::trials())
+        .and(reboots::trials())
         .and(vsphere::trials())
         .and(moves::trials())
         .and(tenants::trials())

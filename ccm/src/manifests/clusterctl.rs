@@ -165,7 +165,7 @@ mod tests {
     fn clusterctl_finds_what_it_looks_for() {
         let components = components();
         let of_kind = |kind: &str| components.iter().filter(|one| one["kind"] == kind).collect::<Vec<_>>();
-        assert_eq!(of_kind("CustomResourceDefinition").len(), 4);
+        assert_eq!(of_kind("CustomResourceDefinition").len(), 6, "with those of the controller");
         assert_eq!(of_kind("ValidatingAdmissionPolicy").len(), 1);
         for object in &components {
             let namespace = object["metadata"]["namespace"].as_str();

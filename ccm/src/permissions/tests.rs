@@ -162,12 +162,20 @@ fn what_machines_need() {
         "patch mymachinetemplates/status",
     ]
     .map(|text| format!("{text}.infrastructure.cluster.x-k8s.io"));
-    let all: Vec<String> = core.map(str::to_owned).into_iter().chain(own).collect();
+    let reboots = [
+        "list rebootremediations.infrastructure.cluster.x-k8s.io",
+        "watch rebootremediations.infrastructure.cluster.x-k8s.io",
+        "patch rebootremediations/status.infrastructure.cluster.x-k8s.io",
+        "get machines.cluster.x-k8s.io",
+        "patch machines/status.cluster.x-k8s.io",
+    ];
+    let all = core.map(str::to_owned).into_iter().chain(own).chain(reboots.map(str::to_owned));
+    let all: Vec<String> = all.collect();
     assert_eq!(texts(&["--controllers=*,machine-controller"]), all);
     let one = texts(&["--controllers=machine-controller", "--namespace=team-a"]);
     assert_eq!(one, all.iter().map(|text| format!("{text} in team-a")).collect::<Vec<_>>());
     let dry = texts(&["--controllers=machine-controller", "--dry-run"]);
-    assert!(dry.len() == 13 && !dry.iter().any(|text| text.starts_with("patch")), "{dry:#?}");
+    assert!(dry.len() == 16 && !dry.iter().any(|text| text.starts_with("patch")), "{dry:#?}");
     let account = texts(&["--controllers=machine-controller", "--use-service-account-credentials"]);
     let of_account = account.iter().filter(|text| text.ends_with("kube-system/machine-controller")).count();
     assert_eq!(of_account, all.len() + 2, "events too: {account:#?}");

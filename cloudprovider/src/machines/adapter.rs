@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{
     Capacity, ClusterContext, ClusterReport, ClusterRequest, Deletion, DynMachines, Kinds, MachineReport,
-    MachineRequest, Machines, ObserveRequest, Record, Schemas, Status, StatusReport,
+    MachineRequest, Machines, ObserveRequest, Record, Reset, Schemas, Status, StatusReport,
 };
 use crate::{Error, ErrorKind, InstanceStream, Result};
 
@@ -64,6 +64,16 @@ impl<M: Machines> DynMachines for M {
     async fn identify_machine(&self, request: &MachineRequest<Value, Value>) -> Result<Option<String>> {
         let request = machine_request::<M, _>(request, |spec| Ok(read_cluster_for_deletion(spec)))?;
         Machines::identify_machine(self, &request).await
+    }
+
+    async fn reset_machine(
+        &self,
+        request: &MachineRequest<Value, Value>,
+        record: &Record<Value>,
+    ) -> Result<Reset> {
+        let request = machine_request::<M, _>(request, read_cluster)?;
+        let lock = self.object_locks().lock(&request.mark).await?;
+        lock.scope(Machines::reset_machine(self, &request, &typed(record))).await
     }
 
     async fn ensure_cluster(

@@ -28,6 +28,8 @@ pub struct Kinds {
     pub is_shared: bool,
     /// Whether objects name Secrets that the provider [follows](crate::StartContext::secrets).
     pub has_secrets: bool,
+    /// Whether the provider can [reset](super::Machines::reset_machine) a machine.
+    pub can_reset: bool,
 }
 
 /// A kind of object. Cluster API finds its CRD as `<plural>.<group>`, so the plural is the regular one in
@@ -51,7 +53,16 @@ pub struct Kind {
 impl Kinds {
     /// Kinds in the group [`GROUP`].
     pub const fn new(version: &'static str, machine: Kind, cluster: Kind) -> Self {
-        Self { group: GROUP, version, machine, cluster, auxiliary: &[], is_shared: false, has_secrets: false }
+        Self {
+            group: GROUP,
+            version,
+            machine,
+            cluster,
+            auxiliary: &[],
+            is_shared: false,
+            has_secrets: false,
+            can_reset: false,
+        }
     }
 
     /// Sets the group.
@@ -72,6 +83,13 @@ impl Kinds {
     #[must_use]
     pub const fn with_auxiliary(mut self, kinds: &'static [AuxiliaryKind]) -> Self {
         self.auxiliary = kinds;
+        self
+    }
+
+    /// The provider can [reset](super::Machines::reset_machine) machines.
+    #[must_use]
+    pub const fn with_reset(mut self) -> Self {
+        self.can_reset = true;
         self
     }
 

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{
     Capacity, ClusterReport, ClusterRequest, Deletion, Kinds, MachineDeletionRequest, MachineReport,
-    MachineRequest, ObjectLocks, ObserveRequest, Record, Schemas, StatusReport,
+    MachineRequest, ObjectLocks, ObserveRequest, Record, Reset, Schemas, StatusReport,
 };
 use crate::{Error, ErrorKind, InstanceStream, Result};
 
@@ -90,6 +90,24 @@ pub trait Machines: fmt::Debug + Send + Sync {
         Ok(None)
     }
 
+    /// Resets a machine: its guest starts anew without being asked, as after a press of the reset button. One that is off is
+    /// powered on. It is called for kinds with [`Kinds::can_reset`] alone. `record` is what the last step has left.
+    ///
+    /// - Only a machine with the request's mark is touched, and nothing else of it is changed.
+    /// - The cloud is asked once. A request that may have reached it is not repeated.
+    /// - It does not wait for the guest.
+    ///
+    /// # Errors
+    /// What keeps the provider from it. Unless [`Reset::may_have_happened`] says otherwise, the error states that nothing
+    /// was reset, and the controller may call again.
+    async fn reset_machine(
+        &self,
+        _request: &MachineRequest<Self::MachineSpec, Self::ClusterSpec>,
+        _record: &Record<Self::MachineStatus>,
+    ) -> Result<Reset> {
+        Err(Error::unsupported("machines of this cloud cannot be reset"))
+    }
+
     /// One step of a cluster towards existing: what its machines share, its endpoint and its failure domains.
     async fn ensure_cluster(
         &self,
@@ -164,6 +182,13 @@ pub trait DynMachines: fmt::Debug + Send + Sync {
 
     /// See [`Machines::identify_machine`]. A spec of the cluster that is null is `None`.
     async fn identify_machine(&self, request: &MachineRequest<Value, Value>) -> Result<Option<String>>;
+
+    /// See [`Machines::reset_machine`].
+    async fn reset_machine(
+        &self,
+        request: &MachineRequest<Value, Value>,
+        record: &Record<Value>,
+    ) -> Result<Reset>;
 
     /// See [`Machines::ensure_cluster`].
     async fn ensure_cluster(

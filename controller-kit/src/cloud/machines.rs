@@ -6,7 +6,7 @@ use cloudprovider::{
     DynMachines, Error, Result,
     machines::{
         Capacity, ClusterReport, ClusterRequest, Deletion, Kinds, MachineReport, MachineRequest,
-        ObserveRequest, Record, StatusReport,
+        ObserveRequest, Record, Reset, StatusReport,
     },
 };
 use serde_json::Value;
@@ -57,6 +57,17 @@ impl Cloud {
     pub async fn identify_machine(&self, request: &MachineRequest<Value, Value>) -> Result<Option<String>> {
         let call = async |current: Arc<Started>| machines_of(&current)?.identify_machine(request).await;
         self.guarded("identify_machine", CALL_TIMEOUT, call).await
+    }
+
+    /// Resets a machine. [`Reset::may_have_happened`] says what an error leaves open: a call that panics, or takes longer than
+    /// a minute, may have reset it.
+    pub async fn reset_machine(
+        &self,
+        request: &MachineRequest<Value, Value>,
+        record: &Record<Value>,
+    ) -> Result<Reset> {
+        let call = async |current: Arc<Started>| machines_of(&current)?.reset_machine(request, record).await;
+        self.guarded("reset_machine", CALL_TIMEOUT, call).await
     }
 
     /// One step of a cluster towards existing.

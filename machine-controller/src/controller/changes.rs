@@ -7,6 +7,7 @@ use controller_kit::cache::Changes;
 
 use super::MachineController;
 use crate::{
+    names::REBOOT_REMEDIATION,
     object_key::{ObjectKey, ObjectKind},
     phase::Phase,
     plan::Due,
@@ -94,8 +95,13 @@ impl MachineController {
                 if let Some(gone) = self.status_only.update(&object_key, uid) {
                     self.forget_uid(&object_key, gone);
                 }
-                // Another program may have changed the status.
-                self.wake(&object_key);
+                if store.kind == REBOOT_REMEDIATION {
+                    // Its status says when the next reboot is due. A write of it is no reason for one.
+                    self.schedule(&object_key);
+                } else {
+                    // Another program may have changed the status.
+                    self.wake(&object_key);
+                }
             }
             if store.kind.is_made {
                 let lost = self.dependents.update((store.kind, key), found.as_ref(), &self.shared.kinds);

@@ -31,7 +31,7 @@ const STOPPED_FOR: Duration = Duration::from_secs(1);
 const JITTER: f64 = 0.1;
 
 /// What is to be done about an object.
-enum Turn {
+pub(super) enum Turn {
     /// Work, now.
     Now,
     /// Work, at this time.
@@ -44,7 +44,7 @@ enum Turn {
 
 impl Turn {
     /// The turn of an object whose memory says this.
-    fn of(due: Option<Due>) -> Self {
+    pub(super) fn of(due: Option<Due>) -> Self {
         match due {
             Some(Due::At(at)) if at > Instant::now() => Self::At(at),
             None | Some(Due::Now | Due::At(_)) => Self::Now,
@@ -95,6 +95,9 @@ impl MachineController {
         let auxiliary = &self.stores.auxiliary;
         let store = auxiliary.all().get(usize::from(number));
         let Some(found) = store.and_then(|store| store.get(&object_key.key)) else { return Turn::Gone };
+        if self.is_reboot(object_key) {
+            return self.turn_of_reboot(object_key, &found);
+        }
         let memory = self.memories.get(object_key).filter(|memory| {
             let reads = auxiliary.look_again(memory.inputs.reads());
             memory.inputs == Inputs::of_status_only(&found, self.provider).with_reads(reads)
@@ -212,6 +215,9 @@ impl MachineController {
     }
 
     fn start_status_only(&mut self, object_key: ObjectKey, number: u8, permit: Permit) {
+        if self.is_reboot(&object_key) {
+            return self.start_reboot(object_key, permit);
+        }
         let stores = self.stores.clone();
         let work = StatusOnlyWork {
             shared: Arc::clone(&self.shared),

@@ -155,13 +155,18 @@ fn of_any_status(provisioned: &str) -> Schema {
             "description": "The same as initialization.provisioned, for readers of the contract v1beta1.",
             "type": "boolean",
         },
-        "conditions": {
-            "description": "What is known about it. Ready is the summary.",
-            "type": "array", "maxItems": 32,
-            "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"],
-            "items": condition(),
-        },
+        "conditions": conditions("What is known about it. Ready is the summary."),
     }))
+}
+
+/// `status.conditions`.
+pub(crate) fn conditions(about: &str) -> Value {
+    json!({
+        "description": about,
+        "type": "array", "maxItems": 32,
+        "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"],
+        "items": condition(),
+    })
 }
 
 /// `metav1.Condition`.

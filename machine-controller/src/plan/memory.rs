@@ -32,6 +32,26 @@ pub struct Memory {
     pub released: Option<Instant>,
     /// Whether a failure domain that is deleted stays for the machines that are in it.
     pub is_held: bool,
+    /// The reboot that was counted last.
+    pub reboot: Option<CountedReboot>,
+}
+
+/// A reboot that the status counts, as this process knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CountedReboot {
+    /// From 1.
+    pub number: u32,
+    /// Until when the Node has time to become healthy. The clock of the host may be set meanwhile.
+    pub until: Instant,
+    /// Whether it certainly was not made.
+    pub is_open: bool,
+}
+
+impl CountedReboot {
+    /// How much of the time is left.
+    pub(crate) fn left(&self) -> Option<Duration> {
+        Some(self.until.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero())
+    }
 }
 
 impl Memory {
@@ -88,6 +108,8 @@ pub struct Inputs {
     pub(super) uid: Option<String>,
     pub(super) generation: i64,
     pub(super) is_deleting: bool,
+    /// Whether a `RebootRemediation` is paused. Of other objects the next step is not asked for then.
+    pub(super) is_paused: bool,
     pub(super) machine: Option<Machine>,
     pub(super) cluster: Option<Cluster>,
     /// UID and generation of the infrastructure of its Cluster.
@@ -108,6 +130,28 @@ impl Inputs {
     /// What the status of a status-only object is made from, besides what the provider reads for it.
     pub(crate) fn of_status_only(found: &Auxiliary, provider: u64) -> Self {
         Self { uid: found.metadata.uid.clone(), provider, ..Self::default() }
+    }
+
+    /// What it is decided from what to do about a `RebootRemediation`.
+    pub(crate) fn of_reboot(
+        found: &Auxiliary,
+        machine: Option<&Machine>,
+        cluster: Option<&Cluster>,
+        provider: u64,
+    ) -> Self {
+        Self {
+            generation: found.metadata.generation.unwrap_or_default(),
+            is_deleting: found.object.is_deleting,
+            is_paused: found.as_infra().is_paused(),
+            machine: machine.cloned(),
+            cluster: cluster.cloned(),
+            ..Self::of_status_only(found, provider)
+        }
+    }
+
+    /// Whether the Cluster is paused.
+    pub(crate) fn is_cluster_paused(&self) -> bool {
+        self.cluster.as_ref().is_some_and(|cluster| cluster.is_paused)
     }
 
     /// What the step read of auxiliary kinds.

@@ -1,5 +1,6 @@
 mod clusters;
 mod marks;
+mod reset;
 mod steps;
 mod waits;
 

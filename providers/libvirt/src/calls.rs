@@ -34,6 +34,7 @@ pub(crate) enum Operation {
     StartDomain,
     SetAutostart,
     ShutdownDomain,
+    ResetDomain,
     DestroyDomain,
     UndefineDomain,
     LookupPool,
@@ -56,7 +57,7 @@ pub(crate) enum Operation {
 }
 
 /// The operations' names in counts and messages, in the order of [`Operation`].
-const NAMES: [&str; 37] = [
+const NAMES: [&str; 38] = [
     "connect",
     "set_keepalive",
     "register_events",
@@ -75,6 +76,7 @@ const NAMES: [&str; 37] = [
     "start_domain",
     "set_autostart",
     "shutdown_domain",
+    "reset_domain",
     "destroy_domain",
     "undefine_domain",
     "lookup_pool",
@@ -215,6 +217,16 @@ impl Failure {
     /// A failure that this provider detected itself, on a connection that is alive.
     pub(crate) fn of_provider(kind: ErrorKind, message: String) -> Self {
         Self { kind, message, lost: false, code: None }
+    }
+
+    /// The same of a call that changes something at most once: without libvirt's own answer it may have taken place.
+    pub(crate) fn in_doubt(self) -> Self {
+        let kind = if self.lost || self.code.is_none() || self.code == Some(ErrorNumber::Rpc) {
+            ErrorKind::Timeout
+        } else {
+            self.kind
+        };
+        Self { kind, ..self }
     }
 
     /// A domain that libvirt has, although it is not in libvirt's list.

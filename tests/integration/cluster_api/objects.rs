@@ -38,7 +38,7 @@ fn api_version(kind: &str) -> &'static str {
         "Secret" | "Pod" => "v1",
         "HostedControlPlane" => "controlplane.cluster.x-k8s.io/v1alpha1",
         "KubeadmControlPlane" => "controlplane.cluster.x-k8s.io/v1beta2",
-        _ if kind.starts_with("Fake") || kind.starts_with("Libvirt") => {
+        _ if ["Fake", "Libvirt", "Reboot"].iter().any(|prefix| kind.starts_with(prefix)) => {
             "infrastructure.cluster.x-k8s.io/v1alpha1"
         }
         _ if kind.starts_with("VSphere") || kind.starts_with("Dev") => {

@@ -30,7 +30,7 @@ use crate::{
 const NAMESPACE: &str = "lifecycle";
 
 /// What the daemon of the hypervisors does, with short times.
-const FLAGS: [&str; 5] = [
+pub(super) const FLAGS: [&str; 5] = [
     "--controllers=cloud-node-controller,cloud-node-lifecycle-controller,machine-controller",
     "--namespace=lifecycle",
     "--node-monitor-period=500ms",
@@ -130,7 +130,7 @@ async fn is_available(objects: &Objects, count: usize) -> Result<()> {
 }
 
 /// Posts a Node for each machine that runs.
-fn kubelets(objects: &Objects) -> Kubelets {
+pub(super) fn kubelets(objects: &Objects) -> Kubelets {
     let of = Objects::new(objects.client.clone(), &objects.namespace).on("Libvirt", PATIENCE);
     let handle = Handle::current();
     Kubelets::follow(&objects.client, move || {

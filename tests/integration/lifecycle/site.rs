@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use ccm::{manifests::ManifestOptions, permissions};
 use cloudprovider::CloudProvider;
 use cluster_api::definitions::Provider;
-use machine_controller::crds::Definitions;
+use machine_controller::{crds::Definitions, reboot};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use test_env::{ControlPlane, ControlPlaneOptions, PATIENCE};
@@ -80,7 +80,7 @@ impl Site {
         }
         let machines = provider.machines().context("machines")?;
         let definitions = Definitions::new("libvirt", &machines.kinds(), &machines.schemas())?;
-        for definition in definitions.crds() {
+        for definition in definitions.crds().into_iter().chain(&reboot::definitions()?) {
             items.push(serde_json::to_value(definition)?);
         }
         let list = json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string();

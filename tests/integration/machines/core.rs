@@ -17,7 +17,7 @@ use kube::{
         PostParams,
     },
 };
-use machine_controller::crds::Definitions;
+use machine_controller::{crds::Definitions, reboot};
 use serde_json::{Value, json};
 
 use super::kinds::Kinds;
@@ -30,11 +30,12 @@ pub(super) const INFRASTRUCTURE: &str = "infrastructure.cluster.x-k8s.io";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Group, version, kind and plural of the kinds of a scenario.
-const KINDS: [[&str; 4]; 6] = [
+const KINDS: [[&str; 4]; 7] = [
     [INFRASTRUCTURE, "v1alpha1", "FakeMachine", "fakemachines"],
     [INFRASTRUCTURE, "v1alpha1", "FakeCluster", "fakeclusters"],
     [INFRASTRUCTURE, "v1alpha1", "FakeMachineTemplate", "fakemachinetemplates"],
     [INFRASTRUCTURE, "v1alpha1", "FakeGuest", "fakeguests"],
+    [INFRASTRUCTURE, "v1alpha1", "RebootRemediation", "rebootremediations"],
     [CORE, "v1beta2", "Machine", "machines"],
     [CORE, "v1beta2", "Cluster", "clusters"],
 ];
@@ -46,7 +47,7 @@ const OTHER_KINDS: [[&str; 4]; 3] = [
     [INFRASTRUCTURE, "v1alpha1", "OtherMachineTemplate", "othermachinetemplates"],
 ];
 
-fn row_of(kind: &str) -> [&'static str; 4] {
+pub(super) fn row_of(kind: &str) -> [&'static str; 4] {
     KINDS.into_iter().chain(OTHER_KINDS).find(|row| row[2] == kind).expect("a kind")
 }
 
@@ -113,8 +114,11 @@ pub(super) fn core_definitions(versions: &[&str]) -> anyhow::Result<Vec<CustomRe
         .collect()
 }
 
-/// Installs the kinds of the fake cloud.
+/// Installs the kinds of the fake cloud, and those of the controller.
 pub(super) async fn install_own(api: &Api) -> anyhow::Result<()> {
+    for crd in reboot::definitions()? {
+        install(api, &crd).await?;
+    }
     for kind in [FAKE_FLAVOR, FAKE_GUEST, FAKE_REGION] {
         install(api, &auxiliary_definition(&kind)?).await?;
     }

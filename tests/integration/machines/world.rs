@@ -139,12 +139,8 @@ impl World<'_> {
 
     pub(super) async fn create(&self, kind: &str, name: &str, content: Value) -> anyhow::Result<Value> {
         let mut object = content;
-        let group = if kind.starts_with("Fake") || kind.starts_with("Other") {
-            format!("{INFRASTRUCTURE}/v1alpha1")
-        } else {
-            format!("{CORE}/v1beta2")
-        };
-        object["apiVersion"] = group.into();
+        let [group, version, ..] = core::row_of(kind);
+        object["apiVersion"] = format!("{group}/{version}").into();
         object["kind"] = kind.into();
         object["metadata"]["name"] = name.into();
         let object = serde_json::from_value(object)?;

@@ -325,7 +325,12 @@ fn machines_bring_their_kinds_and_permissions() {
         ["fakemachines", "fakemachinetemplates", "fakeclusters", "fakeclustertemplates"]
             .map(|plural| format!("CustomResourceDefinition {plural}.infrastructure.cluster.x-k8s.io"))
     );
-    assert_eq!(definitions.len(), 6, "{definitions:?}");
+    assert_eq!(
+        definitions[6..],
+        ["rebootremediations", "rebootremediationtemplates"]
+            .map(|plural| format!("CustomResourceDefinition {plural}.infrastructure.cluster.x-k8s.io")),
+        "{definitions:?}"
+    );
     let all = rendered(&["--machines"]);
     assert!(names(&all).starts_with(&definitions), "the kinds come first");
     let roles = "ClusterRole cloud-controller-manager-machines".to_owned();

@@ -6,6 +6,7 @@ mod driver;
 mod interrupted;
 mod made;
 mod others;
+mod reset;
 mod seen;
 mod trouble;
 
@@ -93,6 +94,11 @@ pub(super) const CHECKS: &[Check] = &[
         name: "powered-off",
         says: "A machine that was powered off behind our back still exists.",
         look: |run| trouble::powered_off(run).boxed(),
+    },
+    Check {
+        name: "reset",
+        says: "A machine that is reset stays what it is and runs, also one that was off. No other machine is reset.",
+        look: |run| reset::reset_machine(run).boxed(),
     },
     Check {
         name: "failed-task",

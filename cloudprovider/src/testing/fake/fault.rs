@@ -50,6 +50,8 @@ pub enum Operation {
     CreateMachine,
     /// In a step of a machine: its instance is powered on.
     PowerOn,
+    /// [`Machines::reset_machine`](crate::machines::Machines::reset_machine): its instance is reset, and powered on if it is off.
+    ResetMachine,
     /// In a step of a machine: its instance is powered off.
     PowerOff,
     /// In a step of a machine: the task that destroys its instance begins.

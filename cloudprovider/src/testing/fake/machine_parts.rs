@@ -35,6 +35,8 @@ pub(super) struct MachineParts {
     pub(super) failures: VecDeque<Error>,
     /// How many changes the cloud still makes before the daemon seems to die. `Some(0)`: it is dead.
     pub(super) changes_until_crash: Option<usize>,
+    /// How often each machine was reset, by the UID of its mark.
+    pub(super) resets: BTreeMap<String, usize>,
     /// The identities of objects that are gone, as the provider was told.
     pub(super) forgotten: BTreeSet<String>,
 }

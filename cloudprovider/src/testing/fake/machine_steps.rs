@@ -21,7 +21,7 @@ use crate::{
     machines::{
         Capacity, ClusterReport, ClusterRequest, Condition, ConditionStatus, Deletion, DesiredObject,
         FailureDomain, Kinds, MachineDeletionRequest, MachineReport, MachineRequest, Machines, Mark,
-        NodeInfo, ObjectLocks, ObserveRequest, PresentMachine, Record, StatusReport, Wait,
+        NodeInfo, ObjectLocks, ObserveRequest, PresentMachine, Record, Reset, StatusReport, Wait,
     },
 };
 
@@ -346,6 +346,22 @@ impl Machines for FakeProvider {
         }
         self.unmake(Operation::DeleteDisk, disk_of(mark.name()), mark).await?;
         Ok(Deletion::Gone)
+    }
+
+    async fn reset_machine(&self, request: &Request, _: &Record<FakeMachineStatus>) -> Result<Reset> {
+        let mark = &request.mark;
+        if self.machine(mark)?.is_none() {
+            return Ok(Reset::Absent);
+        }
+        let reset = |state: &mut State| {
+            if let Some(instance) = state.instances.get_mut(&mark.uid) {
+                instance.power_state = PowerState::Running;
+            }
+            *state.machines.resets.entry(mark.uid.clone()).or_default() += 1;
+            Ok(())
+        };
+        self.change(Operation::ResetMachine, mark.name(), reset).await?;
+        Ok(Reset::Done)
     }
 
     async fn ensure_cluster(

@@ -17,7 +17,8 @@ pub(super) const KINDS: Kinds = Kinds::new(
     Kind::new("FakeMachine", "fakemachines"),
     Kind::new("FakeCluster", "fakeclusters"),
 )
-.with_auxiliary(&[FAKE_FLAVOR, FAKE_GUEST, FAKE_REGION]);
+.with_auxiliary(&[FAKE_FLAVOR, FAKE_GUEST, FAKE_REGION])
+.with_reset();
 
 /// What a machine of the fake cloud can be: `spec` has `cpus` and `memoryMiB`. Steps read it.
 pub const FAKE_FLAVOR: AuxiliaryKind =
@@ -150,6 +151,11 @@ impl FakeCloud {
     /// Whether its providers were told that there is no object with this identity any more.
     pub fn has_forgotten(&self, uid: &str) -> bool {
         self.lock().machines.forgotten.contains(uid)
+    }
+
+    /// How often the machine with this mark's UID was reset.
+    pub fn resets_of(&self, uid: &str) -> usize {
+        self.lock().machines.resets.get(uid).copied().unwrap_or_default()
     }
 
     /// What the machine with this mark's UID was given.

@@ -83,6 +83,7 @@ async fn a_step_gets_what_it_needs() {
             group: Some("masters".into()),
             has_node: true,
             cluster: Some("prod".into()),
+            ..Machine::default()
         });
     });
     let request = world.context().request(&world.scope());

@@ -173,6 +173,31 @@ impl Domains {
         .await
     }
 
+    /// Resets a domain, or starts it if it is off or has crashed. `false`: there is no such domain, and nothing was done.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Timeout`] if the connection was lost during the reset, which may have been made.
+    pub(crate) async fn reset(&self, uuid: Uuid, autostart: bool) -> Result<bool> {
+        self.run("reset the domain", move |link| {
+            let Some(handle) = find(link, uuid)? else { return Ok(false) };
+            let state = absent(link.call(Operation::DomainState, |_| sys::state(&handle)))?;
+            let Some((state, reason)) = state else { return Ok(false) };
+            let power = DomainState::from_raw(state, reason).map(|state| state.power);
+            if power == Some(PowerState::Crashed) {
+                // A reset does not bring it back to life.
+                power_off(link, &handle)?;
+            }
+            if is_active(link, &handle)? {
+                let reset = link.call(Operation::ResetDomain, |_| handle.reset());
+                reset.map_err(Failure::in_doubt)?;
+            } else {
+                start(link, &handle, autostart).map_err(Failure::in_doubt)?;
+            }
+            Ok(true)
+        })
+        .await
+    }
+
     /// Powers a domain off. Does nothing if it is off.
     pub(crate) async fn power_off(&self, uuid: Uuid) -> Result<()> {
         self.run("power off the domain", move |link| match find(link, uuid)? {

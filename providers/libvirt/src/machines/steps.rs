@@ -19,6 +19,7 @@ mod image;
 mod places;
 mod present;
 mod reservations;
+mod reset;
 mod volumes;
 
 use super::{
@@ -31,7 +32,7 @@ use cloudprovider::{
     Machines, Result, async_trait,
     machines::{
         Capacity, ClusterReport, ClusterRequest, Deletion, Kind, Kinds, MachineDeletionRequest,
-        MachineReport, MachineRequest, NodeInfo, ObjectLocks, Record,
+        MachineReport, MachineRequest, NodeInfo, ObjectLocks, Record, Reset,
     },
 };
 use schemars::JsonSchema;
@@ -75,7 +76,8 @@ impl Machines for LibvirtMachines {
         "v1alpha1",
         Kind::new("LibvirtMachine", "libvirtmachines"),
         Kind::new("LibvirtCluster", "libvirtclusters"),
-    );
+    )
+    .with_reset();
 
     fn object_locks(&self) -> &ObjectLocks {
         &self.object_locks
@@ -93,6 +95,11 @@ impl Machines for LibvirtMachines {
     ) -> Result<Deletion> {
         let machine = Identity::of(&request.mark)?;
         in_turn_of(&machine.namespace, self.delete(&machine, request, record)).await
+    }
+
+    async fn reset_machine(&self, request: &Request, record: &MachineRecord) -> Result<Reset> {
+        let machine = Identity::of(&request.mark)?;
+        in_turn_of(&machine.namespace, self.reset(&machine, request, record)).await
     }
 
     async fn ensure_cluster(

@@ -8,6 +8,7 @@ mod crashes;
 mod endpoint;
 mod older_volumes;
 mod reservations;
+mod resets;
 mod single;
 mod support;
 mod tenants;

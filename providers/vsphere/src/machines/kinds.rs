@@ -25,6 +25,7 @@ pub(crate) const KINDS: Kinds = Kinds::new(
     NAMESPACE_KIND,
 ])
 .with_secrets()
+.with_reset()
 .shared();
 
 /// The virtual machine of a `VSphereMachine`.

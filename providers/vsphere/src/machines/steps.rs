@@ -16,6 +16,7 @@ mod find;
 mod guest;
 mod login;
 mod report;
+mod reset;
 mod step;
 mod take_over;
 mod tasks;
@@ -29,7 +30,7 @@ use cloudprovider::{
     Error, ErrorKind, InstanceStream, Machines, Result, async_trait,
     machines::{
         Capacity, ClusterReport, ClusterRequest, Deletion, Kinds, MachineReport, Mark, NodeInfo, ObjectLocks,
-        ObserveRequest, Record, StatusReport,
+        ObserveRequest, Record, Reset, StatusReport,
     },
 };
 use uuid::Uuid;
@@ -308,6 +309,10 @@ impl Machines for VSphereMachines {
         record: &mut MachineRecord,
     ) -> Result<Deletion> {
         self.delete_with_objects(request, record).await
+    }
+
+    async fn reset_machine(&self, request: &Request, record: &MachineRecord) -> Result<Reset> {
+        self.reset(request, record).await
     }
 
     async fn identify_machine(&self, request: &DeletionRequest) -> Result<Option<String>> {

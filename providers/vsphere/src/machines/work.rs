@@ -15,6 +15,7 @@ pub(crate) enum Work {
     Upgrade,
     PowerOn,
     PowerOff,
+    Reset,
     Detach,
     Destroy,
 }
@@ -23,7 +24,7 @@ impl Work {
     /// Whether a fault of this type says that the work is done already.
     pub(crate) fn is_done_by(self, fault: &str) -> bool {
         match self {
-            Self::Clone | Self::Mark | Self::Guest | Self::RemoveBootstrapData => false,
+            Self::Clone | Self::Mark | Self::Guest | Self::RemoveBootstrapData | Self::Reset => false,
             Self::Upgrade => fault == "AlreadyUpgraded",
             Self::PowerOn | Self::PowerOff => fault == "InvalidPowerState",
             Self::Detach | Self::Destroy => fault == "ManagedObjectNotFound",
@@ -37,13 +38,18 @@ impl Work {
             Self::PowerOn => Some(Change::PoweredOn),
             Self::PowerOff => Some(Change::PoweredOff),
             Self::Destroy => Some(Change::Destroyed),
-            Self::Mark | Self::Guest | Self::RemoveBootstrapData | Self::Upgrade | Self::Detach => None,
+            Self::Mark
+            | Self::Guest
+            | Self::RemoveBootstrapData
+            | Self::Upgrade
+            | Self::Reset
+            | Self::Detach => None,
         }
     }
 
     /// Whether a machine that is complete stays so meanwhile. The task is not in its status.
     pub(crate) fn stops_nothing(self) -> bool {
-        matches!(self, Self::Mark | Self::Guest | Self::RemoveBootstrapData)
+        matches!(self, Self::Mark | Self::Guest | Self::RemoveBootstrapData | Self::Reset)
     }
 
     /// For people.
@@ -56,6 +62,7 @@ impl Work {
             Self::Upgrade => "hardware upgrade",
             Self::PowerOn => "power-on",
             Self::PowerOff => "power-off",
+            Self::Reset => "reset",
             Self::Detach => "detaching of disks",
             Self::Destroy => "deletion",
         }

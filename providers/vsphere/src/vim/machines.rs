@@ -289,6 +289,11 @@ method! {
 }
 
 method! {
+    /// Starts a machine anew without asking its guest, as the reset button does.
+    ResetVm = "ResetVM_Task" {}
+}
+
+method! {
     /// Asks the guest to shut down. Returns at once, and is no task.
     ShutdownGuest = "ShutdownGuest" {}
 }
@@ -368,7 +373,9 @@ mod tests {
         );
         assert_eq!(PowerOnMultiVm::ORDER, ["vm", "option"]);
         assert!(
-            PowerOffVm::ORDER.is_empty() && ShutdownGuest::ORDER.is_empty() && DestroyVm::ORDER.is_empty()
+            [PowerOffVm::ORDER, ResetVm::ORDER, ShutdownGuest::ORDER, DestroyVm::ORDER]
+                .iter()
+                .all(|order| order.is_empty())
         );
     }
 

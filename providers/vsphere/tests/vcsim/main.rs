@@ -26,6 +26,7 @@ mod naming;
 mod placement;
 mod pools;
 mod relay;
+mod resets;
 mod sessions;
 mod slow_line;
 mod support;

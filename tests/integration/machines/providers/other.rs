@@ -6,7 +6,7 @@ use cloudprovider::{
     CloudProvider, DynMachines, Error, InstanceStream, Instances, Result, StartContext, async_trait,
     machines::{
         Capacity, ClusterReport, ClusterRequest, Deletion, Kind, Kinds, MachineReport, MachineRequest,
-        ObserveRequest, Record, Schemas, StatusReport,
+        ObserveRequest, Record, Reset, Schemas, StatusReport,
     },
     testing::{FAKE_FLAVOR, FAKE_GUEST},
 };
@@ -81,6 +81,14 @@ impl DynMachines for Other {
 
     async fn identify_machine(&self, request: &MachineRequest<Value, Value>) -> Result<Option<String>> {
         self.inner()?.identify_machine(request).await
+    }
+
+    async fn reset_machine(
+        &self,
+        request: &MachineRequest<Value, Value>,
+        record: &Record<Value>,
+    ) -> Result<Reset> {
+        self.inner()?.reset_machine(request, record).await
     }
 
     fn changes(&self) -> Option<InstanceStream> {

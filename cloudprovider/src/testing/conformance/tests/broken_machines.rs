@@ -18,8 +18,8 @@ use crate::{
     InstanceStream, Instances, NodeAddress, NodeIdentity, PowerState, Result, StartContext, async_trait,
     machines::{
         BootstrapData, BootstrapFormat, Capacity, ClusterReport, ClusterRequest, Deletion, Kinds,
-        MachineReport, MachineRequest, Mark, ObserveRequest, PresentMachine, Record, Schemas, StatusReport,
-        Wait,
+        MachineReport, MachineRequest, Mark, ObserveRequest, PresentMachine, Record, Reset, Schemas,
+        StatusReport, Wait,
     },
     testing::FakeCloud,
 };
@@ -71,6 +71,12 @@ enum Wrong {
     MakesAgain,
     /// A machine that is off counts as lost.
     OffIsLost,
+    /// A reset is not asked of the cloud.
+    ResetsNothing,
+    /// A machine that never was is reset.
+    ResetsWhatIsNotThere,
+    /// A machine that is reset is another one afterwards.
+    ResetsByReplacing,
     /// Errors of tasks are not told.
     HidesFailures,
     /// A cloud that is away has nothing.
@@ -305,6 +311,20 @@ impl DynMachines for Broken {
         }
     }
 
+    async fn reset_machine(&self, request: &Request, record: &Record<Value>) -> Result<Reset> {
+        let mark = &request.mark;
+        match self.wrong {
+            Wrong::ResetsNothing if self.seen.lock().contains(&mark.uid) => return Ok(Reset::Done),
+            Wrong::ResetsByReplacing => self.cloud.remove_object(&format!("disk/{}", mark.name())),
+            Wrong::TrustsUids => self.take_over(mark),
+            _ => {}
+        }
+        match self.part().reset_machine(request, record).await {
+            Ok(Reset::Absent) if self.wrong == Wrong::ResetsWhatIsNotThere => Ok(Reset::Done),
+            answer => answer,
+        }
+    }
+
     async fn ensure_cluster(
         &self,
         request: &ClusterRequest<Value>,
@@ -447,6 +467,10 @@ pub(super) fn broken() -> Vec<(&'static str, Subject)> {
         of("machines/marks", Wrong::TrustsUids),
         of("machines/vanished", Wrong::MakesAgain),
         of("machines/powered-off", Wrong::OffIsLost),
+        of("machines/reset", Wrong::ResetsNothing),
+        of("machines/reset", Wrong::ResetsWhatIsNotThere),
+        of("machines/reset", Wrong::ResetsByReplacing),
+        of("machines/reset", Wrong::TrustsUids),
         of("machines/failed-task", Wrong::HidesFailures),
         of("machines/disconnected", Wrong::ErrorsAreGone),
         of("machines/disconnected", Wrong::ErrorsAreLost),
