@@ -32,7 +32,11 @@ use crate::{
         object::{MACHINE_DEPLOYMENT_MANAGER, Meta as _, Stored, owner_reference},
         writer::{Guard, Place, shown, to_json},
     },
-    machine_set::{Unusable, scale_down::is_marked, unusable_templates},
+    machine_set::{
+        Unusable,
+        scale_down::{is_marked, marks_are_shown},
+        unusable_templates,
+    },
     replicas::{Machines, selector, selects},
     rollout::{self, template_of},
 };
@@ -112,6 +116,11 @@ async fn roll_out(
     }
     let Some(wanted) = rollout::deployment(deployment) else { return Ok(()) };
     let sets = sets_of(core, deployment)?;
+    let had = desired_before(&sets);
+    if wanted.replicas > 0 && had.is_some_and(|had| had > wanted.replicas) {
+        let namespace = deployment.namespace_or_empty();
+        marks_are_shown(core, namespace, &selector(&deployment.spec.selector)?).await?;
+    }
     let choice = choose(deployment, &sets, now);
     let random = (0..RANDOM).map(|_| char::from(ALPHABET[fastrand::usize(..ALPHABET.len())])).collect();
     let pass = Pass { core, deployment, wanted, sets, choice, random };
@@ -124,6 +133,11 @@ async fn roll_out(
         pass.clean_up().await?;
     }
     Ok(())
+}
+
+/// The replicas of the deployment when its sets were written last.
+fn desired_before(sets: &[Arc<Stored<MachineSet>>]) -> Option<i64> {
+    sets.iter().filter_map(|set| set.annotation(annotations::DESIRED_REPLICAS)?.parse().ok()).max()
 }
 
 fn choose(deployment: &MachineDeployment, sets: &[Arc<Stored<MachineSet>>], now: i64) -> Choice {
@@ -232,9 +246,7 @@ impl Pass<'_> {
 
     /// Lets marked Machines go first, if the deployment was scaled down since its sets were written.
     fn prefer_marked(&self, plan: &mut Plan) {
-        let desired =
-            |set: &Arc<Stored<MachineSet>>| set.annotation(annotations::DESIRED_REPLICAS)?.parse().ok();
-        let Some(had) = self.sets.iter().filter_map(desired).max() else { return };
+        let Some(had) = desired_before(&self.sets) else { return };
         if had <= self.wanted.replicas {
             return;
         }
