@@ -1,6 +1,7 @@
 //! Cluster API's own kinds, definitions and controllers are ours: none of its managers runs. The daemon is the binary, as the account
 //! that its manifests give it.
 
+mod autoscaler;
 mod clusterctl;
 mod gate;
 mod life;
@@ -14,5 +15,9 @@ pub(crate) fn trials() -> Trials {
         .trial("lifecycle::a_deployment_from_its_beginning_to_its_end", life::whole)
         .trial("lifecycle::nothing_is_written_while_another_manager_holds_the_lease", gate::held)
         .trial("lifecycle::cluster_apis_managers_and_ours_take_turns", turns::alternate)
+        .trial(
+            "lifecycle::an_autoscaler_in_rollouts_loses_what_it_chose_and_nothing_else",
+            autoscaler::chooses,
+        )
         .trial("lifecycle::clusterctl_installs_describes_and_moves", clusterctl::moves)
 }
