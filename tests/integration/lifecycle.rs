@@ -6,6 +6,7 @@ mod clusterctl;
 mod gate;
 mod life;
 mod site;
+mod takeover;
 mod turns;
 
 use crate::scenarios::Trials;
@@ -15,6 +16,10 @@ pub(crate) fn trials() -> Trials {
         .trial("lifecycle::a_deployment_from_its_beginning_to_its_end", life::whole)
         .trial("lifecycle::nothing_is_written_while_another_manager_holds_the_lease", gate::held)
         .trial("lifecycle::cluster_apis_managers_and_ours_take_turns", turns::alternate)
+        .trial(
+            "lifecycle::a_cluster_of_cluster_apis_managers_is_taken_over_and_given_back",
+            takeover::there_and_back,
+        )
         .trial(
             "lifecycle::an_autoscaler_in_rollouts_loses_what_it_chose_and_nothing_else",
             autoscaler::chooses,
