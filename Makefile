@@ -74,6 +74,12 @@ soak-gate: peers ## Cluster API's managers and ours take turns under the same Le
 	CCM_GATE_ROUNDS=$(or $(ROUNDS),200) $(if $(SEED),CCM_GATE_SEED=$(SEED)) \
 	    $(CARGO) test --locked -p integration-tests --test integration -- --nocapture take_turns
 
+# Two rounds are among the tests.
+.PHONY: soak-autoscaler
+soak-autoscaler: peers ## an autoscaler scales down in the middle of rollouts on a real API server, only what it chose may go: ROUNDS (50)
+	CCM_AUTOSCALER_ROUNDS=$(or $(ROUNDS),50) \
+	    $(CARGO) test --locked -p integration-tests --test integration -- --nocapture lifecycle::an_autoscaler
+
 # One minute for each attack: from this machine, and as root from many addresses too.
 .PHONY: soak-port
 soak-port: peers ## attacks the daemon's port for 25 minutes: it leads, answers, and stays small

@@ -7,7 +7,7 @@ pub(crate) mod installed;
 pub(crate) mod kubelets;
 mod libvirt;
 pub(crate) mod life;
-mod lifecycle;
+pub(crate) mod lifecycle;
 pub(crate) mod management;
 pub(crate) mod objects;
 mod shipped;

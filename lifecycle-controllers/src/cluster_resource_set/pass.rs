@@ -111,6 +111,13 @@ struct Resource<'a> {
     hash: Result<String, String>,
 }
 
+impl Resource<'_> {
+    /// Whether it is still to be applied to a Cluster.
+    fn is_missing_in(&self, part: &ResourceSetBinding, strategy: Strategy) -> bool {
+        needs_apply(part, self.of, strategy, self.hash.as_deref().ok())
+    }
+}
+
 /// A Cluster that is connected, and what the set has applied there.
 struct Bound {
     name: String,
@@ -140,13 +147,9 @@ impl Pass<'_> {
             return;
         }
         let Some(resources) = self.resources(&set.spec.resources).await else { return };
-        let mut bound = self.bind(clusters).await;
+        let mut bound = self.bind(clusters, &resources, strategy).await;
         for resource in &resources {
-            let needs = |one: &Bound| {
-                let hash = resource.hash.as_deref().ok();
-                needs_apply(&one.part, resource.of, strategy, hash)
-            };
-            if bound.iter().any(needs) {
+            if bound.iter().any(|one| resource.is_missing_in(&one.part, strategy)) {
                 self.apply_resource(resource, strategy, &mut bound).await;
             }
         }
@@ -189,8 +192,14 @@ impl Pass<'_> {
         None
     }
 
-    /// The bindings of all Clusters. Gives those that are connected.
-    async fn bind(&mut self, clusters: &[Arc<Stored<Cluster>>]) -> Vec<Bound> {
+    /// The bindings of all Clusters. Gives those that are connected. A Cluster that is not is a problem where something is to be applied:
+    /// each daemon begins without connections.
+    async fn bind(
+        &mut self,
+        clusters: &[Arc<Stored<Cluster>>],
+        resources: &[Resource<'_>],
+        strategy: Strategy,
+    ) -> Vec<Bound> {
         let mut all = Vec::new();
         for cluster in clusters {
             let name = cluster.name_or_empty().to_owned();
@@ -208,7 +217,9 @@ impl Pass<'_> {
                 }
                 // The connection is a reason for a pass.
                 Err(why) => {
-                    self.problems.internal.push(format!("Cluster {name}: {why}"));
+                    if resources.iter().any(|resource| resource.is_missing_in(&part, strategy)) {
+                        self.problems.internal.push(format!("Cluster {name}: {why}"));
+                    }
                     if let Err(failure) = save(self.core, self.set, &binding, &part).await {
                         self.fail(&format!("ClusterResourceSetBinding {name}"), failure);
                     }

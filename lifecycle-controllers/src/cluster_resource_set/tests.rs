@@ -1,11 +1,15 @@
 use cluster_api::{
-    ClusterResourceSet as Set, ClusterResourceSetBinding, Condition, ConditionStatus, ResourceBinding,
+    ClusterResourceSet as Set, ClusterResourceSetBinding, ClusterResourceSetStrategy as Strategy, Condition,
+    ConditionStatus, ResourceBinding,
 };
 use sandbox::{Action, Fault, Matcher, Sandbox};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::testing::{NAMESPACE, Stage, create, definition, delete, get, object, patch};
+use crate::{
+    core::workload_key,
+    testing::{NAMESPACE, Stage, create, definition, delete, get, object, patch},
+};
 
 const ADDONS: &str = "addons.cluster.x-k8s.io/v1beta2";
 
@@ -195,6 +199,32 @@ async fn what_is_missing_is_named_and_waited_for() {
     config_map(&stage, "late", &applied("late", "2")).await;
     says(&stage, "set", "Applied", "").await;
     assert_eq!(value(&workload, "late").await, json!("2"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_all_is_applied_no_connection_is_missed() {
+    let stage = Stage::new().await;
+    let _workload = stage.workload("c").await;
+    cluster(&stage, "c").await;
+    config_map(&stage, "map", &applied("a", "1")).await;
+    set(&stage, "set", "Reconcile", &[("ConfigMap", "map")]).await;
+    start(&stage);
+    says(&stage, "set", "Applied", "").await;
+    stage.core.workload.forget(&workload_key(NAMESPACE, "c"));
+    // A change of the set lets it look again.
+    let change = |spec: Value| json!({"spec": spec});
+    stage.patch(ADDONS, "ClusterResourceSet", "set", &change(json!({"strategy": "ApplyOnce"}))).await;
+    let sets = &stage.core.stores.cluster_resource_sets;
+    let is_seen = |set: &Set| {
+        let observed = set.status.as_ref().and_then(|status| status.observed_generation);
+        set.spec.strategy == Some(Strategy::ApplyOnce) && observed == set.metadata.generation
+    };
+    let set = stage.until(sets, "set", is_seen).await;
+    assert_eq!(condition_of(&set).map(|one| one.reason.as_str()), Some("Applied"));
+    config_map(&stage, "more", &applied("b", "2")).await;
+    let resources = json!([{"kind": "ConfigMap", "name": "map"}, {"kind": "ConfigMap", "name": "more"}]);
+    stage.patch(ADDONS, "ClusterResourceSet", "set", &change(json!({"resources": resources}))).await;
+    says(&stage, "set", "InternalError", "no connection to the workload cluster").await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -11,7 +11,7 @@ use controller_kit::{
         patch_by, within_deadline,
     },
 };
-use kube::{Api, Client, Resource, api::ListParams};
+use kube::{Api, Client, Resource, ResourceExt as _, api::ListParams, core::Selector};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -25,6 +25,9 @@ use super::{
 
 /// How many requests wait for an answer at the same time.
 const MAX_REQUESTS: usize = 32;
+
+/// How many objects one answer to a list has.
+const PAGE: u32 = 500;
 
 /// How long a cache may take to show a write. The next pass would decide on what was before it, and make a machine twice.
 const SHOWN_WITHIN: Duration = Duration::from_secs(300);
@@ -270,6 +273,34 @@ impl Writer {
         Ok(listed.items.into_iter().filter_map(|object| object.metadata.name).collect())
     }
 
+    /// The names and versions of the objects of a kind that a selector selects and that have an annotation, as the API server has them now.
+    ///
+    /// # Errors
+    /// If the API server does not answer.
+    pub async fn annotated<K: Kind>(
+        &self,
+        namespace: &str,
+        selector: &Selector,
+        annotation: &str,
+    ) -> Result<Vec<(String, String)>, WriteError> {
+        let api: Api<K> = Api::namespaced(self.client.clone(), namespace);
+        let mut parameters = ListParams::default().labels_from(selector).limit(PAGE);
+        let mut found = Vec::new();
+        loop {
+            let _turn = self.turn(namespace).await;
+            let page = within_deadline(api.list_metadata(&parameters)).await?;
+            let annotated =
+                page.items.into_iter().filter(|object| object.annotations().contains_key(annotation));
+            found.extend(
+                annotated.filter_map(|object| object.metadata.name.zip(object.metadata.resource_version)),
+            );
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => parameters.continue_token = Some(token),
+                None => return Ok(found),
+            }
+        }
+    }
+
     /// Patches metadata and spec of an object, and waits until its cache shows that.
     ///
     /// # Errors
@@ -427,8 +458,16 @@ fn body_of<K: Kind>(object: &K) -> Result<Value, WriteError> {
 /// If its watch does not show that for minutes.
 pub async fn shown<K: Kind>(store: &Cache<Stored<K>>, written: K) -> Result<Stored<K>, WriteError> {
     let written = Stored::new(written);
-    within(store.until_shown(&written.key(), written.resource_version())).await?;
+    shows(store, &written.key(), written.resource_version()).await?;
     Ok(written)
+}
+
+/// Waits until a cache shows this version of an object or a later one.
+///
+/// # Errors
+/// If its watch does not show that for minutes.
+pub async fn shows<K: Kind>(store: &Cache<Stored<K>>, key: &str, version: &str) -> Result<(), WriteError> {
+    within(store.until_shown(key, version)).await
 }
 
 /// Waits for a cache.

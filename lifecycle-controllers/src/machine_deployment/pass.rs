@@ -32,7 +32,11 @@ use crate::{
         object::{MACHINE_DEPLOYMENT_MANAGER, Meta as _, Stored, owner_reference},
         writer::{Guard, Place, shown, to_json},
     },
-    machine_set::{Unusable, scale_down::is_marked, unusable_templates},
+    machine_set::{
+        Unusable,
+        scale_down::{is_marked, marks_are_shown},
+        unusable_templates,
+    },
     replicas::{Machines, selector, selects},
     rollout::{self, template_of},
 };
@@ -120,6 +124,11 @@ async fn roll_out(
     }
     let Some(wanted) = rollout::deployment(deployment) else { return Ok(()) };
     let sets = sets_of(core, deployment)?;
+    let had = desired_before(&sets).map(i64::from);
+    if wanted.replicas > 0 && had.is_some_and(|had| had > wanted.replicas) {
+        let namespace = deployment.namespace_or_empty();
+        marks_are_shown(core, namespace, &selector(&deployment.spec.selector)?).await?;
+    }
     let choice = choose(deployment, &sets, now);
     let random = (0..RANDOM).map(|_| char::from(ALPHABET[fastrand::usize(..ALPHABET.len())])).collect();
     let pass = Pass { core, deployment, wanted, sets, choice, random };

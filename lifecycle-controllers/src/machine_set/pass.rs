@@ -16,7 +16,7 @@ use super::{
     create::{Unusable, create, delete_orphans, unusable_templates},
     preflight::{Preflight, preflight},
     remediation::remediate,
-    scale_down::delete,
+    scale_down::{delete, marks_are_shown},
     status::{Observed, status},
     sync::sync,
 };
@@ -127,6 +127,10 @@ async fn scale(
     let machines = machines_of(core, set)?;
     let wanted = usize::try_from(set.spec.replicas.unwrap_or(1)).unwrap_or(0);
     if machines.len() > wanted {
+        // A deployment has looked for marks before it scaled the set.
+        if deployment.is_none() && wanted > 0 {
+            marks_are_shown(core, set.namespace_or_empty(), &selector(&set.spec.selector)?).await?;
+        }
         failures.add(delete(core, set, &owned(core, set)?, machines.len() - wanted).await);
     }
     let creates = set.annotation(annotations::DISABLE_MACHINE_CREATE) != Some("true");

@@ -7,7 +7,7 @@ use cluster_api::{
     names::{annotations, conditions as types},
 };
 use component::events::EventType;
-use kube::ResourceExt as _;
+use kube::{ResourceExt as _, core::Selector};
 use lifecycle::{
     conditions::Status,
     machine_set::{DeletionOrder, Standing, deletion_order},
@@ -18,7 +18,8 @@ use crate::{
     engine::{
         conditions::read,
         control::Failure,
-        object::{Meta as _, Stored},
+        object::{Meta as _, Stored, key},
+        writer::shows,
     },
 };
 
@@ -80,6 +81,20 @@ pub(crate) fn standing<'a>(core: &Core, machine: &'a Stored<Machine>) -> Standin
         healthy: is_healthy,
         available: conditions.iter().any(|one| one.kind == types::AVAILABLE && one.status == Status::True),
     }
+}
+
+/// Waits until the cache shows the marks of the Machines that a selector selects. An autoscaler marks a Machine and scales its owner right
+/// after, and the watch of the Machines may be later than that of the owner.
+pub(crate) async fn marks_are_shown(
+    core: &Core,
+    namespace: &str,
+    selector: &Selector,
+) -> Result<(), Failure> {
+    let marked = core.writer.annotated::<Machine>(namespace, selector, annotations::DELETE_MACHINE).await?;
+    for (name, version) in marked {
+        shows(&core.stores.machines, &key(namespace, &name), &version).await?;
+    }
+    Ok(())
 }
 
 /// Whether a user or an autoscaler has chosen the Machine.

@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use kube::api::{Patch, PatchParams};
+use sandbox::{Action, Fault, Matcher};
 use serde_json::{Value, json};
 
 use super::{
@@ -143,6 +144,24 @@ async fn machines_that_an_autoscaler_chose_go_whichever_set_has_them() {
     world.play.holds.send_replace(false);
     world.until_complete(3, "v1.37.2").await;
     bounds.check("marked");
+}
+
+/// An autoscaler marks a Machine and scales right after. Here the mark comes with the later one of two watches.
+#[tokio::test(start_paused = true)]
+async fn a_mark_counts_whose_watch_is_late() {
+    let (world, _bounds) = complete(3, rolling(&json!(1), &json!(0))).await;
+    let mut left = names(&world).await;
+    // Without a mark, the first one by name would go.
+    let chosen = left.pop_last().expect("a Machine");
+    let faults = world.management.faults();
+    let watch = Matcher::any().verb("watch").resource("machines");
+    faults.inject(Fault::new(watch, Action::Delay(Duration::from_secs(30))));
+    faults.drop_watches();
+    let mark = json!({"metadata": {"annotations": {"cluster.x-k8s.io/delete-machine": "yes"}}});
+    world.patch(GROUP, "Machine", &chosen, mark).await;
+    world.patch_deployment(json!({"replicas": 2})).await;
+    world.until("the end of one", async || names(&world).await.len() == 2).await;
+    assert_eq!(names(&world).await, left);
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use cloudprovider::dns;
-use controller_kit::writes::{self, MERGE_PATCH, WriteError, WrittenVersion};
+use controller_kit::writes::{self, MERGE_PATCH, WriteError};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
@@ -58,15 +58,20 @@ impl WorkloadCluster {
         Ok(found.and_then(WireNode::read))
     }
 
-    /// Patches a Node as [`node_sync`](super::node_sync) decided.
+    /// Patches a Node as [`node_sync`](super::node_sync) decided. While the watch does not show the last patch of it, nothing is done:
+    /// what was decided on is what was before.
     ///
     /// # Errors
     /// The API server's: [`WriteError::Gone`] if another Node has the name, [`WriteError::Stale`] if taints change and the Node
     /// has changed since.
-    pub async fn patch_node(&self, node: &Node, patch: &NodePatch) -> Result<WrittenVersion, WriteError> {
-        writes::patch(&self.client, &path_of(&node.name)?, MERGE_PATCH, &patch.body(node))
-            .await
-            .map_err(in_words)
+    pub async fn patch_node(&self, node: &Node, patch: &NodePatch) -> Result<(), WriteError> {
+        if self.nodes.is_late(node) {
+            return Ok(());
+        }
+        let written =
+            writes::patch(&self.client, &path_of(&node.name)?, MERGE_PATCH, &patch.body(node)).await;
+        self.nodes.wrote(&node.name, written.map_err(in_words)?);
+        Ok(())
     }
 
     /// Makes a Node unschedulable, if it is not yet. Its UID is a condition and its version is none: the kubelet writes often.

@@ -5,6 +5,7 @@ use std::{
     sync::Arc,
 };
 
+use controller_kit::{cache::is_older, writes::WrittenVersion};
 use parking_lot::RwLock;
 
 use super::Node;
@@ -25,6 +26,8 @@ struct Kept {
     /// Names by provider ID. Sets are never empty.
     by_provider_id: HashMap<String, BTreeSet<String>>,
     bytes: usize,
+    /// The versions that our own writes made, by name, until the watch shows them.
+    written: HashMap<String, WrittenVersion>,
 }
 
 /// Several Nodes have one provider ID, so none of them can be said to be a Machine's.
@@ -80,6 +83,21 @@ impl Nodes {
         self.len() == 0
     }
 
+    /// Whether this Node is older than our last write of it. The watch shows that soon, which is a change.
+    pub(super) fn is_late(&self, node: &Node) -> bool {
+        self.0.read().is_awaited(node)
+    }
+
+    /// Notes a write of our own.
+    pub(super) fn wrote(&self, name: &str, version: WrittenVersion) {
+        let mut kept = self.0.write();
+        let is_awaited =
+            kept.by_name.get(name).is_some_and(|shown| is_older(&shown.resource_version, &version));
+        if is_awaited {
+            kept.written.insert(name.to_owned(), version);
+        }
+    }
+
     /// Stores a Node. Gives what changed, which is nothing if its version alone is new.
     pub(super) fn apply(&self, node: Node) -> Result<Option<Change>, TooMany> {
         let mut kept = self.0.write();
@@ -106,6 +124,8 @@ impl Nodes {
     /// Replaces all by those of a complete list. Gives what changed.
     pub(super) fn replace(&self, list: Listing) -> Vec<Change> {
         let mut kept = self.0.write();
+        // After a restore of its database, the versions of a cluster begin anew.
+        kept.written.clear();
         let mut changes = Vec::new();
         let gone: Vec<Arc<Node>> =
             kept.by_name.values().filter(|node| !list.nodes.contains_key(&node.name)).cloned().collect();
@@ -126,9 +146,17 @@ impl Nodes {
 }
 
 impl Kept {
+    /// Whether a Node is older than our last write of it.
+    fn is_awaited(&self, node: &Node) -> bool {
+        self.written.get(&node.name).is_some_and(|written| is_older(&node.resource_version, written))
+    }
+
     fn set(&mut self, before: Option<&Arc<Node>>, after: Option<&Arc<Node>>) {
         if let Some(node) = before {
             self.by_name.remove(&node.name);
+            if after.is_none_or(|after| !self.is_awaited(after)) {
+                self.written.remove(&node.name);
+            }
             self.bytes = self.bytes.saturating_sub(node.size());
             if let Some(id) = &node.provider_id
                 && let Some(names) = self.by_provider_id.get_mut(id)
@@ -233,6 +261,31 @@ mod tests {
         assert!(nodes.is_empty());
         let kept = nodes.0.read();
         assert_eq!((kept.bytes, kept.by_provider_id.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_node_is_late_until_the_watch_shows_our_write() {
+        let nodes = Nodes::default();
+        let at = |version: &str| Node { resource_version: version.to_owned(), ..node("a", "x://1") };
+        let show = |version: &str| nodes.apply(at(version)).expect("few");
+        show("5");
+        assert!(!nodes.is_late(&at("5")));
+        nodes.wrote("a", "8".to_owned());
+        show("6");
+        assert!(nodes.is_late(&at("6")), "another one wrote before");
+        show("8");
+        assert!(!nodes.is_late(&at("8")));
+        nodes.wrote("a", "7".to_owned());
+        nodes.wrote("of another", "9".to_owned());
+        assert!(nodes.0.read().written.is_empty(), "what is shown already is not awaited");
+        for forget in
+            [|nodes: &Nodes| drop(nodes.remove("a")), |nodes: &Nodes| drop(nodes.replace(Listing::default()))]
+        {
+            show("8");
+            nodes.wrote("a", "9".to_owned());
+            forget(&nodes);
+            assert!(nodes.0.read().written.is_empty());
+        }
     }
 
     #[test]

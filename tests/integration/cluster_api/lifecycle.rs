@@ -68,7 +68,8 @@ pub(super) async fn life(management: &Management) -> anyhow::Result<()> {
     daemon.stop().await
 }
 
-struct Cloud(FakeCloud);
+/// The fake cloud, in whose first failure domain all machines are.
+pub(crate) struct Cloud(pub(crate) FakeCloud);
 
 impl Infrastructure for Cloud {
     fn runs(&self, names: &BTreeSet<String>) -> anyhow::Result<()> {

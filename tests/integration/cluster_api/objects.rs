@@ -27,6 +27,8 @@ pub(crate) struct Objects {
     version: Option<&'static str>,
     /// How long something may take.
     limit: Duration,
+    /// The token in the kubeconfigs of workload clusters, if it is not an administrator's.
+    pub(super) token: Option<String>,
 }
 
 /// The kinds that are in no namespace.
@@ -35,7 +37,8 @@ const IN_NO_NAMESPACE: [&str; 2] = ["VSphereDeploymentZone", "VSphereFailureDoma
 /// The API version of a kind.
 fn api_version(kind: &str) -> &'static str {
     match kind {
-        "Secret" | "Pod" => "v1",
+        "ConfigMap" | "Secret" | "Pod" => "v1",
+        _ if kind.starts_with("ClusterResourceSet") => "addons.cluster.x-k8s.io/v1beta2",
         "HostedControlPlane" => "controlplane.cluster.x-k8s.io/v1alpha1",
         "KubeadmControlPlane" => "controlplane.cluster.x-k8s.io/v1beta2",
         _ if ["Fake", "Libvirt", "Reboot"].iter().any(|prefix| kind.starts_with(prefix)) => {
@@ -80,7 +83,14 @@ fn is_passing(error: &kube::Error) -> bool {
 
 impl Objects {
     pub(crate) fn new(client: Client, namespace: &str) -> Self {
-        Self { client, namespace: namespace.to_owned(), infrastructure: "Fake", version: None, limit: LIMIT }
+        Self {
+            client,
+            namespace: namespace.to_owned(),
+            infrastructure: "Fake",
+            version: None,
+            limit: LIMIT,
+            token: None,
+        }
     }
 
     /// The same on another infrastructure, where something may take so long.
@@ -91,6 +101,11 @@ impl Objects {
     /// The same, with another version of the infrastructure's kinds, such as `infrastructure.cluster.x-k8s.io/v1beta1`.
     pub(crate) fn in_version(self, version: &'static str) -> Self {
         Self { version: Some(version), ..self }
+    }
+
+    /// The same, with kubeconfigs of workload clusters that have this token.
+    pub(crate) fn reached_with(self, token: String) -> Self {
+        Self { token: Some(token), ..self }
     }
 
     fn api_version(&self, kind: &str) -> &'static str {

@@ -58,6 +58,7 @@ impl Objects {
         control_plane: &ControlPlane,
     ) -> anyhow::Result<()> {
         let authority = std::fs::read_to_string(control_plane.ca_pem())?;
+        let token = self.token.as_deref().unwrap_or(control_plane.admin_token());
         let kubeconfig = json!({
             "apiVersion": "v1",
             "kind": "Config",
@@ -66,7 +67,7 @@ impl Objects {
                 "server": control_plane.url(),
                 "certificate-authority-data": BASE64_STANDARD.encode(&authority),
             }}],
-            "users": [{"name": cluster, "user": {"token": control_plane.admin_token()}}],
+            "users": [{"name": cluster, "user": {"token": token}}],
             "contexts": [{"name": cluster, "context": {"cluster": cluster, "user": cluster}}],
         });
         for (what, data) in [

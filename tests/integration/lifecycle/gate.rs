@@ -24,7 +24,7 @@ const HOLDER: &str = "capi-controller-manager-0_1";
 
 pub(super) fn held() -> Outcome {
     let driver = TestDriver::new()?;
-    Site::run(&*driver.provider, NAMESPACE, story)
+    Site::run(&*driver.provider, "Libvirt", NAMESPACE, story)
 }
 
 async fn story(site: &Site, objects: &Objects) -> Result<()> {

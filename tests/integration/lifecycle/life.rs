@@ -70,7 +70,9 @@ pub(super) fn machine(memory_mib: u32) -> Value {
 
 pub(super) fn whole() -> Outcome {
     let driver = TestDriver::new()?;
-    Site::run(&*driver.provider, NAMESPACE, async |site, objects| life(site, objects, &driver).await)
+    Site::run(&*driver.provider, "Libvirt", NAMESPACE, async |site, objects| {
+        life(site, objects, &driver).await
+    })
 }
 
 async fn life(site: &Site, objects: &Objects, driver: &TestDriver) -> Result<()> {

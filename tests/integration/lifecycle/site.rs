@@ -1,4 +1,4 @@
-//! An API server with the kinds of Cluster API and of libvirt, as we define them, and the daemon on it. It is also the API server of
+//! An API server with the kinds of Cluster API and of an infrastructure, as we define them, and the daemon on it. It is also the API server of
 //! the workload clusters: their Nodes are there.
 
 use std::path::PathBuf;
@@ -35,6 +35,22 @@ pub(super) struct Site {
     folder: TempDir,
 }
 
+/// Our definitions of Cluster API's own kinds.
+pub(super) fn own_definitions() -> Result<Vec<Value>> {
+    let mut items = Vec::new();
+    for of in Provider::ALL {
+        for definition in of.definitions()? {
+            items.push(serde_json::to_value(definition)?);
+        }
+    }
+    Ok(items)
+}
+
+/// What `kubectl` reads as all of these objects.
+pub(super) fn list(items: Vec<Value>) -> String {
+    json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string()
+}
+
 /// The daemon with the controllers of Cluster API's own kinds.
 pub(super) struct Lifecycle {
     pub(super) process: DaemonProcess,
@@ -43,20 +59,21 @@ pub(super) struct Lifecycle {
 }
 
 impl Site {
-    /// Runs a story in a new namespace. `provider` has the kinds of the infrastructure.
+    /// Runs a story in a new namespace. `provider` has the kinds of the infrastructure, whose names begin with `kinds`.
     pub(super) fn run(
         provider: &dyn CloudProvider,
+        kinds: &'static str,
         namespace: &str,
         story: impl AsyncFnOnce(&Self, &Objects) -> Result<()>,
     ) -> Outcome {
         binary()?;
         let control_plane = ControlPlane::start(&ControlPlaneOptions::default())?;
         let site = Self::on(control_plane)?;
-        site.install(provider)?;
+        site.install(provider, kinds)?;
         site.control_plane.kubectl_output(&["create", "namespace", namespace])?;
         let outcome = runtime(false)?.block_on(async {
             let client = api::client(site.control_plane.kubeconfig()).await?;
-            let objects = Objects::new(client, namespace).on("Libvirt", PATIENCE);
+            let objects = Objects::new(client, namespace).on(kinds, PATIENCE);
             timeout(LIMIT, story(&site, &objects))
                 .await
                 .with_context(|| format!("not done within {LIMIT:?}"))?
@@ -71,20 +88,14 @@ impl Site {
         Ok(Self { control_plane, folder: tempfile::tempdir().context("a folder")? })
     }
 
-    fn install(&self, provider: &dyn CloudProvider) -> Result<()> {
-        let mut items = Vec::new();
-        for of in Provider::ALL {
-            for definition in of.definitions()? {
-                items.push(serde_json::to_value(definition)?);
-            }
-        }
+    fn install(&self, provider: &dyn CloudProvider, kinds: &str) -> Result<()> {
+        let mut items = own_definitions()?;
         let machines = provider.machines().context("machines")?;
-        let definitions = Definitions::new("libvirt", &machines.kinds(), &machines.schemas())?;
+        let definitions = Definitions::new(&kinds.to_lowercase(), &machines.kinds(), &machines.schemas())?;
         for definition in definitions.crds().into_iter().chain(&reboot::definitions()?) {
             items.push(serde_json::to_value(definition)?);
         }
-        let list = json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string();
-        apply(&self.control_plane, "kinds.json", &list)?;
+        apply(&self.control_plane, "kinds.json", &list(items))?;
         apply(&self.control_plane, "control-planes.yaml", HOSTED_CONTROL_PLANES)
     }
 

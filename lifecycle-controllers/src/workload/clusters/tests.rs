@@ -11,13 +11,14 @@ use kube::{
     api::{DeleteParams, Patch, PatchParams},
     client::Body,
 };
-use sandbox::kubelet;
+use sandbox::{Matcher, kubelet};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::*;
 use crate::workload::{
     ClusterChange,
+    node_sync::NodePatch,
     testing::{Mode, Server, Stage, answering, kubeconfig, workload},
 };
 
@@ -125,7 +126,7 @@ async fn of_one_namespace_no_other_is_read() {
     stage.hosts.set("one.example", server.client());
     stage.kubeconfig(&key("one"), "one.example").await;
     stage.connected(&key("one")).await;
-    let secrets = sandbox::Matcher::any().resource("secrets");
+    let secrets = Matcher::any().resource("secrets");
     let requests = stage.management.requests_matching(&secrets);
     assert!(requests.iter().any(|request| request.verb == "watch"), "{requests:?}");
     assert!(requests.iter().all(|request| request.namespace == "default"), "{requests:?}");
@@ -152,6 +153,21 @@ async fn a_new_kubeconfig_replaces_the_connection_and_the_same_one_does_not() {
     assert!(stage.clusters.get(&cluster).expect("connected").nodes().get("a").is_none());
     secrets.delete("one-kubeconfig", &DeleteParams::default()).await.expect("deleted");
     assert_eq!(stage.not_connected(&cluster, "").await, "Secret one-kubeconfig does not exist");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_is_not_written_again_before_the_watch_shows_the_last_write() {
+    let (stage, server, cluster) = one(&["a", "b"]).await;
+    let connected = stage.clusters.get(&cluster).expect("connected");
+    connected.nodes().wrote("a", u64::MAX.to_string());
+    let labels = [("l".to_owned(), Some("1".to_owned()))].into();
+    let patch = NodePatch { labels, ..NodePatch::default() };
+    for name in ["a", "b"] {
+        let node = connected.nodes().get(name).expect("a Node");
+        connected.patch_node(&node, &patch).await.expect("no error");
+    }
+    let written = server.sandbox.requests_matching(&Matcher::any().verb("patch").resource("nodes"));
+    assert_eq!(written.iter().map(|one| one.name.as_str()).collect::<Vec<_>>(), ["b"]);
 }
 
 #[tokio::test(start_paused = true)]
