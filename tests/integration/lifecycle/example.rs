@@ -19,7 +19,9 @@ const FLAGS: [&str; 2] = ["--controllers=machine-controller", "--namespace=team-
 
 pub(super) fn begins() -> Outcome {
     let driver = TestDriver::new()?;
-    Site::run(&*driver.provider, NAMESPACE, async |site, objects| begin(site, objects, &driver).await)
+    Site::run(&*driver.provider, "Libvirt", NAMESPACE, async |site, objects| {
+        begin(site, objects, &driver).await
+    })
 }
 
 async fn begin(site: &Site, objects: &Objects, driver: &TestDriver) -> Result<()> {

@@ -28,7 +28,9 @@ const TIMEOUT_SECONDS: u32 = 10;
 
 pub(super) fn rebooted() -> Outcome {
     let driver = TestDriver::new()?;
-    Site::run(&*driver.provider, NAMESPACE, async |site, objects| story(site, objects, &driver).await)
+    Site::run(&*driver.provider, "Libvirt", NAMESPACE, async |site, objects| {
+        story(site, objects, &driver).await
+    })
 }
 
 async fn story(site: &Site, objects: &Objects, driver: &TestDriver) -> Result<()> {
