@@ -4,7 +4,7 @@
 //! |---|---|
 //! | the machines that have not joined: their tokens, and the connections to their clusters | `controller` |
 //! | what a config waits for, and its status | `pass`, `status` |
-//! | Secrets and token that the data have in them | `material` |
+//! | Secrets and token that the data have in them, or what they wait for | `material`, `secrets`, `problem` |
 //! | certificates in Secrets, and new ones for a new control plane | `certificates`, `key_pairs` |
 //! | the Secret with the data | `data_secret` |
 //! | which machine of a new control plane is the first | `init_lock` |
@@ -18,6 +18,8 @@ mod init_lock;
 mod key_pairs;
 mod material;
 mod pass;
+mod problem;
+mod secrets;
 mod status;
 
 use std::{

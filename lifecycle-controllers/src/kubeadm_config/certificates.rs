@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 
 use super::{
     key_pairs,
-    material::{Problem, secret, value},
+    problem::Problem,
+    secrets::{secret, value},
     status::Progress,
 };
 use crate::{

@@ -12,7 +12,7 @@ use kubeadm_bootstrap::BootstrapData;
 use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
 
-use super::material::{secret, value};
+use super::secrets::{secret, value};
 use crate::{
     bootstrap::Bootstrap,
     engine::{

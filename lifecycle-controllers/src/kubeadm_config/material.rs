@@ -4,56 +4,27 @@ use std::collections::BTreeMap;
 
 use cluster_api::{Cluster, KubeadmConfig, Machine, SecretText};
 use controller_kit::writes::WriteError;
-use k8s_openapi::{ByteString, api::core::v1::Secret};
+use k8s_openapi::api::core::v1::Secret;
 use kubeadm_bootstrap::{
     BootstrapData, ClusterFacts, Error, MOST_BYTES, Request, Role, SecretReference, SecretValues,
     bootstrap_data, needs_token, secret_references,
 };
 use secrecy::ExposeSecret as _;
 
-use super::{certificates::certificates, controller::KubeadmConfigController, status::Progress};
+use super::{
+    certificates::certificates,
+    controller::KubeadmConfigController,
+    problem::{Problem, waits},
+    secrets::{secret, value},
+};
 use crate::{
     bootstrap::Bootstrap,
-    engine::{control::Failure, object::Meta as _, writer::Place},
+    engine::object::Meta as _,
     workload::tokens::{self, BootstrapToken, Refreshed},
 };
 
 /// The most Secrets that the files and users of one config may name. They are read in each pass that makes data.
 const MOST_SECRETS: usize = 100;
-
-/// Why there are no data.
-pub(super) enum Problem {
-    /// The status says it. It is looked at again after a while, since Secrets are not watched.
-    Said(Progress),
-    /// It is tried again.
-    Failed(Failure),
-}
-
-impl From<WriteError> for Problem {
-    fn from(error: WriteError) -> Self {
-        Self::Failed(error.into())
-    }
-}
-
-fn waits(message: impl Into<String>) -> Problem {
-    Problem::Said(Progress::Waits(message.into()))
-}
-
-/// Where a Secret of the namespace is.
-pub(super) fn secret(namespace: &str, name: &str) -> Place {
-    Place {
-        group: String::new(),
-        version: "v1".to_owned(),
-        plural: "secrets".to_owned(),
-        namespace: namespace.to_owned(),
-        name: name.to_owned(),
-    }
-}
-
-/// One value of a Secret.
-pub(super) fn value<'a>(secret: &'a Secret, key: &str) -> Option<&'a [u8]> {
-    secret.data.as_ref()?.get(key).map(|ByteString(value)| value.as_slice())
-}
 
 /// Makes the data, and the token that is in them.
 pub(super) async fn data(

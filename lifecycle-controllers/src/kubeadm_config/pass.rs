@@ -14,8 +14,8 @@ use lifecycle::conditions::Status;
 
 use super::{
     controller::{KubeadmConfigController, machine_of},
-    data_secret, init_lock,
-    material::{self, Problem},
+    data_secret, init_lock, material,
+    problem::Problem,
     status::{Progress, status},
 };
 use crate::{

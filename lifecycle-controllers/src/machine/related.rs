@@ -178,7 +178,9 @@ mod tests {
         let machine = machine();
         let of = |owners: &Value, cluster: &str| ownership(&object(owners, cluster), &machine, None);
         let wanted = owner("Machine", "m", Some(true));
-        let test = |owners: &Value| json!({"op": "test", "path": OWNERS, "value": owners});
+        // As the API server has them: without what is not set.
+        let stored = |owners: &Value| json!(object(owners, "c").owner_references());
+        let test = |owners: &Value| json!({"op": "test", "path": OWNERS, "value": stored(owners)});
         let add = |owners: Value| json!({"op": "add", "path": OWNERS, "value": owners});
         let patched = |owners: &Value, after: Value| Ok(Some(vec![test(owners), add(after)]));
         assert_eq!(of(&json!([wanted]), "c"), Ok(None));
