@@ -129,6 +129,11 @@ pub fn defined(reference: &ContractVersionedObjectReference) -> Option<&Contract
     (!reference.name.is_empty()).then_some(reference)
 }
 
+/// Whether another program makes the control plane of a Cluster, with its certificates and its kubeconfig.
+pub fn has_control_plane(cluster: &Cluster) -> bool {
+    defined(&cluster.spec.control_plane_ref).is_some() || !cluster.spec.topology.is_null()
+}
+
 /// Whether a Cluster or the annotation of an object pauses it.
 pub fn is_paused<K: Kind>(cluster: Option<&Cluster>, object: &K) -> bool {
     is_cluster_paused(cluster) || object.annotations().contains_key(annotations::PAUSED)

@@ -90,6 +90,9 @@ impl Cluster {
                 "clusterName": CLUSTER, "version": VERSION,
                 "bootstrap": {"configRef": reference(BOOTSTRAP, "KubeadmConfigTemplate", DEPLOYMENT)},
                 "infrastructureRef": reference(INFRASTRUCTURE, "DevMachineTemplate", DEPLOYMENT),
+                // The API servers in memory answer that a Node is gone in a form that is none of Kubernetes, and the
+                // provider deletes Nodes itself.
+                "deletion": {"nodeDeletionTimeoutSeconds": 1},
             }},
         });
         self.post_object(object(CORE, "MachineDeployment", DEPLOYMENT, json!({"spec": spec}))).await?;

@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use self::authority::{Authority, Validity, server, validity};
 use super::related::has_endpoint;
 use crate::{
-    core::{Core, defined},
+    core::{Core, has_control_plane},
     engine::{
         control::{Failure, Then},
         object::{Meta as _, Stored, owner_reference},
@@ -42,9 +42,7 @@ pub(super) async fn ensure(
     waits: &Mutex<LogOnce>,
     now: i64,
 ) -> Result<Then, Failure> {
-    let has_other_maker =
-        defined(&cluster.spec.control_plane_ref).is_some() || !cluster.spec.topology.is_null();
-    if has_other_maker || !has_endpoint(cluster) {
+    if has_control_plane(cluster) || !has_endpoint(cluster) {
         return Ok(Then::WhenChanged);
     }
     let place = place(cluster, secrets::KUBECONFIG);

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use cloudprovider::{FairPermit, FairPermits, dns};
 use cluster_api::defaults::Operation;
 use controller_kit::{
-    cache::{Cache, CachedObject as _},
+    cache::{Cache, CachedObject},
     writes::{
         APPLY_PATCH, JSON_PATCH, MERGE_PATCH, WHOLE_OBJECT, WriteError, create_as, delete, patch_as,
         patch_by, within_deadline,
@@ -450,6 +450,14 @@ fn body_of<K: Kind>(object: &K) -> Result<Value, WriteError> {
         "metadata": to_json(object.meta())?,
         "spec": to_json(object.spec())?,
     }))
+}
+
+/// Waits until a cache shows this version of an object, or a later one.
+///
+/// # Errors
+/// If its watch does not show that for minutes.
+pub async fn is_shown<T: CachedObject>(store: &Cache<T>, key: &str, version: &str) -> Result<(), WriteError> {
+    within(store.until_shown(key, version)).await
 }
 
 /// Waits until a cache shows what was written.

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     bootstrap::Bootstrap,
-    core::defined,
+    core::has_control_plane,
     engine::{
         object::{Meta as _, owner_reference},
         writer::to_json,
@@ -58,7 +58,7 @@ fn missing(message: String) -> Problem {
 }
 
 fn is_made_here(file: &CertificateFiles, cluster: &Cluster) -> bool {
-    defined(&cluster.spec.control_plane_ref).is_none() && !file.is_external
+    !has_control_plane(cluster) && !file.is_external
 }
 
 async fn read(bootstrap: &Bootstrap, config: &KubeadmConfig, name: &str) -> Result<Option<Secret>, Problem> {

@@ -12,8 +12,8 @@ use crate::{
     engine::{
         control::Failure,
         external::{External, OWN_GROUP},
-        object::{Meta as _, names_kind, owner_reference},
-        writer::to_json,
+        object::{Meta as _, key, names_kind, owner_reference},
+        writer::{is_shown, to_json},
     },
 };
 
@@ -71,7 +71,12 @@ async fn owned(
     };
     let place = kind.place(machine.namespace_or_empty(), name);
     match core.writer.patch_at_by_operations::<External>(&place, object.uid_or_empty(), ownership).await {
-        Ok(written) => (Referenced::There(kind.clone(), std::sync::Arc::new(written)), None),
+        Ok(written) => {
+            // The next pass would decide on what was before it, and be refused.
+            let version = written.metadata.resource_version.as_deref().unwrap_or_default();
+            let shown = is_shown(&kind.objects, &key(machine.namespace_or_empty(), name), version).await;
+            (Referenced::There(kind.clone(), std::sync::Arc::new(written)), shown.err().map(Into::into))
+        }
         // A Machine that goes takes it along, whatever is refused before.
         Err(WriteError::Failed(why)) if !machine.is_deleting() => {
             let why = format!("{of} {name} cannot be owned by the Machine: {why}");

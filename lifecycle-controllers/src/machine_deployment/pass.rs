@@ -325,11 +325,11 @@ impl Pass<'_> {
     }
 }
 
-/// How many replicas the deployment had when its sets were last written.
+/// How many replicas the deployment had when its sets were last written. A set that is being deleted is not written any more.
 fn desired_before(sets: &[Arc<Stored<MachineSet>>]) -> Option<i32> {
     let desired =
         |set: &Arc<Stored<MachineSet>>| set.annotation(annotations::DESIRED_REPLICAS)?.parse::<i32>().ok();
-    sets.iter().filter_map(desired).max()
+    sets.iter().filter(|set| !set.is_deleting()).filter_map(desired).max()
 }
 
 fn marks(core: &Core, set: &MachineSet) -> Marks {

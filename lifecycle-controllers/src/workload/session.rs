@@ -337,7 +337,7 @@ fn of_watch(error: &watcher::Error) -> Why {
     use watcher::Error::{InitialListFailed, NoResourceVersion, WatchError, WatchFailed, WatchStartFailed};
     match error {
         InitialListFailed(error) | WatchStartFailed(error) | WatchFailed(error) => Why::of_request(error),
-        WatchError(status) => format!("{} ({})", status.message, status.code).into(),
+        WatchError(status) => Why::of_answer(format!("{} ({})", status.message, status.code), status.code),
         NoResourceVersion => error.to_string().into(),
     }
 }

@@ -50,8 +50,8 @@ impl Why {
     /// reached there, and not what else answers.
     pub(super) fn of_request(error: &kube::Error) -> Self {
         let reason = describe(error);
-        if let kube::Error::Api(_) = error {
-            return reason.into();
+        if let kube::Error::Api(status) = error {
+            return Self::of_answer(reason, status.code);
         }
         let mut source: Option<&(dyn Error + 'static)> = Some(error);
         let mut shown = "the API server cannot be reached";
@@ -67,6 +67,11 @@ impl Why {
             source = error.source();
         }
         Self { reason, shown: shown.to_owned() }
+    }
+
+    /// An answer that refuses a request. Its words may be those of any server, so users see its code alone.
+    pub(super) fn of_answer(reason: String, code: u16) -> Self {
+        Self { reason, shown: format!("the API server refuses the request ({code})") }
     }
 
     /// The same with what it prevents before it.
@@ -95,5 +100,10 @@ mod tests {
         ] {
             assert_eq!(shown(kind), format!("Nodes cannot be listed: {expected}"));
         }
+        // Whatever answers at the address may be no API server.
+        let page = kube::core::Status::failure("<html>a page of the intranet", "Failed to parse error data");
+        let why = Why::of_request(&kube::Error::Api(page.with_code(404).boxed()));
+        assert!(why.reason.contains("a page of the intranet"), "{why:?}");
+        assert_eq!(why.shown, "the API server refuses the request (404)");
     }
 }

@@ -69,7 +69,9 @@ pub(super) fn difference(state: &State, place: usize) -> Option<String> {
     if let Some(wrong) = not_as(deployment, &expected) {
         return Some(format!("the deployment: {wrong}"));
     }
-    let cluster = state.get(place, "clusters", "c")?;
+    let Some(cluster) = state.get(place, "clusters", "c") else {
+        return Some("there is no Cluster".to_owned());
+    };
     let checks = state.get(place, "machinehealthchecks", "h");
     for object in [deployment].into_iter().chain(checks) {
         if object["metadata"]["ownerReferences"][0]["uid"] != uid(cluster) {
