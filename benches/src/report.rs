@@ -207,6 +207,27 @@ const ABOUT: &[About] = &[
         plot: None,
     },
     About {
+        case: "lifecycle",
+        title: "Machines of a MachineDeployment",
+        text: "One MachineDeployment on Cluster API's in-memory provider, whose machines and workload API server are there at once, beside \
+               Cluster API 1.14: its core and its kubeadm bootstrap manager together, for which the daemon stands alone. Its best flags \
+               have no client throttle and 50 workers. The control plane is one Machine without a control plane object. Time runs from \
+               the creation of the MachineDeployment until all of its machines are available; then it is deleted, until its Machines are \
+               gone. Writes are for each machine: MachineDeployment, MachineSet, Machine, KubeadmConfig, Secret, templates and owner \
+               references, those that are refused included. CPU is that of the creation.",
+        columns: &[
+            ("seconds", "time"),
+            ("writes", "writes"),
+            ("cpu_seconds", "CPU"),
+            ("peak_bytes", "peak memory"),
+            ("gone_seconds", "deletion"),
+            ("gone_writes", "writes"),
+            ("gone_cpu_seconds", "CPU"),
+            ("rest_writes", "writes at rest"),
+        ],
+        plot: None,
+    },
+    About {
         case: "startup",
         title: "The program",
         text: "Both with their ideal cloud and nothing else built in.",
