@@ -10,7 +10,7 @@ use cloudprovider::{
 use serde_json::Value;
 
 use super::{
-    names::{CONTROL_PLANE_LABEL, DEPLOYMENT_LABEL, HEALTH_CHECK_SUCCEEDED},
+    names::{CONTROL_PLANE_LABEL, DEPLOYMENT_LABEL, HEALTH_CHECK_SUCCEEDED, REMOTE_CONNECTION_PROBE},
     object::read_endpoint,
 };
 
@@ -71,6 +71,8 @@ pub struct Cluster {
     pub endpoint: Option<ControlPlaneEndpoint>,
     /// Kind and name of its infrastructure.
     pub infrastructure: Option<(String, String)>,
+    /// Whether the core says that it reaches the API server of the workload cluster.
+    pub is_connected: bool,
 }
 
 impl Cluster {
@@ -86,8 +88,20 @@ impl Cluster {
             endpoint: read_endpoint(&object["spec"]["controlPlaneEndpoint"]),
             infrastructure: text(&object["spec"]["infrastructureRef"]["kind"])
                 .zip(text(&object["spec"]["infrastructureRef"]["name"])),
+            is_connected: is_connected(&status["conditions"])
+                || is_connected(&status["v1beta2"]["conditions"]),
         }
     }
+
+    /// What a step gets of it: nothing that is only about reboots.
+    pub(crate) fn for_steps(&self) -> Self {
+        Self { is_connected: false, ..self.clone() }
+    }
+}
+
+fn is_connected(conditions: &Value) -> bool {
+    let mut conditions = conditions.as_array().into_iter().flatten();
+    conditions.any(|one| one["type"] == REMOTE_CONNECTION_PROBE && one["status"] == "True")
 }
 
 fn failed_check(conditions: &Value) -> Option<String> {
@@ -177,6 +191,14 @@ mod tests {
             ),
         ] {
             assert_eq!(Cluster::from_json(&cluster), expected, "{cluster}");
+        }
+        for (status, is_connected) in [("True", true), ("False", false), ("Unknown", false)] {
+            let conditions = json!({"conditions": [{"type": "RemoteConnectionProbe", "status": status}]});
+            for status in [conditions.clone(), json!({"v1beta2": conditions})] {
+                let read = Cluster::from_json(&json!({"status": status}));
+                assert_eq!(read, Cluster { is_connected, ..Cluster::default() }, "{status}");
+                assert_eq!(read.for_steps(), Cluster::default());
+            }
         }
         let machine = json!({
             "metadata": {

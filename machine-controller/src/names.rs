@@ -105,6 +105,9 @@ pub const HEALTH_CHECK_SUCCEEDED: &str = "HealthCheckSucceeded";
 /// The reason of [`HEALTH_CHECK_SUCCEEDED`] if the Node object was deleted.
 pub const NODE_DELETED: &str = "NodeDeleted";
 
+/// The condition of a Cluster in which the core says whether it reaches the API server of the workload cluster.
+pub const REMOTE_CONNECTION_PROBE: &str = "RemoteConnectionProbe";
+
 /// The condition of a Machine whose owner is asked for its remediation, and answers there.
 pub const OWNER_REMEDIATED: &str = "OwnerRemediated";
 

@@ -255,7 +255,7 @@ impl MachineContext<'_> {
             is_deleting: self.object.is_deleting(),
             is_paused: false,
             machine: self.machine.map(Machine::for_steps),
-            cluster: self.cluster.cloned(),
+            cluster: self.cluster.map(Cluster::for_steps),
             infra_cluster: self.infra_cluster.map(|found| (found.metadata.uid.clone(), found.generation())),
             has_bootstrap: match self.bootstrap {
                 // Nothing is known to be new.

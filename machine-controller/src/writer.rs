@@ -239,8 +239,22 @@ impl ObjectWriter {
         namespace: &str,
         name: &str,
     ) -> Result<InfraObject, WriteError> {
+        self.get(namespace, core_machine(version, namespace, name)).await
+    }
+
+    /// The infrastructure with this name, as it is now.
+    ///
+    /// # Errors
+    /// [`WriteError::Gone`] if there is none, and [`WriteError::Failed`] also if it cannot be read as such an object.
+    pub(super) async fn infra_machine(&self, namespace: &str, name: &str) -> Result<InfraObject, WriteError> {
+        let Kinds { group, version, machine, .. } = &self.kinds;
+        let path = format!("/apis/{group}/{version}/namespaces/{namespace}/{}/{name}", machine.plural);
+        self.get(namespace, path).await
+    }
+
+    async fn get(&self, namespace: &str, path: String) -> Result<InfraObject, WriteError> {
         let _turn = self.turn(namespace).await;
-        let request = http::Request::get(core_machine(version, namespace, name))
+        let request = http::Request::get(path)
             .body(Vec::new())
             .map_err(|error| WriteError::Failed(error.to_string()))?;
         within_deadline(self.client.request::<InfraObject>(request)).await

@@ -57,7 +57,6 @@ impl MachineController {
         let work = RebootWork {
             shared: Arc::clone(&self.shared),
             core_version: self.watches.known.get().and_then(Result::ok).map(|served| served.core_version),
-            is_cluster_paused: inputs.is_cluster_paused(),
             inputs,
             view,
             provider: self.provider,

@@ -45,6 +45,8 @@ pub struct CountedReboot {
     pub until: Instant,
     /// Whether it certainly was not made.
     pub is_open: bool,
+    /// Whether it certainly was made.
+    pub is_made: bool,
 }
 
 impl CountedReboot {
@@ -147,6 +149,11 @@ impl Inputs {
             cluster: cluster.cloned(),
             ..Self::of_status_only(found, provider)
         }
+    }
+
+    /// Whether the core says that it reaches the workload cluster.
+    pub(crate) fn is_connected(&self) -> bool {
+        self.cluster.as_ref().is_some_and(|cluster| cluster.is_connected)
     }
 
     /// Whether the Cluster is paused.

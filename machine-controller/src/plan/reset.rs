@@ -18,7 +18,7 @@ impl MachineContext<'_> {
             return Target::Paused;
         }
         if object.provider_id().is_none() {
-            return Target::Absent;
+            return Target::Unprovisioned;
         }
         let finalizer = finalizer(scope.kinds, &scope.kinds.machine);
         let owner = machine.and_then(|machine| machine.cluster.as_deref());

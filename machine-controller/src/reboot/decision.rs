@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use serde_json::Value;
 
 use super::status::{Phase, Progress, RebootSpec, has_asked_owner};
 use crate::{
@@ -27,8 +28,10 @@ pub struct Facts<'a> {
     pub can_reset: bool,
     /// How much of the time is left that the Node has after the last reboot.
     pub left: Option<Duration>,
-    /// Whether the last reboot is counted and was not made, as this process knows.
+    /// Whether the last reboot is counted and was certainly not made.
     pub is_open: bool,
+    /// Whether it is not known how the Node is now, by [`is_unseen`].
+    pub is_unseen: bool,
 }
 
 /// What is known of the machine in the cloud, by its object.
@@ -38,8 +41,10 @@ pub enum Target {
     Ready,
     /// The object or its Cluster is paused.
     Paused,
-    /// There is no such object, or it never had a machine.
+    /// The API server has no such object.
     Absent,
+    /// The object has no provider ID.
+    Unprovisioned,
     /// Not now: the object is not in order, or not this daemon's.
     Held,
 }
@@ -55,13 +60,8 @@ pub enum Next {
     Pause(Duration),
     /// The Node has this much time left. If the status does not have the outcome of the reboot, it is not known.
     Wait(Duration),
-    /// Make the reboot with this number. Unless it `is_counted`, it is counted first.
-    Reboot {
-        /// From 1.
-        number: u32,
-        /// Whether the status has it.
-        is_counted: bool,
-    },
+    /// Count the reboot with this number, from 1, and make it. One that was certainly not made keeps its number.
+    Reboot(u32),
     /// Ask the owner of the Machine to replace it.
     HandOver(HandOver),
 }
@@ -75,6 +75,8 @@ pub enum HandOver {
     NodeDeleted,
     /// There is no machine to reset.
     MachineNotFound,
+    /// The infrastructure has no provider ID.
+    NotProvisioned,
     /// The provider cannot reset machines.
     ResetNotSupported,
     /// The owner was asked before, such as by another health check.
@@ -88,6 +90,7 @@ impl HandOver {
             Self::RetryLimitReached => "RetryLimitReached",
             Self::NodeDeleted => NODE_DELETED,
             Self::MachineNotFound => "MachineNotFound",
+            Self::NotProvisioned => "NotProvisioned",
             Self::ResetNotSupported => "ResetNotSupported",
             Self::OwnerAsked => "OwnerAsked",
         }
@@ -103,6 +106,10 @@ impl HandOver {
                 "the Node object was deleted, and a reboot does not bring it back".to_owned()
             }
             Self::MachineNotFound => "there is no machine in the cloud that could be rebooted".to_owned(),
+            Self::NotProvisioned => {
+                "the infrastructure of the Machine has no provider ID, so no machine is known that could be rebooted"
+                    .to_owned()
+            }
             Self::ResetNotSupported => "the provider of the infrastructure cannot reset machines".to_owned(),
             Self::OwnerAsked => "the owner of the Machine has been asked for its remediation".to_owned(),
         }
@@ -123,6 +130,17 @@ pub fn owner_of(remediation: &Auxiliary) -> Option<&OwnerReference> {
 pub fn failed_check(machine: &InfraObject) -> Option<&str> {
     let check = machine.condition(HEALTH_CHECK_SUCCEEDED).filter(|one| one["status"] == "False")?;
     Some(check["reason"].as_str().unwrap_or_default())
+}
+
+/// Whether it is not known how the Node of a Machine is now. What a health check said last may then be long out of date: a Node
+/// that cannot be seen is neither found healthy nor unhealthy. A Node that is seen and whose kubelet is silent is known to be so.
+pub fn is_unseen(machine: &InfraObject, is_connected: bool) -> bool {
+    let says_so = |condition: &Value| {
+        let reason = condition["reason"].as_str();
+        condition["status"] == "Unknown" && matches!(reason, Some("ConnectionDown" | "InternalError"))
+    };
+    !is_connected
+        || ["NodeReady", "NodeHealthy"].into_iter().any(|one| machine.condition(one).is_some_and(says_so))
 }
 
 /// What to do next. The owner reference of the remediation has the UID of the Machine.
@@ -148,26 +166,29 @@ pub fn next(facts: &Facts<'_>) -> Next {
     }
     match facts.target {
         Target::Absent => return Next::HandOver(HandOver::MachineNotFound),
+        Target::Unprovisioned => return Next::HandOver(HandOver::NotProvisioned),
         Target::Held | Target::Paused => return Next::Look(HELD_INTERVAL),
         Target::Ready => {}
     }
     let retry_limit = RebootSpec::read(&remediation.object.spec).retry_limit;
-    if let Some(left) = facts.left {
-        return if facts.is_open && progress.count <= retry_limit {
-            Next::Reboot { number: progress.count, is_counted: true }
-        } else {
-            Next::Wait(left)
-        };
+    let is_open = facts.is_open && progress.count <= retry_limit;
+    if let Some(left) = facts.left.filter(|_| !is_open) {
+        return Next::Wait(left);
     }
-    if progress.count >= retry_limit {
+    let number = if is_open { progress.count } else { progress.count.saturating_add(1) };
+    // The first one is made all the same: it deletes nothing, and may bring back a cluster with one control plane machine.
+    if facts.is_unseen && number > 1 {
+        return Next::Look(HELD_INTERVAL);
+    }
+    if number > retry_limit {
         return Next::HandOver(HandOver::RetryLimitReached);
     }
-    Next::Reboot { number: progress.count + 1, is_counted: false }
+    Next::Reboot(number)
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
     use crate::auxiliary::WireAuxiliary;
@@ -204,7 +225,8 @@ mod tests {
     }
 
     fn facts<'a>(remediation: &'a Auxiliary, machine: &'a InfraObject) -> Facts<'a> {
-        Facts { remediation, machine, target: Target::Ready, can_reset: true, left: None, is_open: false }
+        let (target, can_reset) = (Target::Ready, true);
+        Facts { remediation, machine, target, can_reset, left: None, is_open: false, is_unseen: false }
     }
 
     #[test]
@@ -214,9 +236,9 @@ mod tests {
             let left = left.map(Duration::from_secs);
             next(&Facts { left, ..facts(remediation, &machine) })
         };
-        assert_eq!(next(&remediation(json!({})), None), Next::Reboot { number: 1, is_counted: false });
+        assert_eq!(next(&remediation(json!({})), None), Next::Reboot(1));
         assert_eq!(next(&counted(1), Some(40)), Next::Wait(Duration::from_secs(40)));
-        assert_eq!(next(&counted(1), None), Next::Reboot { number: 2, is_counted: false });
+        assert_eq!(next(&counted(1), None), Next::Reboot(2));
         assert_eq!(next(&counted(2), Some(1)), Next::Wait(Duration::from_secs(1)));
         assert_eq!(next(&counted(2), None), Next::HandOver(HandOver::RetryLimitReached));
         // The limit was lowered meanwhile, or the count is broken.
@@ -225,18 +247,53 @@ mod tests {
         assert_eq!(next(&broken, None), Next::HandOver(HandOver::RetryLimitReached));
     }
 
-    /// Only the process that asked the cloud in vain knows that nothing was reset.
     #[test]
-    fn what_is_counted_is_made_by_the_process_that_knows_it_was_not() {
+    fn what_was_not_made_is_tried_again_and_uses_up_nothing() {
         let machine = machine("UnhealthyNode", &[]);
         let of = |count, left: Option<u64>| {
             let (remediation, left) = (counted(count), left.map(Duration::from_secs));
             next(&Facts { left, is_open: true, ..facts(&remediation, &machine) })
         };
-        assert_eq!(of(1, Some(40)), Next::Reboot { number: 1, is_counted: true });
-        assert_eq!(of(1, None), Next::Reboot { number: 2, is_counted: false });
-        assert_eq!(of(2, None), Next::HandOver(HandOver::RetryLimitReached));
+        for left in [Some(40), None] {
+            assert_eq!(of(1, left), Next::Reboot(1));
+            assert_eq!(of(2, left), Next::Reboot(2), "the last one too");
+        }
+        assert_eq!(of(3, None), Next::HandOver(HandOver::RetryLimitReached), "the limit was lowered");
         assert_eq!(of(3, Some(40)), Next::Wait(Duration::from_secs(40)), "the limit was lowered");
+    }
+
+    #[test]
+    fn nothing_follows_the_first_reboot_while_the_node_is_not_seen() {
+        let machine = machine("UnhealthyNode", &[]);
+        let of = |count: u32, left: Option<u64>, is_open: bool| {
+            let (remediation, left) = (counted(count), left.map(Duration::from_secs));
+            next(&Facts { left, is_open, is_unseen: true, ..facts(&remediation, &machine) })
+        };
+        assert_eq!(of(0, None, false), Next::Reboot(1));
+        assert_eq!(of(1, None, true), Next::Reboot(1), "it is the first one still");
+        assert_eq!(of(1, Some(40), false), Next::Wait(Duration::from_secs(40)));
+        assert_eq!(of(1, None, false), Next::Look(HELD_INTERVAL));
+        assert_eq!(of(2, None, true), Next::Look(HELD_INTERVAL));
+        assert_eq!(of(2, None, false), Next::Look(HELD_INTERVAL), "nor is it handed over");
+        assert_eq!(of(7, None, false), Next::Look(HELD_INTERVAL));
+    }
+
+    #[test]
+    fn a_node_is_not_seen_without_a_connection() {
+        let of = |kind: &str, status: &str, reason: &str| {
+            let condition = json!({"type": kind, "status": status, "reason": reason});
+            is_unseen(&machine("UnhealthyNode", &[condition]), true)
+        };
+        for kind in ["NodeReady", "NodeHealthy"] {
+            assert!(of(kind, "Unknown", "ConnectionDown") && of(kind, "Unknown", "InternalError"));
+            assert!(!of(kind, "False", "NodeNotReady") && !of(kind, "True", "NodeReady"));
+            // Its kubelet is silent, or it never came.
+            assert!(!of(kind, "Unknown", "NodeReadyUnknown") && !of(kind, "Unknown", "NodeHealthyUnknown"));
+            assert!(!of(kind, "Unknown", "InspectionFailed"));
+        }
+        assert!(!of("InfrastructureReady", "Unknown", "InternalError"));
+        let machine = machine("UnhealthyNode", &[]);
+        assert!(!is_unseen(&machine, true) && is_unseen(&machine, false));
     }
 
     #[test]
@@ -280,6 +337,8 @@ mod tests {
         assert_eq!(next(&without), hand_over(HandOver::ResetNotSupported));
         let absent = Facts { target: Target::Absent, ..facts(&any, &unhealthy) };
         assert_eq!(next(&absent), hand_over(HandOver::MachineNotFound));
+        let early = Facts { target: Target::Unprovisioned, ..facts(&any, &unhealthy) };
+        assert_eq!(next(&early), hand_over(HandOver::NotProvisioned));
         let held = Facts { target: Target::Held, ..facts(&any, &unhealthy) };
         assert_eq!(next(&held), Next::Look(HELD_INTERVAL));
         for asked in ["WaitingForRemediation", "RemediationDeferred", "MachineDeleting"] {
@@ -291,7 +350,7 @@ mod tests {
         }
         let over = json!({"type": "OwnerRemediated", "status": "True", "reason": "Done"});
         let again = next(&facts(&any, &machine("UnhealthyNode", &[over])));
-        assert_eq!(again, Next::Reboot { number: 1, is_counted: false });
+        assert_eq!(again, Next::Reboot(1));
     }
 
     #[test]

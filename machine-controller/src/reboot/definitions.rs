@@ -22,7 +22,8 @@ const CLUSTERCTL: &str = "clusterctl.cluster.x-k8s.io";
 const PROVIDER: &str = "cluster.x-k8s.io/provider";
 
 /// The definitions of both kinds, which are the same for all providers. `clusterctl move` takes templates along. A
-/// remediation stays behind: its count is in the status, which does not move, and the health check makes it anew.
+/// remediation stays behind, and the health check makes it anew, unless `clusterctl` has installed the kinds: it puts its labels on
+/// all that it installs, and moves a remediation with the Machine that owns it. Its count is in the status, which never moves.
 ///
 /// # Errors
 /// What cannot be said in a definition. A test of this crate checks that there is nothing.
@@ -135,7 +136,7 @@ mod tests {
             assert_eq!(crd["metadata"]["labels"][PROVIDER], Value::Null);
             assert_eq!(crd["spec"]["scope"], "Namespaced");
         }
-        assert_eq!(remediation["metadata"]["labels"][CLUSTERCTL], Value::Null, "it does not move");
+        assert_eq!(remediation["metadata"]["labels"][CLUSTERCTL], Value::Null, "unless clusterctl adds it");
         assert_eq!(template["metadata"]["labels"][MOVE], "");
         let schema = &remediation["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
         let limit = &schema["properties"]["spec"]["properties"]["retryLimit"];

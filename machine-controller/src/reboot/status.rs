@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     auxiliary::Auxiliary,
     conditions::not_paused,
-    names::{OWNER_REMEDIATED, WAITING_FOR_REMEDIATION},
+    names::{OWNER_MISSING, OWNER_REMEDIATED, REBOOTED, WAITING_FOR_REMEDIATION},
     object::InfraObject,
     status::with_conditions,
 };
@@ -48,7 +48,7 @@ pub enum Phase {
     /// Nothing was done yet.
     #[default]
     Pending,
-    /// A reboot is counted, and its outcome is not written yet.
+    /// A reboot is counted, and it is not written that it was made.
     Running,
     /// The Node has time to become healthy.
     Waiting,
@@ -130,6 +130,16 @@ pub fn status(
     (status != object.status).then_some(status)
 }
 
+/// Whether the status says that the reboot that is counted last was certainly not made. It stops saying so before the cloud is
+/// asked again.
+pub fn was_not_made(remediation: &Auxiliary) -> bool {
+    let progress = Progress::of(remediation);
+    let is_said = |one: &Value| one["status"] == "False" && one["reason"] != OWNER_MISSING;
+    progress.count > 0
+        && progress.phase == Phase::Running
+        && remediation.as_infra().condition(REBOOTED).is_some_and(is_said)
+}
+
 /// Whether the owner of a Machine is asked for its remediation, or has answered. From then on the condition is the owner's.
 pub fn has_asked_owner(machine: &InfraObject) -> bool {
     machine.condition(OWNER_REMEDIATED).is_some_and(|one| one["status"] != "True")
@@ -190,6 +200,22 @@ mod tests {
         for broken in [json!(-1), json!("two"), json!(99_999_999_999_u64)] {
             assert_eq!(Progress::of(&remediation(&json!({"retryCount": broken}))).count, u32::MAX);
         }
+    }
+
+    #[test]
+    fn a_status_says_that_a_reboot_was_not_made() {
+        let of = |phase: &str, count: u32, status: &str, reason: &str| {
+            let conditions = json!([{"type": "Rebooted", "status": status, "reason": reason}]);
+            was_not_made(&remediation(
+                &json!({"phase": phase, "retryCount": count, "conditions": conditions}),
+            ))
+        };
+        assert!(of("Running", 1, "False", "ProviderUnavailable"));
+        assert!(!of("Running", 1, "Unknown", "Rebooting"), "the cloud is asked");
+        assert!(!of("Waiting", 1, "False", "ProviderUnavailable"));
+        assert!(!of("Running", 0, "False", "ProviderUnavailable"));
+        assert!(!of("Running", 1, "False", "OwnerMissing"), "that is not about the reboot");
+        assert!(!was_not_made(&remediation(&json!({"phase": "Running", "retryCount": 1}))));
     }
 
     #[test]

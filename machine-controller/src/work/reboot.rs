@@ -22,7 +22,10 @@ use crate::{
     outcome::{RETRIES, due_after_error},
     owned::Write,
     plan::{CountedReboot, Due, Inputs, Memory},
-    reboot::{Facts, HandOver, Next, Phase, Progress, RebootSpec, Target, ask_owner, next, owner_of, status},
+    reboot::{
+        Facts, HandOver, Next, Phase, Progress, RebootSpec, Target, ask_owner, is_unseen, next, owner_of,
+        status, was_not_made,
+    },
     status::record_of,
     view::View,
 };
@@ -37,8 +40,6 @@ pub(crate) struct RebootWork {
     pub(crate) core_version: Option<&'static str>,
     /// What it was decided from that there is work.
     pub(crate) inputs: Inputs,
-    /// Whether the Cluster of the Machine is paused.
-    pub(crate) is_cluster_paused: bool,
     /// The infrastructure with the name that the Machine gives, if this provider has it.
     pub(crate) view: Option<View>,
     /// How many providers have taken over so far.
@@ -57,6 +58,29 @@ struct Remediation<'a> {
     machine: InfraObject,
     /// The version of the Machine.
     core_version: &'static str,
+}
+
+/// What a `RebootRemediation` says of a reboot that was made.
+fn rebooted(number: u32, spec: &RebootSpec) -> Condition {
+    let (limit, seconds) = (spec.retry_limit, spec.timeout.as_secs());
+    let words = format!("reboot {number} of {limit}; the Node has {seconds} s to become healthy");
+    Condition::new(REBOOTED, ConditionStatus::True, REBOOTED).with_message(words)
+}
+
+/// When a reboot is tried again that was certainly not made.
+fn due_again(error: &Error, failures: u32) -> Due {
+    let now = Instant::now();
+    match due_after_error(error, failures, now) {
+        // What has to change for it may not be seen.
+        Due::WhenChanged => Due::At(now + RETRIES.after(failures)),
+        due => due,
+    }
+}
+
+/// Whether an object may have this name, so that a path with it is that of an object. A tenant writes it.
+fn is_object_name(name: &str) -> bool {
+    let is_good = |one: char| one.is_ascii_lowercase() || one.is_ascii_digit() || matches!(one, '-' | '.');
+    !name.is_empty() && !name.starts_with('.') && name.chars().all(is_good)
 }
 
 impl RebootWork {
@@ -86,19 +110,40 @@ impl RebootWork {
                 return self.again();
             }
         };
-        let Some(target) = self.target(&machine) else { return self.rest() };
+        let Some(target) = self.target(&machine).await else { return self.rest() };
         self.decide(Remediation { store, found, machine, core_version }, target).await
     }
 
     /// What is known of the machine in the cloud. `None`: it is another provider's.
-    fn target(&self, machine: &InfraObject) -> Option<Target> {
+    async fn target(&self, machine: &InfraObject) -> Option<Target> {
+        let known = self.known_target(machine)?;
+        if !matches!(known, Target::Absent | Target::Unprovisioned) {
+            return Some(known);
+        }
+        // A Machine is replaced for it, and the watch may be late, or leave out what cannot be read.
+        let name = machine.spec["infrastructureRef"]["name"].as_str().filter(|name| is_object_name(name));
+        let Some(name) = name else { return Some(Target::Held) };
+        let is_seen = self.view.as_ref().map(|view| &view.object.metadata.uid);
+        Some(match self.shared.writer.infra_machine(machine.namespace(), name).await {
+            Err(WriteError::Gone) => Target::Absent,
+            Ok(found) if is_seen == Some(&found.metadata.uid) && found.provider_id().is_none() => known,
+            Ok(_) => Target::Held,
+            Err(error) => {
+                tracing::warn!(machine = machine.key(), %error, "its infrastructure cannot be read");
+                Target::Held
+            }
+        })
+    }
+
+    /// The same as far as the cache has it.
+    fn known_target(&self, machine: &InfraObject) -> Option<Target> {
         let (reference, kinds) = (&machine.spec["infrastructureRef"], &self.shared.kinds);
         let of_version = || reference["apiVersion"].as_str()?.split('/').next();
         let group = reference["apiGroup"].as_str().or_else(of_version);
         if group != Some(kinds.group) || reference["kind"] != kinds.machine.kind {
             return None;
         }
-        if self.is_cluster_paused {
+        if self.inputs.is_cluster_paused() {
             return Some(Target::Paused);
         }
         let Some(view) = &self.view else { return Some(Target::Absent) };
@@ -116,7 +161,8 @@ impl RebootWork {
             return Some(known);
         }
         let left = progress.left(RebootSpec::read(&found.object.spec).timeout, Timestamp::now())?;
-        Some(CountedReboot { number: progress.count, until: Instant::now() + left, is_open: false })
+        let is_open = was_not_made(found);
+        Some(CountedReboot { number: progress.count, until: Instant::now() + left, is_open, is_made: false })
     }
 
     async fn decide(mut self, remediation: Remediation<'_>, target: Target) -> Ended {
@@ -124,54 +170,56 @@ impl RebootWork {
         let progress = Progress::of(found);
         self.counted = self.last_counted(found, &progress);
         let left = self.counted.as_ref().and_then(CountedReboot::left);
-        let is_open = self.counted.is_some_and(|counted| counted.is_open);
+        let is_open = self.counted.map_or_else(|| was_not_made(found), |counted| counted.is_open);
+        let is_unseen = is_unseen(machine, self.inputs.is_connected());
         let can_reset = self.shared.kinds.can_reset;
-        let (wait, condition, progress) =
-            match next(&Facts { remediation: found, machine, target, can_reset, left, is_open }) {
-                Next::Rest => return self.rest(),
-                Next::Look(after) => return self.after(after),
-                Next::Pause(after) => (after, paused(), progress),
-                Next::Wait(left) if progress.phase == Phase::Running => {
+        let facts = Facts { remediation: found, machine, target, can_reset, left, is_open, is_unseen };
+        let (wait, condition, progress) = match next(&facts) {
+            Next::Rest => return self.rest(),
+            Next::Look(after) => return self.after(after),
+            Next::Pause(after) => (after, paused(), progress),
+            Next::Wait(left) if progress.phase == Phase::Running => {
+                let waiting = Progress { phase: Phase::Waiting, ..progress };
+                let spec = RebootSpec::read(&found.object.spec);
+                if self.counted.is_some_and(|counted| counted.is_made) {
+                    (left, rebooted(progress.count, &spec), waiting)
+                } else {
                     let words = format!(
                         "reboot {} was begun, and whether it was made is not known; it is not made again",
                         progress.count
                     );
                     let unknown = Condition::new(REBOOTED, ConditionStatus::Unknown, OUTCOME_UNKNOWN);
-                    (left, unknown.with_message(words), Progress { phase: Phase::Waiting, ..progress })
+                    (left, unknown.with_message(words), waiting)
                 }
-                Next::Wait(left) => return self.after(left),
-                Next::Reboot { number, is_counted } => {
-                    return self.reboot(remediation, number, is_counted).await;
-                }
-                Next::HandOver(why) => return self.hand_over(&remediation, &progress, why).await,
-            };
+            }
+            Next::Wait(left) => return self.after(left),
+            Next::Reboot(number) => return self.reboot(remediation, number).await,
+            Next::HandOver(why) => return self.hand_over(&remediation, &progress, why).await,
+        };
         let said = self.say(store, found, &progress, &[condition]).await;
         said.map_or_else(|ended| ended, |_| self.after(wait))
     }
 
     /// Counts a reboot, makes it, and says what came of it.
-    async fn reboot(mut self, mut remediation: Remediation<'_>, number: u32, is_counted: bool) -> Ended {
-        let RebootSpec { retry_limit, timeout } = RebootSpec::read(&remediation.found.object.spec);
+    async fn reboot(mut self, mut remediation: Remediation<'_>, number: u32) -> Ended {
+        let spec = RebootSpec::read(&remediation.found.object.spec);
+        let RebootSpec { retry_limit, timeout } = spec;
         if self.shared.dry_run {
             tracing::info!(machine = remediation.machine.key(), "dry run: a daemon would reboot it");
             return self.rest();
         }
-        let mut progress = Progress { phase: Phase::Running, ..Progress::of(&remediation.found) };
-        if !is_counted {
-            // From here on no other pass makes it, whatever becomes of this process.
-            (progress.count, progress.last) = (number, Some(Timestamp::now()));
-            let until = Instant::now() + timeout;
-            let words = format!("reboot {number} of {retry_limit} was begun");
-            let begun = Condition::new(REBOOTED, ConditionStatus::Unknown, REBOOTING).with_message(words);
-            match self.say(remediation.store, &remediation.found, &progress, &[begun]).await {
-                Ok(written) => remediation.found = written,
-                Err(ended) => return ended,
-            }
-            self.counted = Some(CountedReboot { number, until, is_open: false });
+        // From here on no other pass makes it, whatever becomes of this process. The Node has its time from the last attempt on.
+        let mut progress = Progress { phase: Phase::Running, count: number, last: Some(Timestamp::now()) };
+        let until = Instant::now() + timeout;
+        let words = format!("reboot {number} of {retry_limit} was begun");
+        let begun = Condition::new(REBOOTED, ConditionStatus::Unknown, REBOOTING).with_message(words);
+        match self.say(remediation.store, &remediation.found, &progress, &[begun]).await {
+            Ok(written) => remediation.found = written,
+            Err(ended) => return ended,
         }
-        let deadline = self.counted.map_or(Due::Now, |counted| Due::At(counted.until));
-        // From here on it may be made.
-        self.counted = self.counted.map(|counted| CountedReboot { is_open: false, ..counted });
+        let mut counted = CountedReboot { number, until, is_open: false, is_made: false };
+        self.counted = Some(counted);
+        let deadline = Due::At(until);
         let Some(answer) = self.reset().await else {
             return Ended { then: Then::Stopped, ..self.ended(deadline) };
         };
@@ -183,12 +231,11 @@ impl RebootWork {
                 return self.hand_over(&remediation, &progress, HandOver::MachineNotFound).await;
             }
             Ok(_) => {
-                let seconds = timeout.as_secs();
-                let words =
-                    format!("reboot {number} of {retry_limit}; the Node has {seconds} s to become healthy");
-                self.failures = 0;
-                self.record(&remediation.machine, EventType::Normal, "MachineRebooted", words.clone());
-                (Condition::new(REBOOTED, ConditionStatus::True, REBOOTED).with_message(words), deadline)
+                let condition = rebooted(number, &spec);
+                (self.failures, counted.is_made) = (0, true);
+                let words = condition.message.to_string();
+                self.record(&remediation.machine, EventType::Normal, "MachineRebooted", words);
+                (condition, deadline)
             }
             Err(error)
                 if matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::ImplementedElsewhere) =>
@@ -200,18 +247,18 @@ impl RebootWork {
                 self.tell_failure(&remediation.machine, &error, &words);
                 let is_open = !Reset::may_have_happened(&error);
                 self.failures = if is_open { self.failures.saturating_add(1) } else { 0 };
-                self.counted = self.counted.map(|counted| CountedReboot { is_open, ..counted });
+                counted.is_open = is_open;
                 let (status, due) = if is_open {
                     progress.phase = Phase::Running;
-                    let retry = due_after_error(&error, self.failures, Instant::now());
-                    (ConditionStatus::False, deadline.or(retry))
+                    (ConditionStatus::False, due_again(&error, self.failures))
                 } else {
                     (ConditionStatus::Unknown, deadline)
                 };
                 (Condition::new(REBOOTED, status, reason_of(error.kind())).with_message(words), due)
             }
         };
-        // If it is not written, the next pass says that the outcome is not known.
+        // If it is not written, the next pass knows it still.
+        self.counted = Some(counted);
         let said = self.say(remediation.store, &remediation.found, &progress, &[condition]).await;
         said.map_or_else(|ended| ended, |_| self.ended(due))
     }
@@ -336,5 +383,26 @@ impl RebootWork {
 
     fn memory(&self, due: Due) -> Memory {
         Memory { inputs: self.inputs.clone(), due, reboot: self.counted, ..Memory::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reboot_that_was_not_made_is_always_tried_again() {
+        for kind in [ErrorKind::Unavailable, ErrorKind::PermissionDenied, ErrorKind::InvalidInput] {
+            let due = due_again(&Error::new(kind, "no"), 1);
+            assert!(matches!(due, Due::At(time) if time > Instant::now()), "{kind:?}: {due:?}");
+        }
+    }
+
+    #[test]
+    fn no_name_leaves_the_path_of_its_kind() {
+        assert!(is_object_name("prod-workers-x7k2f.a"));
+        for name in ["", "..", "a/b", "a?b", "a%2fb", "A"] {
+            assert!(!is_object_name(name), "{name}");
+        }
     }
 }

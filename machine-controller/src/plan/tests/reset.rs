@@ -14,7 +14,7 @@ async fn only_a_machine_whose_object_is_in_order_is_reset() {
         of(&World::new(machine_object(change)))
     };
     assert_eq!(of(&made()), Target::Ready);
-    assert_eq!(changed(json!({"spec": {"providerID": null}})), Target::Absent);
+    assert_eq!(changed(json!({"spec": {"providerID": null}})), Target::Unprovisioned);
     let paused = json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": ""}}});
     assert_eq!(changed(paused), Target::Paused);
     let cluster = Cluster { is_paused: true, is_infrastructure_provisioned: true, ..Cluster::default() };

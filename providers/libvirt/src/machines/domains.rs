@@ -173,7 +173,7 @@ impl Domains {
         .await
     }
 
-    /// Resets a domain, or starts it if it is off or has crashed. `false`: there is no such domain, and nothing was done.
+    /// Resets a domain, or starts it if it is off, paused or has crashed. `false`: there is no such domain, and nothing was done.
     ///
     /// # Errors
     /// [`ErrorKind::Timeout`] if the connection was lost during the reset, which may have been made.
@@ -183,8 +183,8 @@ impl Domains {
             let state = absent(link.call(Operation::DomainState, |_| sys::state(&handle)))?;
             let Some((state, reason)) = state else { return Ok(false) };
             let power = DomainState::from_raw(state, reason).map(|state| state.power);
-            if power == Some(PowerState::Crashed) {
-                // A reset does not bring it back to life.
+            if matches!(power, Some(PowerState::Crashed | PowerState::Paused)) {
+                // A reset does not bring it back to life: a guest that is paused, such as when its disk was full, stays so.
                 power_off(link, &handle)?;
             }
             if is_active(link, &handle)? {
@@ -194,6 +194,16 @@ impl Domains {
                 start(link, &handle, autostart).map_err(Failure::in_doubt)?;
             }
             Ok(true)
+        })
+        .await
+    }
+
+    /// Pauses a domain, as a full disk does.
+    #[cfg(test)]
+    pub(crate) async fn pause(&self, uuid: Uuid) -> Result<()> {
+        self.run("pause the domain", move |link| match find(link, uuid)? {
+            Some(handle) => link.call(Operation::ShutdownDomain, |_| handle.suspend()).map(drop),
+            None => Ok(()),
         })
         .await
     }

@@ -57,6 +57,12 @@ async fn a_domain_is_reset_once_and_started_if_it_is_off() {
     assert_eq!(reset(&daemon, &object).await.expect("an answer"), Reset::Done);
     assert_eq!(calls(&daemon), (1, started + 1), "nothing resets what is off");
     becomes(&daemon, &mut object, PowerState::Running).await;
+
+    machines.hosts[0].domains.pause(uuid).await.expect("paused");
+    becomes(&daemon, &mut object, PowerState::Paused).await;
+    assert_eq!(reset(&daemon, &object).await.expect("an answer"), Reset::Done);
+    assert_eq!(calls(&daemon), (1, started + 2), "a reset leaves a paused guest paused");
+    becomes(&daemon, &mut object, PowerState::Running).await;
 }
 
 #[tokio::test]
