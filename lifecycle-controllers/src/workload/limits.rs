@@ -41,7 +41,8 @@ const LARGEST_EVENT: usize = 2 * 1024 * 1024;
 const MOST_VALUES: usize = 400_000;
 /// The most values in an event of a watch. Objects of Kubernetes' own kinds have a few thousand.
 const MOST_VALUES_OF_EVENT: usize = 100_000;
-/// The most items in the list of an answer, unless the request has a `limit`. One takes some 1,000 bytes once it is read.
+/// The most items in the list of an answer. One takes some 1,000 bytes once it is read. A `limit` of the request is a wish: API servers
+/// that are not Kubernetes' own answer with the whole list.
 const MOST_ITEMS: usize = 10_000;
 /// How long a watch may be silent. The API server sends a bookmark about once a minute.
 const SILENCE: Duration = Duration::from_secs(90);
@@ -78,8 +79,6 @@ impl Limited {
     async fn send(self, request: Request<Body>) -> Result<Response<LimitedBody>, BoxError> {
         let query = request.uri().query().unwrap_or_default();
         let is_watch = query.split('&').any(|pair| matches!(pair, "watch=true" | "watch=1"));
-        let items = query.split('&').find_map(|pair| pair.strip_prefix("limit=")?.parse().ok());
-        let items = items.unwrap_or(MOST_ITEMS);
         let slots = match request.uri().path() {
             PROBE_PATH => &self.probes,
             _ if is_watch => &self.watches,
@@ -93,7 +92,7 @@ impl Limited {
         let (slot, answer) = answer.await.map_err(|_| format!("no answer within {HEAD:?}"))??;
         // An answer without a body has cost time too.
         let wait = self.pace.take(LEAST).map(|wait| Box::pin(sleep(wait)));
-        let limit = if is_watch { Limit::Watch { line: 0 } } else { Limit::Answer { bytes: 0, items } };
+        let limit = if is_watch { Limit::Watch { line: 0 } } else { Limit::Answer { bytes: 0 } };
         let until = if is_watch { Instant::now() + SILENCE } else { began + WHOLE };
         Ok(answer.map(|body| LimitedBody {
             body,
@@ -131,8 +130,8 @@ impl Service<Request<Body>> for Limited {
 }
 
 enum Limit {
-    /// Bytes so far, and the most items.
-    Answer { bytes: usize, items: usize },
+    /// Bytes so far.
+    Answer { bytes: usize },
     /// Bytes since the last end of a line, which ends an event.
     Watch { line: usize },
 }
@@ -154,16 +153,11 @@ pub(super) struct LimitedBody {
 impl LimitedBody {
     fn count(&mut self, data: &Bytes) -> Result<(), BoxError> {
         match &mut self.limit {
-            Limit::Answer { bytes, items } => {
+            Limit::Answer { bytes } => {
                 *bytes += data.len();
                 self.json.add(data);
                 at_most("the answer", *bytes, LARGEST, "bytes")?;
-                at_most(
-                    "the answer",
-                    self.json.items,
-                    *items,
-                    "items, which is more than the request asks for",
-                )?;
+                at_most("the answer", self.json.items, MOST_ITEMS, "items")?;
                 at_most("the answer", self.json.values, MOST_VALUES, "values of JSON")
             }
             Limit::Watch { line } => {
