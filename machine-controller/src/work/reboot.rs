@@ -170,7 +170,10 @@ impl RebootWork {
         let progress = Progress::of(found);
         self.counted = self.last_counted(found, &progress);
         let left = self.counted.as_ref().and_then(CountedReboot::left);
-        let is_open = self.counted.map_or_else(|| was_not_made(found), |counted| counted.is_open);
+        // A status that says more than this process knows is another's.
+        let is_running = progress.phase == Phase::Running;
+        let is_open =
+            self.counted.map_or_else(|| was_not_made(found), |counted| counted.is_open && is_running);
         let is_unseen = is_unseen(machine, self.inputs.is_connected());
         let can_reset = self.shared.kinds.can_reset;
         let facts = Facts { remediation: found, machine, target, can_reset, left, is_open, is_unseen };

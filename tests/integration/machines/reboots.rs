@@ -8,7 +8,7 @@ use cloudprovider::{
     testing::{Fault, Operation},
 };
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use super::world::*;
 use crate::{
@@ -34,14 +34,24 @@ pub(super) fn trials() -> Trials {
 
 /// What a health check does about an unhealthy Machine.
 impl World<'_> {
-    /// Says that a health check has found the Machine unhealthy, or healthy.
+    /// Says that a health check has found the Machine unhealthy, or healthy, and that it sees the workload cluster.
     async fn is_judged(&self, name: &str, reason: Option<&str>) -> anyhow::Result<()> {
+        self.is_reached(true).await?;
         let check = json!({
             "type": "HealthCheckSucceeded", "status": if reason.is_some() { "False" } else { "True" },
             "reason": reason.unwrap_or("HealthCheckSucceeded"), "message": "",
             "lastTransitionTime": "2026-01-01T00:00:00Z",
         });
         self.change_status("Machine", name, json!({"conditions": [check]})).await
+    }
+
+    /// Says whether the core reaches the workload cluster.
+    async fn is_reached(&self, is_reached: bool) -> anyhow::Result<()> {
+        let probe = json!({
+            "type": "RemoteConnectionProbe", "status": if is_reached { "True" } else { "False" },
+            "reason": "Test", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z",
+        });
+        self.change_status("Cluster", "prod", json!({"conditions": [probe]})).await
     }
 
     async fn remediate(&self, name: &str, limit: u32) -> anyhow::Result<Value> {
@@ -122,15 +132,23 @@ async fn heals(api: &Api) -> anyhow::Result<()> {
 
 async fn does_not_heal(api: &Api) -> anyhow::Result<()> {
     let (world, daemon) = unhealthy(api, "UnhealthyNode").await?;
-    let began = Instant::now();
     world.remediate("one", 2).await?;
     world.remediation_becomes("one", "waits", |one| phase(one, "Waiting")).await?;
     // A daemon that begins anew goes on where the other one was.
     daemon.stop().await?;
     let daemon = world.start(&[])?;
-    sleep(Duration::from_secs(2 * TIMEOUT)).await;
+    sleep(Duration::from_secs(TIMEOUT)).await;
+    let second = |one: &Value| one["status"]["retryCount"] == 2 && phase(one, "Waiting");
+    world.remediation_becomes("one", "is rebooted once more", second).await?;
+    // While the Node cannot be seen, the Machine is not replaced.
+    world.is_reached(false).await?;
+    sleep(Duration::from_secs(3 * TIMEOUT)).await;
+    world.pause().await;
+    ensure!(
+        second(&world.get("RebootRemediation", "one").await?) && world.asks_owner("one").await?.is_null()
+    );
+    world.is_reached(true).await?;
     let over = world.remediation_becomes("one", "is handed over", |one| phase(one, "HandedOver")).await?;
-    ensure!(began.elapsed() >= Duration::from_secs(2 * TIMEOUT - 2), "{:?}", began.elapsed());
     ensure!(world.resets("one").await? == 2 && over["status"]["retryCount"] == 2, "{over}");
     ensure!(condition(&over, "HandedOver")["reason"] == "RetryLimitReached", "{over}");
     let asked = world.asks_owner("one").await?;
@@ -163,16 +181,25 @@ async fn cloud_away(api: &Api) -> anyhow::Result<()> {
     ensure!(world.reasons("one").await? == ["MachineRebootFailed", "MachineRebooted"]);
     daemon.stop().await?;
 
-    // While it stays away, the time of the reboot ends all the same.
+    // However long it stays away, the Machine is not replaced for a reboot that was not made. Another process goes on with it.
     let (world, daemon) = unhealthy(api, "UnhealthyNode").await?;
     let away = Fault::Error(Error::new(ErrorKind::Unavailable, "the cloud is away"));
     world.cloud.fail(Operation::ResetMachine, away);
     world.remediate("one", 1).await?;
     let failed = |one: &Value| condition(one, "Rebooted")["reason"] == "ProviderUnavailable";
     world.remediation_becomes("one", "failed", failed).await?;
-    sleep(Duration::from_secs(TIMEOUT)).await;
+    sleep(Duration::from_secs(10 * TIMEOUT)).await;
+    daemon.stop().await?;
+    let daemon = world.start(&[])?;
+    sleep(Duration::from_secs(10 * TIMEOUT)).await;
+    world.pause().await;
+    let waits = world.get("RebootRemediation", "one").await?;
+    ensure!(phase(&waits, "Running") && waits["status"]["retryCount"] == 1, "{waits}");
+    ensure!(world.resets("one").await? == 0 && world.asks_owner("one").await?.is_null());
+    world.cloud.fail(Operation::ResetMachine, None);
+    sleep(Duration::from_secs(10 * TIMEOUT)).await;
     world.remediation_becomes("one", "is handed over", |one| phase(one, "HandedOver")).await?;
-    ensure!(world.resets("one").await? == 0 && !world.asks_owner("one").await?.is_null());
+    ensure!(world.resets("one").await? == 1, "it was made before");
     daemon.stop().await
 }
 
@@ -227,7 +254,7 @@ async fn hands_over(api: &Api) -> anyhow::Result<()> {
     world.add_machine_without_data("one").await?;
     world.is_judged("one", Some("NodeStartupTimeout")).await?;
     world.remediate("one", 3).await?;
-    world.remediation_becomes("one", "is handed over", over("MachineNotFound")).await?;
+    world.remediation_becomes("one", "is handed over", over("NotProvisioned")).await?;
 
     // Another health check has asked the owner.
     world.add_machine("two").await?;
