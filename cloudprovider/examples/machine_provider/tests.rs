@@ -70,10 +70,14 @@ async fn the_rules_of_the_contract() {
     report.print_and_assert();
     let of_machines = report.not_checked().filter(|(rule, _)| rule.suite == Suite::Machines);
     let missing: Vec<_> = of_machines.map(|(rule, missing)| format!("{rule}: {missing}")).collect();
-    // The lab has no tasks that could fail, and cannot be away.
+    // The lab resets no machines, has no tasks that could fail, and cannot be away.
     assert_eq!(
         missing,
-        ["machines/failed-task: the hook `fail_next_task`", "machines/disconnected: the hook `disconnect`"]
+        [
+            "machines/reset: resets, which the provider does not make",
+            "machines/failed-task: the hook `fail_next_task`",
+            "machines/disconnected: the hook `disconnect`",
+        ]
     );
 }
 

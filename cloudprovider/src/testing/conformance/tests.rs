@@ -96,6 +96,7 @@ async fn what_was_not_checked_is_told_with_the_reason() {
             "machines/marks: machines, which the provider has not",
             "machines/vanished: machines, which the provider has not",
             "machines/powered-off: machines, which the provider has not",
+            "machines/reset: machines, which the provider has not",
             "machines/failed-task: machines, which the provider has not",
             "machines/disconnected: machines, which the provider has not",
             "machines/provider-id: machines, which the provider has not",
