@@ -16,7 +16,7 @@
 //! | requests at once | 8, and 2 watches; look-ups of names: 4 for a namespace |
 //! | head of an answer | 10 s |
 //! | whole answer | 60 s and 16 MiB; an event of a watch 2 MiB; a silent watch ends after 90 s |
-//! | values of JSON | 400,000 in an answer, 100,000 in an event; as many items of a list as the request asks for |
+//! | values of JSON | 400,000 in an answer, 100,000 in an event; 10,000 items of a list |
 //! | bytes | 4 MiB/s after the first 64 MiB; each answer counts as 16 KiB at least |
 //! | Nodes | 10,000, and 16 MiB of what is kept of them; a whole list takes 60 s at most |
 //! | probe | `/readyz` after 10 s of silence, 5 s for the answer |
@@ -32,6 +32,7 @@ mod clusters;
 mod connect;
 pub mod drain;
 mod entry;
+mod failure;
 mod health;
 mod key;
 mod kubeconfig;

@@ -9,11 +9,8 @@ use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    ClusterKey, WorkloadCluster,
-    health::Health,
-    nodes::Nodes,
-    pace::Pace,
-    words::{Why, words},
+    ClusterKey, WorkloadCluster, failure::ConnectionFailure, health::Health, nodes::Nodes, pace::Pace,
+    words::words,
 };
 
 /// Whether there is a connection to a workload cluster.
@@ -41,7 +38,7 @@ pub struct NotConnected {
 }
 
 impl NotConnected {
-    pub(super) fn new(why: Why, since: Timestamp) -> Self {
+    pub(super) fn new(why: ConnectionFailure, since: Timestamp) -> Self {
         Self { reason: words(&why.reason), shown: words(&why.shown), since }
     }
 }
@@ -115,7 +112,7 @@ impl Entry {
     }
 
     /// Gives whether it was connected before, or had another reason.
-    pub(super) fn not_connected(&self, why: Why) -> bool {
+    pub(super) fn not_connected(&self, why: ConnectionFailure) -> bool {
         let mut state = self.state.lock();
         let since = match &state.connected {
             Err(before) if before.reason == words(&why.reason) => return false,

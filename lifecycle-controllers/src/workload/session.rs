@@ -20,11 +20,12 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use super::{
     Access, WorkloadCluster,
     entry::Entry,
+    failure::ConnectionFailure,
     limits::{Limited, PROBE_PATH},
     node::WireNode,
     nodes::{Change, Listing},
     shared::Shared,
-    words::{Why, words},
+    words::words,
 };
 
 /// How many Nodes one page of the list has. A page is in memory as it comes, with 15 kB or more for each Node.
@@ -46,7 +47,7 @@ enum Ended {
     /// The kubeconfig is another one.
     NewKubeconfig,
     /// There is no connection, for this reason.
-    Lost(Why),
+    Lost(ConnectionFailure),
 }
 
 /// Why there is no kubeconfig.
@@ -54,7 +55,7 @@ enum NoKubeconfig {
     /// The Secret or its key does not exist.
     Missing(String),
     /// The management cluster did not say.
-    Unread(Why),
+    Unread(ConnectionFailure),
 }
 
 /// Keeps the connection to one workload cluster, for ever.
@@ -90,7 +91,7 @@ pub(super) async fn follow(shared: &Shared, entry: &Entry) {
 }
 
 /// Records that there is no connection, and tells those who depend on it.
-pub(super) fn lost(shared: &Shared, entry: &Entry, why: Why) {
+pub(super) fn lost(shared: &Shared, entry: &Entry, why: ConnectionFailure) {
     let reason = words(&why.reason);
     if entry.not_connected(why) {
         tracing::info!(cluster = %entry.cluster, reason, "no connection to the workload cluster");
@@ -104,7 +105,7 @@ async fn kubeconfig(shared: &Shared, entry: &Entry) -> Result<Vec<u8>, NoKubecon
     let api: Api<Secret> = Api::namespaced(shared.management.clone(), &entry.cluster.namespace);
     let unread = |why: String| {
         let shown = format!("Secret {name} cannot be read");
-        NoKubeconfig::Unread(Why { reason: format!("{shown}: {why}"), shown })
+        NoKubeconfig::Unread(ConnectionFailure { reason: format!("{shown}: {why}"), shown })
     };
     let secret = match timeout(SECRET, api.get_opt(&name)).await {
         Ok(Ok(Some(secret))) => secret,
@@ -156,7 +157,7 @@ struct Session<'a, S> {
     /// The list that is coming in, and until when it has to be whole.
     listing: Option<(Listing, Instant)>,
     /// The last error of the watch, while it fails.
-    trouble: Option<Why>,
+    trouble: Option<ConnectionFailure>,
     /// The last event or answer.
     last: Instant,
 }
@@ -218,7 +219,7 @@ impl<S: Stream<Item = watcher::Result<Event<WireNode>>> + Unpin> Session<'_, S> 
     }
 
     /// Takes an event of the watch.
-    fn event(&mut self, event: Option<watcher::Result<Event<WireNode>>>) -> Result<(), Why> {
+    fn event(&mut self, event: Option<watcher::Result<Event<WireNode>>>) -> Result<(), ConnectionFailure> {
         let event = match event {
             Some(Ok(event)) => event,
             // A watch that is lost is resumed; whether the cluster is away, the probes say.
@@ -237,7 +238,7 @@ impl<S: Stream<Item = watcher::Result<Event<WireNode>>> + Unpin> Session<'_, S> 
             self.entry.health(|health| health.succeeded(self.last));
         }
         let nodes = &self.entry.nodes;
-        let too_many = |error: super::nodes::TooMany| Why::from(error.to_string());
+        let too_many = |error: super::nodes::TooMany| ConnectionFailure::from(error.to_string());
         match event {
             Event::Init => {
                 let end = self.listing.take().map_or_else(|| Instant::now() + LIST, |(_, end)| end);
@@ -296,9 +297,9 @@ enum Probed {
     /// The API server serves.
     Answered,
     /// It refuses the credentials, which waiting does not mend.
-    Refused(Why),
+    Refused(ConnectionFailure),
     /// It does not answer, or is not ready.
-    Failed(Why),
+    Failed(ConnectionFailure),
 }
 
 async fn probe(client: Client) -> Probed {
@@ -313,7 +314,7 @@ async fn probe(client: Client) -> Probed {
             403 | 404 => Probed::Answered,
             code => Probed::Failed(format!("the API server is not ready ({code})").into()),
         },
-        Ok(Err(error)) => Probed::Failed(Why::of_request(&error)),
+        Ok(Err(error)) => Probed::Failed(ConnectionFailure::of_request(&error)),
         Err(_) => Probed::Failed(format!("no answer from the API server within {PROBE:?}").into()),
     }
 }
@@ -333,11 +334,15 @@ async fn until(end: Option<Instant>) {
 }
 
 /// The error of the API server, without the watcher's words around it.
-fn of_watch(error: &watcher::Error) -> Why {
+fn of_watch(error: &watcher::Error) -> ConnectionFailure {
     use watcher::Error::{InitialListFailed, NoResourceVersion, WatchError, WatchFailed, WatchStartFailed};
     match error {
-        InitialListFailed(error) | WatchStartFailed(error) | WatchFailed(error) => Why::of_request(error),
-        WatchError(status) => Why::of_answer(format!("{} ({})", status.message, status.code), status.code),
+        InitialListFailed(error) | WatchStartFailed(error) | WatchFailed(error) => {
+            ConnectionFailure::of_request(error)
+        }
+        WatchError(status) => {
+            ConnectionFailure::of_answer(format!("{} ({})", status.message, status.code), status.code)
+        }
         NoResourceVersion => error.to_string().into(),
     }
 }
