@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, convert::Infallible, time::Duration};
 use basics::LogOnce;
 use cluster_api::definitions::VERSION;
 use component::health::{Concerns, HealthChecks};
-use controller_kit::writes::{WriteError, within_deadline};
+use controller_kit::writes::within_deadline;
 use kube::Client;
 use tokio::{sync::watch, time::sleep};
 
@@ -100,28 +100,37 @@ fn in_words(missing: &[&str]) -> Option<String> {
 /// # Errors
 /// The API server does not say which kinds it serves.
 async fn missing(client: &Client, part: &Part) -> Result<Vec<&'static str>, String> {
-    let mut groups = BTreeMap::<&str, Vec<String>>::new();
-    let mut missing = Vec::new();
-    for name in part.reads.iter().flat_map(|provider| provider.read_kinds()) {
-        let Some((plural, group)) = name.split_once('.') else { continue };
-        if !groups.contains_key(group) {
-            groups.insert(group, resources(client, group).await?);
-        }
-        if !groups[group].iter().any(|served| served == plural) {
-            missing.push(*name);
-        }
-    }
-    Ok(missing)
+    let names: Vec<_> = part.reads.iter().flat_map(|provider| provider.read_kinds()).copied().collect();
+    let served = within_deadline(served_versions(client, &names)).await;
+    let served = served.map_err(|why| format!("the API server does not say which kinds it serves: {why}"))?;
+    let is_served = |name: &str| served.get(name).is_some_and(|all| all.iter().any(|one| one == VERSION));
+    Ok(names.into_iter().filter(|name| !is_served(name)).collect())
 }
 
-/// The plurals of what is served of a group.
-async fn resources(client: &Client, group: &str) -> Result<Vec<String>, String> {
-    let version = format!("{group}/{VERSION}");
-    match within_deadline(client.list_api_group_resources(&version)).await {
-        Ok(list) => Ok(list.resources.into_iter().map(|resource| resource.name).collect()),
-        Err(WriteError::Gone) => Ok(Vec::new()),
-        Err(why) => Err(format!("the API server does not say which kinds of {version} it serves: {why}")),
+/// The versions in which each of these definitions is served: plural and group, with a dot between. Every user may ask for them, and few
+/// may read definitions. One that is missing is not in the answer.
+///
+/// # Errors
+/// The API server does not say it.
+pub async fn served_versions<'a>(
+    client: &Client,
+    names: &[&'a str],
+) -> kube::Result<BTreeMap<&'a str, Vec<String>>> {
+    let mut served = BTreeMap::<&str, Vec<String>>::new();
+    let split: Vec<_> = names.iter().filter_map(|name| Some((*name, name.split_once('.')?))).collect();
+    for group in client.list_api_groups().await?.groups {
+        let of_group: Vec<_> = split.iter().filter(|(_, (_, of))| *of == group.name).collect();
+        let versions = group.versions.iter().filter(|_| !of_group.is_empty());
+        for version in versions {
+            let resources = client.list_api_group_resources(&version.group_version).await?.resources;
+            for (name, (plural, _)) in &of_group {
+                if resources.iter().any(|one| one.name == *plural) {
+                    served.entry(name).or_default().push(version.version.clone());
+                }
+            }
+        }
     }
+    Ok(served)
 }
 
 #[cfg(test)]

@@ -1,11 +1,9 @@
 //! Whether the API server serves Cluster API's own kinds as the lifecycle controllers read them.
 
-use std::collections::BTreeMap;
-
 use cluster_api::definitions::{Provider, VERSION};
 use component::api_client::describe;
 use kube::Client;
-use lifecycle_controllers::kinds::INSTALL_KINDS;
+use lifecycle_controllers::kinds::{INSTALL_KINDS, served_versions};
 
 use super::{super::tools::ANSWER_WITHIN, report::Report};
 use crate::{controllers::lifecycle_providers, flags::Flags};
@@ -24,7 +22,7 @@ pub(super) async fn check_definitions(flags: &Flags, client: &Client, report: &m
         providers.insert(0, Provider::Core);
     }
     let names: Vec<_> = providers.into_iter().flat_map(Provider::read_kinds).copied().collect();
-    let versions = match tokio::time::timeout(ANSWER_WITHIN, served(client, &names)).await {
+    let versions = match tokio::time::timeout(ANSWER_WITHIN, served_versions(client, &names)).await {
         Ok(Ok(versions)) => versions,
         Ok(Err(error)) => {
             let why = describe(&error);
@@ -51,29 +49,6 @@ pub(super) async fn check_definitions(flags: &Flags, client: &Client, report: &m
             "with --dry-run the lifecycle controllers do nothing; what they lack without it is shown as a warning",
         );
     }
-}
-
-/// The versions in which each of these definitions is served. Every user may ask for them, and few may read definitions.
-async fn served<'a>(client: &Client, names: &[&'a str]) -> kube::Result<BTreeMap<&'a str, Vec<String>>> {
-    let mut served = BTreeMap::<&str, Vec<String>>::new();
-    for group in client.list_api_groups().await?.groups {
-        let of_group = |name: &&&'a str| name.split_once('.').is_some_and(|(_, of)| of == group.name);
-        if !names.iter().any(|name| of_group(&name)) {
-            continue;
-        }
-        for version in &group.versions {
-            let resources = client.list_api_group_resources(&version.group_version).await?.resources;
-            for name in names.iter().filter(of_group) {
-                if resources
-                    .iter()
-                    .any(|one| name.split_once('.').is_some_and(|(plural, _)| plural == one.name))
-                {
-                    served.entry(name).or_default().push(version.version.clone());
-                }
-            }
-        }
-    }
-    Ok(served)
 }
 
 /// What is wrong with a definition. `served`: its versions, `None` if there is none.
