@@ -26,7 +26,7 @@ use super::{
     object::InfraObject,
 };
 
-pub use self::memory::{CountedReboot, Due, Inputs, Memory};
+pub use self::memory::{CountedReboot, Due, Inputs, Memory, RebootOutcome};
 
 /// How long a cluster waits for its machines until they are counted again: not every change that lets one go
 /// wakes it.

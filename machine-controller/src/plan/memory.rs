@@ -43,13 +43,27 @@ pub struct CountedReboot {
     pub number: u32,
     /// Until when the Node has time to become healthy. The clock of the host may be set meanwhile.
     pub until: Instant,
-    /// Whether it certainly was not made.
-    pub is_open: bool,
-    /// Whether it certainly was made.
-    pub is_made: bool,
+    /// What came of it.
+    pub outcome: RebootOutcome,
+}
+
+/// What came of a reboot that was counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RebootOutcome {
+    /// It may have been made.
+    Unknown,
+    /// The provider has made it.
+    Made,
+    /// The provider says that nothing was reset.
+    NotMade,
 }
 
 impl CountedReboot {
+    /// Whether it is still to be made.
+    pub(crate) fn is_open(&self) -> bool {
+        self.outcome == RebootOutcome::NotMade
+    }
+
     /// How much of the time is left.
     pub(crate) fn left(&self) -> Option<Duration> {
         Some(self.until.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero())

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use cloudprovider::{
-    Error, ErrorKind, Result,
+    Error, ErrorKind, Result, dns,
     machines::{Condition, ConditionStatus, Objects, Reset},
 };
 use component::events::{EventObject, EventType};
@@ -21,7 +21,7 @@ use crate::{
     object::InfraObject,
     outcome::{RETRIES, due_after_error},
     owned::Write,
-    plan::{CountedReboot, Due, Inputs, Memory},
+    plan::{CountedReboot, Due, Inputs, Memory, RebootOutcome},
     reboot::{
         Facts, HandOver, Next, Phase, Progress, RebootSpec, Target, ask_owner, is_unseen, next, owner_of,
         status, was_not_made,
@@ -77,12 +77,6 @@ fn due_again(error: &Error, failures: u32) -> Due {
     }
 }
 
-/// Whether an object may have this name, so that a path with it is that of an object. A tenant writes it.
-fn is_object_name(name: &str) -> bool {
-    let is_good = |one: char| one.is_ascii_lowercase() || one.is_ascii_digit() || matches!(one, '-' | '.');
-    !name.is_empty() && !name.starts_with('.') && name.chars().all(is_good)
-}
-
 impl RebootWork {
     /// Does what is due for the object with this key.
     pub(crate) async fn act(self, store: &AuxiliaryStore, key: &str) -> Ended {
@@ -121,7 +115,8 @@ impl RebootWork {
             return Some(known);
         }
         // A Machine is replaced for it, and the watch may be late, or leave out what cannot be read.
-        let name = machine.spec["infrastructureRef"]["name"].as_str().filter(|name| is_object_name(name));
+        // A tenant writes the name, and it becomes a part of a path.
+        let name = machine.spec["infrastructureRef"]["name"].as_str().filter(|name| dns::is_subdomain(name));
         let Some(name) = name else { return Some(Target::Held) };
         let is_seen = self.view.as_ref().map(|view| &view.object.metadata.uid);
         Some(match self.shared.writer.infra_machine(machine.namespace(), name).await {
@@ -161,8 +156,8 @@ impl RebootWork {
             return Some(known);
         }
         let left = progress.left(RebootSpec::read(&found.object.spec).timeout, Timestamp::now())?;
-        let is_open = was_not_made(found);
-        Some(CountedReboot { number: progress.count, until: Instant::now() + left, is_open, is_made: false })
+        let outcome = if was_not_made(found) { RebootOutcome::NotMade } else { RebootOutcome::Unknown };
+        Some(CountedReboot { number: progress.count, until: Instant::now() + left, outcome })
     }
 
     async fn decide(mut self, remediation: Remediation<'_>, target: Target) -> Ended {
@@ -173,7 +168,7 @@ impl RebootWork {
         // A status that says more than this process knows is another's.
         let is_running = progress.phase == Phase::Running;
         let is_open =
-            self.counted.map_or_else(|| was_not_made(found), |counted| counted.is_open && is_running);
+            self.counted.map_or_else(|| was_not_made(found), |counted| counted.is_open() && is_running);
         let is_unseen = is_unseen(machine, self.inputs.is_connected());
         let can_reset = self.shared.kinds.can_reset;
         let facts = Facts { remediation: found, machine, target, can_reset, left, is_open, is_unseen };
@@ -184,7 +179,7 @@ impl RebootWork {
             Next::Wait(left) if progress.phase == Phase::Running => {
                 let waiting = Progress { phase: Phase::Waiting, ..progress };
                 let spec = RebootSpec::read(&found.object.spec);
-                if self.counted.is_some_and(|counted| counted.is_made) {
+                if self.counted.is_some_and(|counted| counted.outcome == RebootOutcome::Made) {
                     (left, rebooted(progress.count, &spec), waiting)
                 } else {
                     let words = format!(
@@ -220,7 +215,7 @@ impl RebootWork {
             Ok(written) => remediation.found = written,
             Err(ended) => return ended,
         }
-        let mut counted = CountedReboot { number, until, is_open: false, is_made: false };
+        let mut counted = CountedReboot { number, until, outcome: RebootOutcome::Unknown };
         self.counted = Some(counted);
         let deadline = Due::At(until);
         let Some(answer) = self.reset().await else {
@@ -235,7 +230,7 @@ impl RebootWork {
             }
             Ok(_) => {
                 let condition = rebooted(number, &spec);
-                (self.failures, counted.is_made) = (0, true);
+                (self.failures, counted.outcome) = (0, RebootOutcome::Made);
                 let words = condition.message.to_string();
                 self.record(&remediation.machine, EventType::Normal, "MachineRebooted", words);
                 (condition, deadline)
@@ -248,14 +243,13 @@ impl RebootWork {
             Err(error) => {
                 let words = format!("reboot {number} of {retry_limit}: {}", error.report());
                 self.tell_failure(&remediation.machine, &error, &words);
-                let is_open = !Reset::may_have_happened(&error);
-                self.failures = if is_open { self.failures.saturating_add(1) } else { 0 };
-                counted.is_open = is_open;
-                let (status, due) = if is_open {
-                    progress.phase = Phase::Running;
-                    (ConditionStatus::False, due_again(&error, self.failures))
-                } else {
+                let (status, due) = if Reset::may_have_happened(&error) {
+                    self.failures = 0;
                     (ConditionStatus::Unknown, deadline)
+                } else {
+                    self.failures = self.failures.saturating_add(1);
+                    (counted.outcome, progress.phase) = (RebootOutcome::NotMade, Phase::Running);
+                    (ConditionStatus::False, due_again(&error, self.failures))
                 };
                 (Condition::new(REBOOTED, status, reason_of(error.kind())).with_message(words), due)
             }
@@ -379,7 +373,7 @@ impl RebootWork {
     }
 
     fn ended(&self, due: Due) -> Ended {
-        let is_open = self.counted.is_some_and(|counted| counted.is_open);
+        let is_open = self.counted.is_some_and(|counted| counted.is_open());
         let failures = if is_open { self.failures } else { 0 };
         Ended { memory: Some(Memory { failures, ..self.memory(due) }), ..Ended::NOTHING }
     }
@@ -398,14 +392,6 @@ mod tests {
         for kind in [ErrorKind::Unavailable, ErrorKind::PermissionDenied, ErrorKind::InvalidInput] {
             let due = due_again(&Error::new(kind, "no"), 1);
             assert!(matches!(due, Due::At(time) if time > Instant::now()), "{kind:?}: {due:?}");
-        }
-    }
-
-    #[test]
-    fn no_name_leaves_the_path_of_its_kind() {
-        assert!(is_object_name("prod-workers-x7k2f.a"));
-        for name in ["", "..", "a/b", "a?b", "a%2fb", "A"] {
-            assert!(!is_object_name(name), "{name}");
         }
     }
 }

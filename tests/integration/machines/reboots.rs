@@ -26,6 +26,10 @@ pub(super) fn trials() -> Trials {
         .sandbox("machines::a_machine_that_reboots_do_not_heal_is_handed_over", does_not_heal)
         .sandbox("machines::a_reboot_that_was_not_made_is_made_later", cloud_away)
         .sandbox("machines::a_reboot_whose_outcome_is_not_known_is_not_made_again", not_known)
+        .sandbox(
+            "machines::a_reboot_that_was_made_is_said_though_its_object_changed_meanwhile",
+            changes_meanwhile,
+        )
         .sandbox("machines::where_a_reboot_does_not_help_the_owner_is_asked_at_once", hands_over)
         .sandbox("machines::nobody_reboots_the_machine_of_another", others)
         .sandbox("machines::nothing_is_rebooted_during_a_pause", pauses)
@@ -224,6 +228,22 @@ async fn not_known(api: &Api) -> anyhow::Result<()> {
         daemon.stop().await?;
     }
     Ok(())
+}
+
+/// The first write of the outcome is refused, and the process still knows it.
+async fn changes_meanwhile(api: &Api) -> anyhow::Result<()> {
+    let (world, daemon) = unhealthy(api, "UnhealthyNode").await?;
+    world.cloud.set_latency(Duration::from_secs(10));
+    world.remediate("one", 2).await?;
+    let begun = |one: &Value| condition(one, "Rebooted")["reason"] == "Rebooting";
+    world.remediation_becomes("one", "is being rebooted", begun).await?;
+    let change = json!({"metadata": {"annotations": {"example.org/a": "b"}}});
+    world.change("RebootRemediation", "one", change).await?;
+    let rebooted = world.remediation_becomes("one", "waits", |one| phase(one, "Waiting")).await?;
+    ensure!(condition(&rebooted, "Rebooted")["status"] == "True", "{rebooted}");
+    ensure!(world.resets("one").await? == 1, "it is made once");
+    world.cloud.set_latency(Duration::ZERO);
+    daemon.stop().await
 }
 
 async fn hands_over(api: &Api) -> anyhow::Result<()> {
