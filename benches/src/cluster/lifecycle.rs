@@ -2,14 +2,10 @@
 
 use std::time::Instant;
 
-use anyhow::{Result, ensure};
-use kube::{
-    Api,
-    api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams},
-};
+use anyhow::Result;
+use kube::api::{DeleteParams, ListParams};
 use serde_json::{Value, json};
 use test_env::authority_of_rsa;
-use tokio::time::sleep;
 
 use super::{
     Cluster, POLL, STUCK,
@@ -105,25 +101,7 @@ impl Cluster {
 
     /// Deletes the deployment, and waits until its machines are gone. Returns when that was seen.
     pub(crate) async fn delete_deployment(&self) -> Result<Instant> {
-        let api = |kind: &str| -> Api<DynamicObject> {
-            let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("cluster.x-k8s.io", "v1beta2", kind));
-            Api::namespaced_with(self.client.0.clone(), NAMESPACE, &resource)
-        };
-        let machines = api("Machine");
-        api("MachineDeployment").delete(DEPLOYMENT, &DeleteParams::default()).await?;
-        let params = ListParams::default().labels(OF_DEPLOYMENT);
-        let (mut before, mut changed) = (0, Instant::now());
-        loop {
-            let left = machines.list_metadata(&params).await?.items.len();
-            let now = Instant::now();
-            if left == 0 {
-                return Ok(now);
-            }
-            if left != before {
-                (before, changed) = (left, now);
-            }
-            ensure!(changed.elapsed() < STUCK, "{left} Machines are still there");
-            sleep(POLL_ALL).await;
-        }
+        self.core_objects("MachineDeployment").delete(DEPLOYMENT, &DeleteParams::default()).await?;
+        self.until_no_machines(&ListParams::default().labels(OF_DEPLOYMENT)).await
     }
 }

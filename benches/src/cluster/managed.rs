@@ -159,9 +159,7 @@ impl Cluster {
 
     /// Deletes all Machines, and waits until they are gone. Returns when that was seen.
     pub(crate) async fn delete_all_machines(&self, count: usize) -> Result<Instant> {
-        let resource =
-            ApiResource::from_gvk(&GroupVersionKind::gvk("cluster.x-k8s.io", "v1beta2", "Machine"));
-        let all: &Api<DynamicObject> = &Api::namespaced_with(self.client.0.clone(), NAMESPACE, &resource);
+        let all = &self.core_objects("Machine");
         stream::iter(0..count)
             .map(Ok)
             .try_for_each_concurrent(POSTERS, |number| async move {
@@ -169,9 +167,15 @@ impl Cluster {
                 anyhow::Ok(())
             })
             .await?;
+        self.until_no_machines(&ListParams::default().limit(MAX_PAGE)).await
+    }
+
+    /// Waits until a list of Machines is empty. Returns when that was seen.
+    pub(super) async fn until_no_machines(&self, list: &ListParams) -> Result<Instant> {
+        let machines = self.core_objects("Machine");
         let (mut before, mut changed) = (0, Instant::now());
         loop {
-            let left = all.list_metadata(&ListParams::default().limit(MAX_PAGE)).await?.items.len();
+            let left = machines.list_metadata(list).await?.items.len();
             let now = Instant::now();
             if left == 0 {
                 return Ok(now);
@@ -182,6 +186,12 @@ impl Cluster {
             ensure!(changed.elapsed() < STUCK, "{left} Machines are still there");
             sleep(POLL_ALL).await;
         }
+    }
+
+    /// The objects of a kind of Cluster API's core.
+    pub(super) fn core_objects(&self, kind: &str) -> Api<DynamicObject> {
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("cluster.x-k8s.io", "v1beta2", kind));
+        Api::namespaced_with(self.client.0.clone(), NAMESPACE, &resource)
     }
 
     /// Waits until `text` is in an object, which is read again after each pause. Returns when that was seen.
