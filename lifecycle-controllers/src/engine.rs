@@ -7,6 +7,7 @@
 //! | [`stores`] | the caches of all kinds |
 //! | `merge_patch` | merge patches of what is different |
 //! | `status` | when a status is written: counters and messages wait for a second |
+//! | [`place`] | which object a request is for |
 //! | [`writer`] | writes, each guarded by the version that the decision was made for |
 //! | [`metrics`] | what the loops do, for Prometheus |
 //! | [`control`] | the one loop: keys, never two passes over one object at once, namespaces in turns |
@@ -18,6 +19,7 @@ pub mod external;
 pub(crate) mod merge_patch;
 pub mod metrics;
 pub mod object;
+pub mod place;
 mod status;
 pub mod stores;
 pub mod writer;

@@ -19,8 +19,8 @@ use crate::{
     engine::{
         control::{Failure, Then},
         object::{Kind, Meta as _, Stored},
+        place::Guard,
         stores::Store,
-        writer::Guard,
     },
 };
 

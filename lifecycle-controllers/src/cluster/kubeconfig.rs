@@ -28,7 +28,8 @@ use crate::{
     engine::{
         control::{Failure, Then},
         object::{Meta as _, Stored, owner_reference},
-        writer::{Guard, Place, to_json},
+        place::{Guard, Place},
+        writer::to_json,
     },
 };
 
@@ -77,13 +78,8 @@ pub(super) async fn ensure(
 }
 
 fn place(cluster: &Cluster, purpose: &str) -> Place {
-    Place {
-        group: String::new(),
-        version: "v1".to_owned(),
-        plural: "secrets".to_owned(),
-        namespace: cluster.namespace_or_empty().to_owned(),
-        name: secrets::name(cluster.name_or_empty(), purpose),
-    }
+    let name = secrets::name(cluster.name_or_empty(), purpose);
+    Place::of_core("secrets", cluster.namespace_or_empty(), &name)
 }
 
 /// The validity of the client certificate of a Secret that a controller made for this Cluster.

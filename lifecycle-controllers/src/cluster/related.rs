@@ -14,7 +14,8 @@ use crate::{
         control::{Failure, Then},
         external::{Endpoint, External},
         object::{Meta as _, Stored, key, names_kind, owner_reference},
-        writer::{Guard, to_json},
+        place::Guard,
+        writer::to_json,
     },
 };
 

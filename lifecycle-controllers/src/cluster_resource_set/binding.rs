@@ -19,7 +19,8 @@ use crate::{
         conditions::time,
         control::{Failure, Then},
         object::{Meta as _, Stored, key, owner_reference},
-        writer::{Place, to_json},
+        place::Place,
+        writer::to_json,
     },
 };
 

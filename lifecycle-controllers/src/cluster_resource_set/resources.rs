@@ -19,7 +19,8 @@ use crate::{
     engine::{
         control::Failure,
         object::{Meta as _, owner_reference},
-        writer::{Guard, Place, to_json},
+        place::{Guard, Place},
+        writer::to_json,
     },
 };
 
@@ -91,13 +92,7 @@ fn place(namespace: &str, resource: &ResourceRef) -> Result<Place, Failure> {
         ResourceKind::Secret => "secrets",
         ResourceKind::ConfigMap => "configmaps",
     };
-    Ok(Place {
-        group: String::new(),
-        version: "v1".to_owned(),
-        plural: plural.to_owned(),
-        namespace: namespace.to_owned(),
-        name: resource.name.clone(),
-    })
+    Ok(Place::of_core(plural, namespace, &resource.name))
 }
 
 fn found(kind: ResourceKind, wire: Wire) -> Found {

@@ -35,7 +35,7 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 pub use changes::ExternalChanges;
 pub use contract::{Endpoint, External, FailureDomain};
 
-use super::{object::key, writer::Place};
+use super::{object::key, place::Place};
 
 /// The label of the contract on a definition. Its value has the versions that keep it, with underscores between.
 const CONTRACT: &str = "cluster.x-k8s.io/v1beta2";

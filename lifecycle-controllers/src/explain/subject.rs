@@ -14,8 +14,8 @@ use crate::{
     engine::{
         control::{Controller as _, FailedPass, Then},
         object::{Kind, Meta as _, key},
+        place::Place,
         stores::{Store, Watches},
-        writer::Place,
     },
     kubeadm_config::KubeadmConfigController,
     machine::MachineController,

@@ -10,7 +10,8 @@ use crate::{
     engine::{
         control::Failure,
         object::{Meta as _, key, owner_reference},
-        writer::{Guard, Place, to_json},
+        place::{Guard, Place},
+        writer::to_json,
     },
 };
 
@@ -18,13 +19,8 @@ use crate::{
 const INFORMATION: &str = "lock-information";
 
 fn place(cluster: &Cluster) -> Place {
-    Place {
-        group: String::new(),
-        version: "v1".to_owned(),
-        plural: "configmaps".to_owned(),
-        namespace: cluster.namespace_or_empty().to_owned(),
-        name: format!("{}-lock", cluster.name_or_empty()),
-    }
+    let name = format!("{}-lock", cluster.name_or_empty());
+    Place::of_core("configmaps", cluster.namespace_or_empty(), &name)
 }
 
 /// Takes the lock for a Machine. A lock of a Machine that is gone is taken over.

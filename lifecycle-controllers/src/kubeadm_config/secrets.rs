@@ -2,17 +2,11 @@
 
 use k8s_openapi::{ByteString, api::core::v1::Secret};
 
-use crate::engine::writer::Place;
+use crate::engine::place::Place;
 
 /// Where a Secret of the namespace is.
 pub(super) fn secret(namespace: &str, name: &str) -> Place {
-    Place {
-        group: String::new(),
-        version: "v1".to_owned(),
-        plural: "secrets".to_owned(),
-        namespace: namespace.to_owned(),
-        name: name.to_owned(),
-    }
+    Place::of_core("secrets", namespace, name)
 }
 
 /// One value of a Secret.

@@ -26,7 +26,7 @@ use crate::{
         control::{Failure, Then},
         external::External,
         object::{Meta as _, Stored},
-        writer::Guard,
+        place::Guard,
     },
     workload::{
         Node, WorkloadCluster,

@@ -13,7 +13,7 @@ use crate::{
         control::Failure,
         external::{External, OWN_GROUP},
         object::{Meta as _, key, names_kind, owner_reference},
-        writer::{is_shown, to_json},
+        writer::{shows, to_json},
     },
 };
 
@@ -74,7 +74,7 @@ async fn owned(
         Ok(written) => {
             // The next pass would decide on what was before it, and be refused.
             let version = written.metadata.resource_version.as_deref().unwrap_or_default();
-            let shown = is_shown(&kind.objects, &key(machine.namespace_or_empty(), name), version).await;
+            let shown = shows(&kind.objects, &key(machine.namespace_or_empty(), name), version).await;
             (Referenced::There(kind.clone(), std::sync::Arc::new(written)), shown.err().map(Into::into))
         }
         // A Machine that goes takes it along, whatever is refused before.

@@ -30,7 +30,8 @@ use crate::{
     engine::{
         control::{FailedPass, Failure, Then},
         object::{MACHINE_DEPLOYMENT_MANAGER, Meta as _, Stored, owner_reference},
-        writer::{Guard, Place, shown, to_json},
+        place::{Guard, Place},
+        writer::{shown, to_json},
     },
     machine_set::{
         Unusable,

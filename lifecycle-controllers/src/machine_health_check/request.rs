@@ -15,7 +15,7 @@ use crate::{
         control::Failure,
         external::{External, GroupKind, NotReadable},
         object::{Meta as _, owner_reference},
-        writer::Guard,
+        place::Guard,
     },
     template::{Made, NoTemplate, Template, cloned_from, made_of},
 };

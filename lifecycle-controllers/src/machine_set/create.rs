@@ -19,7 +19,8 @@ use crate::{
         control::Failure,
         external::{External, GroupKind, NotReadable},
         object::{MACHINE_SET_MANAGER, Meta as _, key, owner_reference},
-        writer::{Guard, Place, to_json},
+        place::{Guard, Place},
+        writer::to_json,
     },
     template::{Made, NoTemplate, Template, made_of},
 };

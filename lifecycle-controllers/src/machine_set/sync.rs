@@ -17,7 +17,8 @@ use crate::{
         external::External,
         merge_patch::difference,
         object::{MACHINE_SET_MANAGER, Meta as _, Stored, SyncedKeys},
-        writer::{Guard, Place, shown, to_json},
+        place::{Guard, Place},
+        writer::{shown, to_json},
     },
 };
 

@@ -1,5 +1,7 @@
 //! Who owns what, and what a reference reaches.
 
+use std::time::Duration;
+
 use cluster_api::Machine;
 use sandbox::{Action, Fault, Matcher};
 use serde_json::{Value, json};
@@ -268,4 +270,31 @@ async fn a_template_that_cannot_be_owned_is_said_by_its_deployment() {
     until_says(&world, "MachineDeployment", "d", "ScalingUp", words).await;
     world.management.faults().clear();
     world.until_complete(1, "v1.37.1").await;
+}
+
+/// A pass that decides on an object without its new owner would write that again, and be refused.
+#[tokio::test(start_paused = true)]
+async fn an_owner_is_written_once_though_its_watch_is_late() {
+    let mut world = World::new().await;
+    world.play.holds.send_replace(true);
+    for name in ["first", "m"] {
+        fake_machine(&world, name).await;
+    }
+    let of = |name: &str| machine(name, json!({}), reference(INFRASTRUCTURE, "FakeMachine", name));
+    world.create(GROUP, "Machine", of("first")).await;
+    world.start().await;
+    let is_owned = async |name: &str| !owners(&world, INFRASTRUCTURE, "FakeMachine", name).await.is_empty();
+    world.until("the kind to be watched", async || is_owned("first").await).await;
+
+    let faults = world.management.faults();
+    let watch = Matcher::any().verb("watch").resource("fakemachines");
+    faults.inject(Fault::new(watch, Action::Delay(Duration::from_secs(30))));
+    faults.drop_watches();
+    world.create(GROUP, "Machine", of("m")).await;
+    world.until("an owner", async || is_owned("m").await).await;
+    // Another pass has its reason before the watch shows it.
+    world.patch(GROUP, "Machine", "m", json!({"metadata": {"labels": {"a": "b"}}})).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let patches = Matcher::any().verb("patch").resource("fakemachines").name("m");
+    assert_eq!(world.management.requests_matching(&patches).len(), 1);
 }
