@@ -130,8 +130,9 @@ async fn story(site: &Site, objects: &Objects, cloud: &FakeCloud) -> Result<()> 
 fn kubelets(objects: &Objects, cloud: &FakeCloud, holds: &Arc<AtomicBool>) -> Kubelets {
     let (cloud, holds) = (cloud.clone(), Arc::clone(holds));
     Kubelets::follow(&objects.client, move || {
-        let are_held = holds.load(Ordering::SeqCst);
+        // In this order: a machine that came after the flag was set is not among those of a look before.
         let all = machines(&cloud);
+        let are_held = holds.load(Ordering::SeqCst);
         let there = all.keys().cloned().collect();
         Ok(Seen { joined: if are_held { BTreeMap::default() } else { all }, there })
     })
