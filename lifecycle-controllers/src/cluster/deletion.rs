@@ -192,7 +192,7 @@ async fn delete_all<K: Kind>(
 async fn delete_referred(core: &Core, found: Option<&Referenced>) -> Result<(), Failure> {
     let Some(Referenced::There(kind, object)) = found else { return Ok(()) };
     let place = kind.place(object.namespace_or_empty(), object.name_or_empty());
-    let guard = Guard { version: None, ..Guard::of(&**object) };
+    let guard = Guard::of_any_version(&**object);
     match core.writer.delete_at(&place, guard).await {
         Ok(()) | Err(WriteError::Gone) => Ok(()),
         Err(error) => Err(error.into()),

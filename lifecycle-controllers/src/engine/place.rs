@@ -85,10 +85,15 @@ pub struct Guard<'a> {
     pub version: Option<&'a str>,
 }
 
-impl<'a> Guard<'a> {
+impl Guard<'_> {
     /// Of exactly this version.
-    pub fn of<K: Resource>(object: &'a K) -> Self {
-        Self { uid: object.uid_or_empty(), version: object.meta().resource_version.as_deref() }
+    pub fn of<K: Resource>(object: &K) -> Guard<'_> {
+        Guard { uid: object.uid_or_empty(), version: object.meta().resource_version.as_deref() }
+    }
+
+    /// Of this object, whatever was written to it since.
+    pub fn of_any_version<K: Resource>(object: &K) -> Guard<'_> {
+        Guard { version: None, ..Guard::of(object) }
     }
 
     /// Adds the preconditions to the metadata of a merge patch.

@@ -347,7 +347,7 @@ impl Writer {
     /// # Errors
     /// As [`delete_at`](Self::delete_at), but one that is gone is no error.
     pub async fn delete<K: Kind>(&self, store: &Cache<Stored<K>>, object: &K) -> Result<(), WriteError> {
-        let guard = Guard { version: None, ..Guard::of(object) };
+        let guard = Guard::of_any_version(object);
         match self.delete_at(&Place::of(object), guard).await {
             Ok(()) | Err(WriteError::Gone) => {}
             Err(error) => return Err(error),

@@ -197,9 +197,18 @@ impl<'a> Deletion<'a> {
                 self.times.wait_for_pre_terminate_hook_start_time.get_or_insert(now);
                 Ok(Stepped::Waits(Then::WhenChanged))
             }
-            Next::DeleteInfrastructure => self.delete(&self.pass.related.infrastructure).await,
+            Next::DeleteInfrastructure => {
+                let infrastructure = &self.pass.related.infrastructure;
+                // Without its ID the Node would stay.
+                if let Some(why) = &self.pass.related.refused_provider_id {
+                    return Err(Failure::Failed(why.clone()));
+                }
+                // A provider ID that came since this pass has read the object leads to a Node.
+                let is_exact = self.machine.spec.provider_id.is_none();
+                self.delete(infrastructure, if is_exact { Guard::of } else { Guard::of_any_version }).await
+            }
             Next::DeleteBootstrap => match &self.pass.related.bootstrap {
-                Some(config) => self.delete(config).await,
+                Some(config) => self.delete(config, Guard::of_any_version).await,
                 None => Ok(Stepped::Done),
             },
             Next::WaitForInfrastructure => wait_for(&self.pass.related.infrastructure),
@@ -275,11 +284,14 @@ impl<'a> Deletion<'a> {
         pause.min(Duration::from_secs(u64::try_from(left).unwrap_or(0)))
     }
 
-    async fn delete(&self, found: &Referenced) -> Result<Stepped, Failure> {
+    async fn delete(
+        &self,
+        found: &Referenced,
+        guard: for<'o> fn(&'o External) -> Guard<'o>,
+    ) -> Result<Stepped, Failure> {
         let Referenced::There(kind, object) = found else { return wait_for(found) };
         let place = kind.place(object.namespace_or_empty(), object.name_or_empty());
-        let guard = Guard { version: None, ..Guard::of(&**object) };
-        match self.pass.core.writer.delete_at(&place, guard).await {
+        match self.pass.core.writer.delete_at(&place, guard(object)).await {
             // The watch shows when it is gone.
             Ok(()) | Err(WriteError::Gone) => Ok(Stepped::Waits(Then::WhenChanged)),
             Err(error) => Err(error.into()),

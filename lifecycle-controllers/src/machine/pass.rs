@@ -1,6 +1,6 @@
 //! One pass over a Machine.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, ops::RangeInclusive, sync::Arc};
 
 use cluster_api::{
     Cluster, Machine, MachineDeployment, MachineSet, MachineStatus,
@@ -30,6 +30,9 @@ use crate::{
     },
     machine_set::deployment_of,
 };
+
+/// Of `spec.providerID`, in characters, as the definition of Machines allows it.
+const PROVIDER_ID_LENGTH: RangeInclusive<usize> = 1..=512;
 
 pub(super) async fn reconcile(core: &Core, of: &str) -> Result<Then, FailedPass> {
     let Some(machine) = core.stores.machines.get(of).filter(|machine| core.is_ours(&***machine)) else {
@@ -107,7 +110,7 @@ async fn copied(
     let (machine, refused) = written(core, machine, id).await?;
     if let Some(why) = refused {
         if machine.is_deleting() {
-            related.failure = Some(Failure::Failed(why));
+            related.refused_provider_id = Some(why);
         } else {
             related.infrastructure = Referenced::Unreadable(why);
         }
@@ -141,12 +144,19 @@ fn data_of(machine: &Machine, related: &RelatedObjects) -> Option<Value> {
 }
 
 fn provider_id_of(machine: &Machine, related: &RelatedObjects) -> Option<Value> {
-    let infrastructure = related.infrastructure.object().filter(|one| !one.is_deleting())?;
+    let infrastructure = related.infrastructure.object()?;
     let status = machine.status.as_ref();
     let was_provisioned = status.and_then(|status| status.initialization.infrastructure_provisioned);
     let is_provisioned = infrastructure.provisioned || was_provisioned.unwrap_or_default();
-    let id = infrastructure.provider_id.as_ref().filter(|_| is_provisioned)?;
-    (machine.spec.provider_id.as_ref() != Some(id)).then(|| json!({"providerID": id}))
+    let id = infrastructure.provider_id.as_ref()?;
+    let counts = if machine.is_deleting() {
+        // It takes its Node along, which may be there before its infrastructure is called provisioned. An ID that no Machine may have holds
+        // nothing.
+        PROVIDER_ID_LENGTH.contains(&id.chars().count())
+    } else {
+        is_provisioned && !infrastructure.is_deleting()
+    };
+    (counts && machine.spec.provider_id.as_ref() != Some(id)).then(|| json!({"providerID": id}))
 }
 
 fn paused_status(machine: &Machine, cluster: Option<&Cluster>, now: i64) -> MachineStatus {

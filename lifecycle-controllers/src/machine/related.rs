@@ -28,6 +28,8 @@ pub(super) struct RelatedObjects {
     pub(super) infrastructure: Referenced,
     /// Why the Machine was not made the controller of one of them. The pass goes on, and is then a failed one.
     pub(super) failure: Option<Failure>,
+    /// Why the Machine, which is being deleted, has no provider ID though its infrastructure has one.
+    pub(super) refused_provider_id: Option<String>,
 }
 
 impl RelatedObjects {
@@ -42,7 +44,8 @@ impl RelatedObjects {
         };
         let (infrastructure, of_infrastructure) =
             owned(core, machine, cluster, &machine.spec.infrastructure_ref).await;
-        Self { bootstrap, infrastructure, failure: of_bootstrap.or(of_infrastructure) }
+        let failure = of_bootstrap.or(of_infrastructure);
+        Self { bootstrap, infrastructure, failure, refused_provider_id: None }
     }
 }
 

@@ -91,7 +91,7 @@ pub(super) async fn withdraw(
     let Some(object) = made.get(namespace, name).filter(|object| is_request(object, check, machine)) else {
         return Ok(());
     };
-    let guard = Guard { version: None, ..Guard::of(&*object) };
+    let guard = Guard::of_any_version(&*object);
     match core.writer.delete_at(&made.place(namespace, name), guard).await {
         Ok(()) => {
             tracing::info!(

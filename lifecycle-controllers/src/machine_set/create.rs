@@ -68,7 +68,7 @@ async fn create_one(
     // looks for what has no Machine.
     if result.is_err() && !made.is_empty() && !exists(core, set.namespace_or_empty(), name).await {
         for (place, object) in made {
-            let guard = Guard { version: None, ..Guard::of(&object) };
+            let guard = Guard::of_any_version(&object);
             if let Err(error) = core.writer.delete_at(&place, guard).await {
                 tracing::warn!(name = place.name, kind = place.plural, %error, "created in vain, and not deleted");
             }

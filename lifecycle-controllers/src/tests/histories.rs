@@ -5,7 +5,7 @@
 //! | File | Subject |
 //! |---|---|
 //! | `acts` | what can happen |
-//! | `run`, `moves` | how it happens |
+//! | `run`, `moves`, `users` | how it happens |
 //! | `cloud` | the provider and the kubelets |
 //! | `model`, `rules` | what no write may do |
 //! | `expected` | what there is in the end |
@@ -19,6 +19,7 @@ mod model;
 mod moves;
 mod rules;
 mod run;
+mod users;
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},

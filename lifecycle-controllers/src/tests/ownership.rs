@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use cluster_api::Machine;
+use kube::api::PostParams;
 use sandbox::{Action, Fault, Matcher};
 use serde_json::{Value, json};
 
-use super::world::{World, until};
+use super::world::{World, nodes, until};
 use crate::engine::object::Stored;
 
 const GROUP: &str = "cluster.x-k8s.io";
@@ -188,7 +189,7 @@ async fn an_object_that_cannot_be_owned_is_named_and_holds_no_deletion() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_provider_id_that_is_refused_is_said_and_holds_no_deletion() {
+async fn a_provider_id_that_is_refused_is_said_and_holds_the_infrastructure() {
     let mut world = World::new().await;
     fake_machine(&world, "m").await;
     world
@@ -201,8 +202,50 @@ async fn a_provider_id_that_is_refused_is_said_and_holds_no_deletion() {
     world.play.holds.send_replace(false);
     until_says(&world, "Machine", "m", "InfrastructureReady", "cannot be written to the Machine").await;
     world.delete(GROUP, "Machine", "m").await;
-    world.until("its end", async || world.names(INFRASTRUCTURE, "FakeMachine").await.is_empty()).await;
+    until_says(&world, "Machine", "m", "Deleting", "cannot be written to the Machine").await;
+    assert_eq!(world.names(INFRASTRUCTURE, "FakeMachine").await, ["m"], "its Node would stay");
     world.management.faults().clear();
+    world.until("its end", async || world.names(GROUP, "Machine").await.is_empty()).await;
+    assert!(world.nodes().await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_goes_right_after_its_creation_takes_its_node_along() {
+    let mut world = World::new().await;
+    fake_machine(&world, "m").await;
+    world
+        .create(GROUP, "Machine", machine("m", json!({}), reference(INFRASTRUCTURE, "FakeMachine", "m")))
+        .await;
+    world.play.holds.send_replace(true);
+    world.start().await;
+    until_says(&world, "Machine", "m", "InfrastructureReady", "FakeMachine").await;
+    world.patch(GROUP, "Cluster", "c", json!({"spec": {"paused": true}})).await;
+    // The Node is there before the machine is called provisioned, and the Machine goes before it has a provider ID.
+    world.patch(INFRASTRUCTURE, "FakeMachine", "m", json!({"spec": {"providerID": "fake:///m"}})).await;
+    let node = json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": "m"}, "spec": {"providerID": "fake:///m"},
+    });
+    let node = serde_json::from_value(node).expect("a Node");
+    nodes(&world.workload.client()).create(&PostParams::default(), &node).await.expect("it is created");
+    world.delete(GROUP, "Machine", "m").await;
+    world.patch(GROUP, "Cluster", "c", json!({"spec": {"paused": false}})).await;
+    world.until("its end", async || world.names(GROUP, "Machine").await.is_empty()).await;
+    assert!(world.nodes().await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_id_that_no_machine_may_have_holds_no_deletion() {
+    let mut world = World::new().await;
+    fake_machine(&world, "m").await;
+    let id = json!({"spec": {"providerID": "x".repeat(513)}});
+    world.patch(INFRASTRUCTURE, "FakeMachine", "m", id).await;
+    world
+        .create(GROUP, "Machine", machine("m", json!({}), reference(INFRASTRUCTURE, "FakeMachine", "m")))
+        .await;
+    world.play.holds.send_replace(true);
+    world.start().await;
+    until_says(&world, "Machine", "m", "InfrastructureReady", "FakeMachine").await;
+    world.delete(GROUP, "Machine", "m").await;
     world.until("its end", async || world.names(GROUP, "Machine").await.is_empty()).await;
 }
 

@@ -256,7 +256,7 @@ impl World {
         bootstrap
     }
 
-    fn api(&self, group: &str, kind: &str) -> Api<DynamicObject> {
+    pub(super) fn api(&self, group: &str, kind: &str) -> Api<DynamicObject> {
         api(&self.record.client(By::User, self.place, &self.management), group, kind)
     }
 

@@ -232,12 +232,13 @@ fn without_pause(object: &Value) -> Value {
     object["metadata"]["resourceVersion"].take();
     object["metadata"]["managedFields"].take();
     object["status"]["observedGeneration"].take();
-    if let Some(conditions) = object["status"]["conditions"].as_array_mut() {
-        conditions.retain(|one| one["type"] != "Paused");
-        for one in conditions {
-            one["observedGeneration"].take();
-        }
+    let conditions = object["status"]["conditions"].as_array_mut();
+    let mut others: Vec<Value> = conditions.map(std::mem::take).unwrap_or_default();
+    others.retain(|one| one["type"] != "Paused");
+    for one in &mut others {
+        one["observedGeneration"].take();
     }
+    object["status"]["conditions"] = others.into();
     object
 }
 

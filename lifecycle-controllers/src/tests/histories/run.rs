@@ -16,6 +16,7 @@ use super::{
     expected::{difference, left},
     model::Model,
     rules::{STRANGER, is_deleting, says},
+    users::if_there,
 };
 
 pub(super) const GROUP: &str = "cluster.x-k8s.io";
@@ -120,7 +121,7 @@ impl History {
         nodes(&client).create(&PostParams::default(), &node).await.expect("a Node");
     }
 
-    async fn create_deployment(&mut self) {
+    pub(super) async fn create_deployment(&mut self) {
         let replicas = self.random.i32(1..=3);
         self.world.create_deployment(replicas).await;
     }
@@ -158,7 +159,7 @@ impl History {
                 _ => continue,
             };
             self.model.note(&format!("    {kind} {name} is garbage"));
-            self.world.delete(group, kind, &name).await;
+            self.delete_object(group, kind, &name).await;
         }
     }
 
@@ -194,30 +195,8 @@ impl History {
         (!names.is_empty()).then(|| names[index % names.len()].clone())
     }
 
-    fn has_deployment(&self) -> bool {
+    pub(super) fn has_deployment(&self) -> bool {
         self.model.lock().deployment(self.world.place).is_some_and(|one| !is_deleting(one))
-    }
-
-    async fn patch_deployment(&mut self, spec: Value) {
-        self.ensure_deployment().await;
-        if self.has_deployment() {
-            self.world.patch_deployment(spec).await;
-        }
-    }
-
-    /// A user applies it once more, if it is gone.
-    async fn ensure_deployment(&mut self) {
-        if self.model.lock().deployment(self.world.place).is_none() {
-            self.create_deployment().await;
-        }
-    }
-
-    pub(super) async fn pause_cluster(&self, paused: bool) {
-        self.world.patch(GROUP, "Cluster", "c", json!({"spec": {"paused": paused}})).await;
-    }
-
-    async fn annotate(&self, kind: &str, name: &str, key: &str, value: Option<&str>) {
-        self.world.patch(GROUP, kind, name, json!({"metadata": {"annotations": {key: value}}})).await;
     }
 
     async fn act(&mut self, act: Act) -> Result<(), String> {
@@ -301,17 +280,17 @@ impl History {
     async fn delete(&mut self, act: Act) {
         match act {
             Act::DeleteDeployment if self.has_deployment() => {
-                self.world.delete(GROUP, "MachineDeployment", "d").await;
+                self.delete_object(GROUP, "MachineDeployment", "d").await;
             }
             Act::DeleteSet(index) => {
                 let sets = self.model.lock().names(self.world.place, "machinesets");
                 if let Some(name) = sets.get(index) {
-                    self.world.delete(GROUP, "MachineSet", name).await;
+                    self.delete_object(GROUP, "MachineSet", name).await;
                 }
             }
             Act::DeleteMachine(index) => {
                 if let Some(name) = self.machine(index) {
-                    self.world.delete(GROUP, "Machine", &name).await;
+                    self.delete_object(GROUP, "Machine", &name).await;
                 }
             }
             Act::Mark(index) => {
@@ -338,7 +317,7 @@ impl History {
         }
         let ready = match act {
             Act::Lose { node_goes: true, .. } => {
-                self.workload_nodes().delete(name, &DeleteParams::default()).await.expect("it is deleted");
+                if_there(self.workload_nodes().delete(name, &DeleteParams::default()).await);
                 return;
             }
             Act::Lose { .. } => "Unknown",
@@ -346,7 +325,7 @@ impl History {
             _ => "False",
         };
         let patch = Patch::Merge(json!({"status": node_status(ready)}));
-        self.workload_nodes().patch_status(name, &PatchParams::default(), &patch).await.expect("a Node");
+        if_there(self.workload_nodes().patch_status(name, &PatchParams::default(), &patch).await);
     }
 
     async fn set_health_check(&mut self, exists: bool) {
@@ -362,7 +341,7 @@ impl History {
             });
             self.world.create(GROUP, "MachineHealthCheck", check).await;
         } else if !exists && is_there {
-            self.world.delete(GROUP, "MachineHealthCheck", "h").await;
+            self.delete_object(GROUP, "MachineHealthCheck", "h").await;
         }
     }
 
@@ -415,7 +394,7 @@ impl History {
         }
         for name in lost {
             self.model.note(&format!("    a user deletes {name}, which has no Node"));
-            self.world.delete(GROUP, "Machine", &name).await;
+            self.delete_object(GROUP, "Machine", &name).await;
         }
     }
 
@@ -436,7 +415,7 @@ impl History {
         };
         for name in outdated {
             self.model.note(&format!("    a user deletes {name}, which is outdated"));
-            self.world.delete(GROUP, "Machine", &name).await;
+            self.delete_object(GROUP, "Machine", &name).await;
         }
     }
 
@@ -475,7 +454,7 @@ impl History {
         let with_cluster = self.random.bool();
         let (kind, name) = if with_cluster { ("Cluster", "c") } else { ("MachineDeployment", "d") };
         self.model.note(&format!("{kind} {name} is deleted"));
-        self.world.delete(GROUP, kind, name).await;
+        self.delete_object(GROUP, kind, name).await;
         let begin = Instant::now();
         loop {
             let Some(wrong) = left(&self.model.lock(), self.world.place, with_cluster) else { return Ok(()) };
