@@ -3,7 +3,7 @@
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use cluster_api::{
-    Cluster, KubeadmConfig,
+    Cluster, KubeadmConfig, Machine,
     names::{labels, secrets},
 };
 use controller_kit::writes::WriteError;
@@ -32,6 +32,7 @@ use crate::{
 pub(super) async fn certificates(
     bootstrap: &Bootstrap,
     config: &KubeadmConfig,
+    machine: &Machine,
     cluster: &Cluster,
     role: Role,
 ) -> Result<Certificates, Problem> {
@@ -40,6 +41,12 @@ pub(super) async fn certificates(
         let name = file.purpose.secret_name(cluster.name_or_empty());
         let mut found = read(bootstrap, config, &name).await?;
         if found.is_none() && role == Role::Init && is_made_here(&file, cluster) {
+            // They would go with a Cluster that had the same name before.
+            if !is_of(machine, cluster) {
+                return Err(Problem::Said(Progress::Waits(
+                    "Waiting for the Cluster to own the Machine".to_owned(),
+                )));
+            }
             // One that another Machine has made in this moment counts.
             create(bootstrap, config, cluster, &file).await?;
             found = read(bootstrap, config, &name).await?;
@@ -59,6 +66,11 @@ fn missing(message: String) -> Problem {
 
 fn is_made_here(file: &CertificateFiles, cluster: &Cluster) -> bool {
     !has_control_plane(cluster) && !file.is_external
+}
+
+/// The machine controller makes the Cluster the owner of a Machine that has no controller.
+fn is_of(machine: &Machine, cluster: &Cluster) -> bool {
+    machine.controller().is_some() || machine.is_owned_by(cluster.uid_or_empty())
 }
 
 async fn read(bootstrap: &Bootstrap, config: &KubeadmConfig, name: &str) -> Result<Option<Secret>, Problem> {

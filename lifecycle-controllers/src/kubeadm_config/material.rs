@@ -38,7 +38,7 @@ pub(super) async fn data(
     let version = machine.spec.version.as_deref();
     let version = version.ok_or_else(|| waits("Waiting for spec.version of the Machine"))?;
     let secrets = values(bootstrap, config).await?;
-    let certificates = certificates(bootstrap, config, cluster, role).await?;
+    let certificates = certificates(bootstrap, config, machine, cluster, role).await?;
     let token = match role {
         Role::JoinWorker | Role::JoinControlPlane if needs_token(&config.spec) => {
             Some(token(controller, config, cluster).await?)

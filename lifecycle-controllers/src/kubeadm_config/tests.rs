@@ -104,8 +104,15 @@ impl World {
         }
     }
 
-    /// A Machine with a config of the same name.
+    /// A Machine of the Cluster with a config of the same name.
     async fn machine(&self, name: &str, is_control_plane: bool, spec: Value) {
+        let cluster = self.stage.get(CORE, "Cluster", "c").await.expect("it exists");
+        let uid = cluster["metadata"]["uid"].as_str().expect("a UID");
+        self.machine_of(uid, name, is_control_plane, spec).await;
+    }
+
+    /// The same of the Cluster with this UID.
+    async fn machine_of(&self, cluster: &str, name: &str, is_control_plane: bool, spec: Value) {
         let mut machine = object(CORE, "Machine", name);
         if is_control_plane {
             machine["metadata"]["labels"] = json!({"cluster.x-k8s.io/control-plane": ""});
@@ -116,6 +123,8 @@ impl World {
             "clusterName": "c", "version": "v1.37.1", "bootstrap": {"configRef": reference},
             "infrastructureRef": {"apiGroup": "x.example", "kind": "X", "name": name},
         });
+        let owner = json!({"apiVersion": CORE, "kind": "Cluster", "name": "c", "uid": cluster});
+        machine["metadata"]["ownerReferences"] = json!([owner]);
         let machine = self.stage.create(machine).await;
         self.stage.until(&self.stage.core.stores.machines, name, |_| true).await;
         let mut config = object(BOOTSTRAP, "KubeadmConfig", name);
@@ -234,6 +243,15 @@ async fn the_first_machine_of_a_control_plane_without_an_object_gets_certificate
         let owners = secret.metadata.owner_references.expect("owners");
         assert!(matches!(&owners[..], [owner] if owner.kind == "Cluster" && owner.name == "c"), "{owners:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn certificates_are_not_made_for_a_cluster_that_had_the_name_before() {
+    let world = World::new(false).await;
+    world.machine_of("the-next-one", "a", true, json!({})).await;
+    world.until("a", "NotAvailable", "Waiting for the Cluster to own the Machine").await;
+    let creations = Matcher::any().verb("create").resource("secrets");
+    assert_eq!(world.stage.sandbox.requests_matching(&creations).len(), 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -116,6 +116,8 @@ impl<'a> Deletion<'a> {
         let of_status = self.machine.status.as_ref().map(|status| status.node_ref.name.as_str());
         let of_status = of_status.filter(|name| !name.is_empty());
         let name = of_status.or(self.pass.node.node().map(|node| node.name.as_str()));
+        let is_unseen = name.is_none() && !cluster.is_deleting() && self.has_unseen_node().await?;
+        let name = name.or(is_unseen.then(|| self.machine.name_or_empty()));
         let none = |why: NoNodeWork| {
             tracing::debug!(machine = self.machine.name_or_empty(), %why, "no work for the Node");
             Ok(None)
@@ -138,6 +140,16 @@ impl<'a> Deletion<'a> {
             Ok(()) => Ok(Some(node.to_owned())),
             Err(why) => none(why),
         }
+    }
+
+    /// Whether there is a Node that the watch has not shown, with the Machine's own name as kubelets take it from most machines. What is
+    /// deleted early may have a Node of that age.
+    async fn has_unseen_node(&self) -> Result<bool, Failure> {
+        let (Some(id), Some(connected)) = (&self.machine.spec.provider_id, &self.pass.connected) else {
+            return Ok(false);
+        };
+        let node = connected.read_node(self.machine.name_or_empty()).await?;
+        Ok(node.is_some_and(|node| node.provider_id.as_ref() == Some(id)))
     }
 
     fn next(&self, node: Option<&str>) -> (Next, Statement) {

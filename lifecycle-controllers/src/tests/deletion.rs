@@ -235,3 +235,23 @@ async fn a_control_plane_that_cannot_be_read_holds_no_machine_without_a_node() {
         world.until("the end of the Machine", gone).await;
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_the_watch_has_not_shown_goes_with_its_machine() {
+    let mut world = World::new().await;
+    world.play.holds.send_replace(true);
+    world.create_templates().await;
+    world.create_deployment(1).await;
+    world.start().await;
+    world.until("a Machine", async || world.names(GROUP, "Machine").await.len() == 1).await;
+    world.settle().await;
+    let name = world.names(GROUP, "Machine").await.remove(0);
+    world.line.hold_watches(Some("nodes"));
+    world.play.holds.send_replace(false);
+    world.until("its Node", async || world.nodes().await.contains_key(&name)).await;
+    world.settle().await;
+    let machine = world.get(GROUP, "Machine", &name).await.unwrap_or_default();
+    assert!(machine["spec"]["providerID"].is_string() && machine["status"]["nodeRef"].is_null(), "{machine}");
+    delete(&world, &name).await;
+    until_gone(&world, &name).await;
+}

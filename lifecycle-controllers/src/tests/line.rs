@@ -92,6 +92,11 @@ impl Line {
         self.0.number
     }
 
+    /// The place of its management cluster.
+    pub(super) fn place(&self) -> usize {
+        self.0.place
+    }
+
     /// Cuts it at this write, counted from 0.
     pub(super) fn cut_at(&self, write: usize, side: Side) {
         *self.0.cut.lock() = Some((write, side));

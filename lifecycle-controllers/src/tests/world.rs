@@ -82,6 +82,8 @@ pub(super) struct World {
 
 /// A daemon that is not the one that works. It runs on until this is dropped.
 pub(super) struct Other {
+    /// The place of the management cluster that it serves.
+    pub(super) place: usize,
     stop: CancellationToken,
     _tasks: JoinSet<()>,
 }
@@ -188,8 +190,8 @@ impl World {
     pub(super) fn replace(&mut self, line: Line) -> Other {
         let stop = std::mem::take(&mut self.stop);
         self.core = core(&line, &self.management, &self.workload, &self.stop, &self.options);
-        self.line = line;
-        Other { stop, _tasks: std::mem::take(&mut self.tasks) }
+        let before = std::mem::replace(&mut self.line, line);
+        Other { place: before.place(), stop, _tasks: std::mem::take(&mut self.tasks) }
     }
 
     /// The daemon is dead.

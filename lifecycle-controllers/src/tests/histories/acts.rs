@@ -60,6 +60,22 @@ pub(super) enum Act {
     Wait,
 }
 
+impl Act {
+    /// Whether the daemon may not learn of something for a while.
+    pub(super) fn makes_blind(self) -> bool {
+        matches!(
+            self,
+            Self::BadRequests(true)
+                | Self::DropWatches { .. }
+                | Self::LateWatch(..)
+                | Self::Crash
+                | Self::CrashAfter { .. }
+                | Self::Succeed
+                | Self::Move
+        )
+    }
+}
+
 fn pick<T: Copy>(random: &mut fastrand::Rng, of: &[T]) -> T {
     of[random.usize(..of.len())]
 }

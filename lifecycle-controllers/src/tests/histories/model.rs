@@ -107,6 +107,16 @@ impl State {
         self.late.iter().filter(is_garbage).cloned().collect()
     }
 
+    /// Nodes that no daemon has written, of Machines that are gone.
+    pub(super) fn unseen_nodes(&self, place: usize) -> Vec<String> {
+        let is_unseen = |(name, node): &(&str, &Value)| {
+            *name != rules::STRANGER
+                && node["metadata"]["annotations"]["cluster.x-k8s.io/machine"].is_null()
+                && ["machines", "fakemachines"].iter().all(|kind| self.get(place, kind, name).is_none())
+        };
+        self.all(place, "nodes").filter(is_unseen).map(|(name, _)| name.to_owned()).collect()
+    }
+
     fn has(&self, uid: &str) -> bool {
         self.objects.values().any(|object| rules::uid(object) == uid)
     }

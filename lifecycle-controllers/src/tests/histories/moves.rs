@@ -90,6 +90,8 @@ impl History {
                 target
             }
         };
+        // Where the objects were before, a daemon leads until another does.
+        self.others.retain(|other| other.place == from);
         self.others.truncate(1);
         self.providers.clear();
         let number = self.world.line.number() + 1;
@@ -143,8 +145,12 @@ impl History {
     }
 }
 
-/// `clusterctl` moves no Cluster whose machines are being made.
+/// `clusterctl` moves no Cluster whose machines are being made, and users move none whose control plane nobody owns yet.
 fn why_not(state: &State, place: usize) -> Option<String> {
+    let is_owned = |object: &Value| object["metadata"]["ownerReferences"].is_array();
+    if !state.get(place, "fakecontrolplanes", "cp").is_some_and(is_owned) {
+        return Some("the control plane has no owner yet".to_owned());
+    }
     for kind in ["machinedeployments", "machinesets", "machines", "fakemachines", "fakeconfigs"] {
         for (name, object) in state.all(place, kind).filter(|(name, _)| !name.starts_with(STRANGER)) {
             if is_deleting(object) {

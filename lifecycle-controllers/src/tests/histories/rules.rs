@@ -107,7 +107,8 @@ fn bounds(deployment: &Value) -> (usize, usize) {
     let replicas = number(&spec["replicas"]);
     let strategy = &spec["rollout"]["strategy"];
     if strategy["type"] == "OnDelete" {
-        return (replicas, replicas);
+        // A user decides what works, and old Machines beyond the replicas go whether the new ones work or not.
+        return (replicas, 0);
     }
     let rolling = &strategy["rollingUpdate"];
     let surge = rolling["maxSurge"].as_u64().map_or(1, |_| number(&rolling["maxSurge"]));
@@ -232,6 +233,8 @@ fn without_pause(object: &Value) -> Value {
     object["metadata"]["resourceVersion"].take();
     object["metadata"]["managedFields"].take();
     object["status"]["observedGeneration"].take();
+    // Of an object that is paused when it comes, a scale client needs it.
+    object["status"]["selector"].take();
     let conditions = object["status"]["conditions"].as_array_mut();
     let mut others: Vec<Value> = conditions.map(std::mem::take).unwrap_or_default();
     others.retain(|one| one["type"] != "Paused");
@@ -251,6 +254,8 @@ fn judge_deletion(state: &mut State, place: usize, what: &str, name: &str) {
         || set.is_none_or(|(_, set)| state.deleted_sets.contains(uid(set)))
         || machine["metadata"]["annotations"]["cluster.x-k8s.io/delete-machine"].is_string()
         || says(machine, "HealthCheckSucceeded", "False")
+        // That it works is not known yet.
+        || !says(machine, "Available", "True")
         || !state.works(place, name);
     if is_excused {
         return;

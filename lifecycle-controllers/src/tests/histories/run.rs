@@ -43,6 +43,8 @@ pub(super) struct History {
     /// Until when watches are late.
     late_until: Option<Instant>,
     is_bad: bool,
+    /// The daemon did not learn of everything at once.
+    was_blind: bool,
 }
 
 /// Lives one history.
@@ -61,6 +63,7 @@ pub(super) async fn run(seed: u64, model: Model) -> Result<(), String> {
         mood: Mood::default(),
         late_until: None,
         is_bad: false,
+        was_blind: false,
     };
     history.live().await
 }
@@ -71,6 +74,7 @@ impl History {
         for _ in 0..self.random.usize(ACTS) {
             let act = next(&mut self.random);
             self.model.note(&format!("{act:?}"));
+            self.was_blind |= act.makes_blind();
             self.act(act).await?;
             let time = pause(&mut self.random);
             self.rest(time).await?;
@@ -136,6 +140,9 @@ impl History {
                 self.world.line.hold_watches(None);
             }
             self.collect_garbage().await;
+            if self.was_blind {
+                self.delete_unseen_nodes().await;
+            }
             if let Some(broken) = self.model.lock().broken.first() {
                 return Err(broken.clone());
             }
@@ -160,6 +167,16 @@ impl History {
             };
             self.model.note(&format!("    {kind} {name} is garbage"));
             self.delete_object(group, kind, &name).await;
+        }
+    }
+
+    /// As a cloud's node lifecycle controller does it with Nodes whose machines are gone. A Machine that ends early may not see its own.
+    async fn delete_unseen_nodes(&self) {
+        let unseen = self.model.lock().unseen_nodes(self.world.place);
+        for name in unseen {
+            self.model.note(&format!("    the cloud deletes the Node {name}, which no Machine has seen"));
+            self.model.lock().count("Nodes that no Machine has seen");
+            if_there(self.workload_nodes().delete(&name, &DeleteParams::default()).await);
         }
     }
 
