@@ -6,7 +6,7 @@
 //! | [`external`] | objects of other groups that Clusters and Machines refer to: which kinds there are, and their watches |
 //! | [`stores`] | the caches of all kinds |
 //! | `merge_patch` | merge patches of what is different |
-//! | `status` | when a status is written: counters and messages wait for a second |
+//! | `status` | when a status is written: what nothing acts on waits for a second |
 //! | [`place`] | which object a request is for |
 //! | [`writer`] | writes, each guarded by the version that the decision was made for |
 //! | [`metrics`] | what the loops do, for Prometheus |
@@ -20,6 +20,6 @@ pub(crate) mod merge_patch;
 pub mod metrics;
 pub mod object;
 pub mod place;
-mod status;
+pub(crate) mod status;
 pub mod stores;
 pub mod writer;

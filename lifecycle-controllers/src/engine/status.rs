@@ -1,16 +1,20 @@
 //! When a status is written: at once where users or programs act on the change, and else together with what follows within a second, or
-//! within ten seconds where words alone change.
+//! within ten seconds where messages alone change.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+    time::Duration,
+};
 
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::Instant;
 
-/// For so long, a change of counters and messages waits for more of the kind.
+/// For so long, a change that nothing acts on waits for more of the kind.
 pub(super) const COALESCED: Duration = Duration::from_secs(1);
 
-/// For so long, a change of words alone waits: each step of each Machine changes the messages of its set and its deployment, and a
+/// For so long, a change of messages alone waits: each step of each Machine changes the messages of its set and its deployment, and a
 /// workload cluster decides how often the `nodeInfo` of its Nodes changes.
 const WORDS: Duration = Duration::from_secs(10);
 
@@ -34,6 +38,31 @@ pub(super) enum Stage {
     Ends,
 }
 
+/// Which changes of a status are written at once, since users and controllers act on them. A condition changes when it becomes true, or
+/// ceases to be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Urgent {
+    /// Each condition, and each field that neither counts nor has words.
+    All,
+    /// These fields and these conditions. The steps on the way to them come one after the other, so those of one second are written together.
+    Only {
+        /// Fields of the status.
+        fields: &'static [&'static str],
+        /// Types of conditions.
+        conditions: &'static [&'static str],
+    },
+}
+
+/// A change of a status.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Change<'a> {
+    pub(super) before: &'a Value,
+    /// A merge patch.
+    pub(super) patch: &'a Value,
+    pub(super) stage: Stage,
+    pub(super) urgent: Urgent,
+}
+
 /// Since when changes wait, by kind and key of their object. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Waiting {
@@ -48,30 +77,20 @@ impl Waiting {
         Self { is_off: true, ..Self::default() }
     }
 
-    /// Whether a change of a status is written now. Otherwise: after which time. `change` is the merge patch.
-    pub(super) fn is_due(
-        &self,
-        object: &str,
-        before: &Value,
-        change: &Value,
-        stage: Stage,
-    ) -> Result<(), Duration> {
+    /// Whether a change of a status is written now. Otherwise: after which time.
+    pub(super) fn is_due(&self, object: &str, change: Change<'_>) -> Result<(), Duration> {
         if self.is_off {
             return Ok(());
         }
         let mut waiting = self.since.lock();
         let now = Instant::now();
-        if is_urgent(before, change, stage) {
+        if change.is_urgent() {
             waiting.remove(object);
             return Ok(());
         }
         waiting.retain(|_, since| now.duration_since(*since) < FORGOTTEN);
         let since = *waiting.entry(object.to_owned()).or_insert(now);
-        let are_words = stage != Stage::Begins
-            && change
-                .as_object()
-                .is_some_and(|change| change.keys().all(|field| WORDED.contains(&field.as_str())));
-        let wait = if are_words { WORDS } else { COALESCED };
+        let wait = if change.has_messages_alone() { WORDS } else { COALESCED };
         let left = wait.saturating_sub(now.duration_since(since));
         if left.is_zero() {
             waiting.remove(object);
@@ -86,34 +105,56 @@ impl Waiting {
     }
 }
 
-/// Whether a change is more than counters, reasons and messages.
-fn is_urgent(before: &Value, change: &Value, stage: Stage) -> bool {
-    if stage == Stage::Begins {
-        return false;
-    }
-    let Some(change) = change.as_object() else { return true };
-    if change.keys().any(|field| !WORDED.contains(&field.as_str()) && !COUNTED.contains(&field.as_str())) {
-        return true;
-    }
-    change.get("conditions").is_some_and(|after| {
-        let said = |of: &Value| -> Vec<_> {
-            let all = of.as_array().into_iter().flatten();
-            let mut said: Vec<_> = all
-                .map(|one| ["type", "status"].map(|field| one[field].as_str().unwrap_or_default().to_owned()))
-                .collect();
-            said.sort_unstable();
-            said
-        };
-        match stage {
-            Stage::Ends => is_deleting(&before["conditions"]) != is_deleting(after),
-            Stage::Begins | Stage::Stays => said(&before["conditions"]) != said(after),
+impl Change<'_> {
+    fn is_urgent(&self) -> bool {
+        let Self { before, patch, stage, urgent } = *self;
+        if stage == Stage::Begins {
+            return false;
         }
-    })
+        let Some(fields) = patch.as_object() else { return true };
+        let is_urgent = |field: &str| match urgent {
+            Urgent::All => !WORDED.contains(&field) && !COUNTED.contains(&field),
+            Urgent::Only { fields, .. } => fields.contains(&field),
+        };
+        if fields.keys().any(|field| is_urgent(field)) {
+            return true;
+        }
+        fields.get("conditions").is_some_and(|after| {
+            let before = &before["conditions"];
+            match (stage, urgent) {
+                (Stage::Ends, _) => {
+                    are_true(before, Some(&["Deleting"])) != are_true(after, Some(&["Deleting"]))
+                }
+                (_, Urgent::All) => are_true(before, None) != are_true(after, None),
+                (_, Urgent::Only { conditions, .. }) => {
+                    are_true(before, Some(conditions)) != are_true(after, Some(conditions))
+                }
+            }
+        })
+    }
+
+    /// Whether no condition has another status or another reason, and nothing else changes but what is reported of a Node.
+    fn has_messages_alone(&self) -> bool {
+        let Some(fields) = self.patch.as_object() else { return false };
+        let said = |of: &Value| -> BTreeSet<_> {
+            let all = of.as_array().into_iter().flatten();
+            all.map(|one| ["type", "status", "reason"].map(|field| text(one, field))).collect()
+        };
+        self.stage != Stage::Begins
+            && fields.keys().all(|field| WORDED.contains(&field.as_str()))
+            && fields.get("conditions").is_none_or(|after| said(&self.before["conditions"]) == said(after))
+    }
 }
 
-fn is_deleting(conditions: &Value) -> bool {
-    let mut all = conditions.as_array().into_iter().flatten();
-    all.any(|one| one["type"] == "Deleting" && one["status"] == "True")
+/// The types of the conditions that are true, among these if there are any.
+fn are_true(conditions: &Value, among: Option<&[&str]>) -> BTreeSet<String> {
+    let all = conditions.as_array().into_iter().flatten().filter(|one| one["status"] == "True");
+    let types = all.map(|one| text(one, "type"));
+    types.filter(|kind| among.is_none_or(|among| among.contains(&kind.as_str()))).collect()
+}
+
+fn text(condition: &Value, field: &str) -> String {
+    condition[field].as_str().unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]
@@ -122,17 +163,21 @@ mod tests {
 
     use super::*;
 
+    fn change<'a>(before: &'a Value, patch: &'a Value, stage: Stage) -> Change<'a> {
+        Change { before, patch, stage, urgent: Urgent::All }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn counters_and_messages_wait_for_a_second() {
         let waiting = Waiting::default();
         let conditions = |status: &str, message: &str| json!([{"type": "Ready", "status": status, "reason": "R", "message": message}]);
         let before = json!({"conditions": conditions("False", "a"), "replicas": 1});
-        let is_due = |change: &Value| waiting.is_due("x", &before, change, Stage::Stays);
+        let is_due = |patch: &Value| waiting.is_due("x", change(&before, patch, Stage::Stays));
         let counters = json!({"replicas": 2, "conditions": conditions("False", "b")});
         assert_eq!(is_due(&counters), Err(COALESCED));
         tokio::time::advance(Duration::from_millis(400)).await;
         assert_eq!(is_due(&counters), Err(Duration::from_millis(600)));
-        assert_eq!(waiting.is_due("y", &before, &counters, Stage::Stays), Err(COALESCED));
+        assert_eq!(waiting.is_due("y", change(&before, &counters, Stage::Stays)), Err(COALESCED));
         tokio::time::advance(Duration::from_millis(600)).await;
         assert_eq!(is_due(&counters), Ok(()));
         assert_eq!(is_due(&counters), Err(COALESCED), "the next one waits again");
@@ -141,7 +186,7 @@ mod tests {
         {
             assert_eq!(is_due(&urgent), Ok(()), "{urgent}");
             assert_eq!(
-                waiting.is_due("x", &before, &urgent, Stage::Begins),
+                waiting.is_due("x", change(&before, &urgent, Stage::Begins)),
                 Err(COALESCED),
                 "nothing is known yet"
             );
@@ -149,26 +194,39 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn words_wait_longer() {
+    async fn messages_wait_longer() {
         let waiting = Waiting::default();
-        let condition =
-            |message: &str| json!({"conditions": [{"type": "A", "status": "True", "message": message}]});
-        let before = condition("x");
-        assert_eq!(waiting.is_due("x", &before, &condition("y"), Stage::Stays), Err(WORDS));
-        let info = json!({"nodeInfo": {"kernelVersion": "7"}});
-        assert_eq!(waiting.is_due("of a Node", &before, &info, Stage::Stays), Err(WORDS));
+        let condition = |status: &str, reason: &str, message: &str| json!({"conditions": [{"type": "A", "status": status, "reason": reason, "message": message}]});
+        let before = condition("False", "R", "x");
+        let is_due =
+            |object: &str, patch: &Value| waiting.is_due(object, change(&before, patch, Stage::Stays));
+        assert_eq!(is_due("x", &condition("False", "R", "y")), Err(WORDS));
+        assert_eq!(is_due("of a Node", &json!({"nodeInfo": {"kernelVersion": "7"}})), Err(WORDS));
+        assert_eq!(is_due("a reason", &condition("False", "S", "x")), Err(COALESCED));
+        assert_eq!(is_due("a status", &condition("Unknown", "R", "x")), Err(COALESCED));
         tokio::time::advance(Duration::from_secs(2)).await;
-        assert_eq!(
-            waiting.is_due("x", &before, &json!({"replicas": 1}), Stage::Stays),
-            Ok(()),
-            "they go along"
+        assert_eq!(is_due("x", &json!({"replicas": 1})), Ok(()), "they go along");
+    }
+
+    #[test]
+    fn steps_on_the_way_to_what_is_acted_on_wait() {
+        let urgent = Urgent::Only { fields: &["nodeRef"], conditions: &["Ready"] };
+        let conditions = |ready: &str, other: &str| json!({"conditions": [{"type": "Ready", "status": ready}, {"type": "B", "status": other}]});
+        let before = conditions("False", "False");
+        let is = |patch: &Value| Change { urgent, ..change(&before, patch, Stage::Stays) }.is_urgent();
+        assert!(
+            is(&conditions("True", "False")) && is(&json!({"phase": "Running", "nodeRef": {"name": "n"}}))
         );
+        let steps = [conditions("Unknown", "True"), json!({"phase": "Provisioned", "addresses": []})];
+        assert!(!steps.iter().any(is));
+        let of_all = steps.iter().map(|patch| change(&before, patch, Stage::Stays).is_urgent());
+        assert_eq!(of_all.collect::<Vec<_>>(), [true, true]);
     }
 
     #[test]
     fn of_a_deletion_its_beginning_and_its_times_are_urgent() {
         let conditions = |ready: &str, deleting: &str| json!({"conditions": [{"type": "Ready", "status": ready}, {"type": "Deleting", "status": deleting}]});
-        let is = |before: &Value, after: Value| is_urgent(before, &after, Stage::Ends);
+        let is = |before: &Value, after: Value| change(before, &after, Stage::Ends).is_urgent();
         assert!(is(&conditions("True", "False"), conditions("True", "True")));
         assert!(!is(&conditions("True", "True"), conditions("False", "True")));
         assert!(is(&conditions("True", "True"), json!({"deletion": {}})));
@@ -177,10 +235,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn objects_that_are_gone_are_forgotten() {
         let waiting = Waiting::default();
-        let change = json!({"replicas": 2});
-        assert!(waiting.is_due("gone", &json!({}), &change, Stage::Stays).is_err());
+        let (before, patch) = (json!({}), json!({"replicas": 2}));
+        assert!(waiting.is_due("gone", change(&before, &patch, Stage::Stays)).is_err());
         tokio::time::advance(FORGOTTEN).await;
-        assert!(waiting.is_due("x", &json!({}), &change, Stage::Stays).is_err());
+        assert!(waiting.is_due("x", change(&before, &patch, Stage::Stays)).is_err());
         assert_eq!(waiting.since.lock().len(), 1);
         waiting.settled("x");
         assert!(waiting.since.lock().is_empty());

@@ -21,7 +21,7 @@ use super::{
     merge_patch::difference,
     object::{Kind, KindWithStatus, Meta as _, Stored, key},
     place::{Guard, Place},
-    status::{Stage, Waiting},
+    status::{Change, Stage, Urgent, Waiting},
 };
 
 /// How many requests wait for an answer at the same time.
@@ -269,16 +269,17 @@ impl Writer {
         shown(store, written).await.map(Some)
     }
 
-    /// The same, but a change of counters and messages alone waits a second for more of the kind. So a set of many Machines is not
-    /// written once for each of them. The pass has to come back then, also one that fails.
+    /// The same, but a change that is not `urgent` waits a second for more of the kind, and one of messages alone ten seconds. So a set of
+    /// many Machines is not written once for each of them. The pass has to come back then, also one that fails.
     ///
     /// # Errors
     /// As [`patch_at`](Self::patch_at).
-    pub async fn patch_status_soon<K: KindWithStatus>(
+    pub(crate) async fn patch_status_soon<K: KindWithStatus>(
         &self,
         store: &Cache<Stored<K>>,
         object: &K,
         status: &K::Status,
+        urgent: Urgent,
     ) -> Result<Then, WriteError> {
         let stage = match object.status() {
             _ if object.is_deleting() => Stage::Ends,
@@ -291,7 +292,8 @@ impl Writer {
             self.waiting.settled(&of);
             return Ok(Then::WhenChanged);
         };
-        if let Err(left) = self.waiting.is_due(&of, &before, &difference, stage) {
+        let change = Change { before: &before, patch: &difference, stage, urgent };
+        if let Err(left) = self.waiting.is_due(&of, change) {
             return Ok(Then::After(left));
         }
         let body = json!({"status": difference});

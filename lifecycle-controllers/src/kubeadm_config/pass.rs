@@ -25,6 +25,7 @@ use crate::{
         conditions::Conditions,
         control::{Failure, Then},
         object::{Meta as _, Stored, key},
+        status::Urgent,
     },
     workload::tokens::{self, Refreshed},
 };
@@ -49,10 +50,10 @@ pub(super) async fn reconcile(controller: &KubeadmConfigController, of: &str) ->
         Ok(progress) | Err(Problem::Said(progress)) => progress,
         Err(Problem::Failed(failure)) => return Err(failure),
     };
-    write(controller, &config, Some(&cluster), &progress, now).await?;
+    let written = write(controller, &config, Some(&cluster), &progress, now).await?;
     match progress {
         Progress::Available(_) => keep_token(controller, &config, &machine, &cluster).await,
-        Progress::Waits(_) | Progress::WithoutCertificates(_) => Ok(Then::After(LOOK_AGAIN)),
+        Progress::Waits(_) | Progress::WithoutCertificates(_) => Ok(written.or(Then::After(LOOK_AGAIN))),
         Progress::Paused => Ok(Then::WhenChanged),
     }
 }
@@ -78,11 +79,19 @@ async fn write(
     cluster: Option<&Cluster>,
     progress: &Progress,
     now: i64,
-) -> Result<(), Failure> {
+) -> Result<Then, Failure> {
     let status = status(config, cluster, progress, now);
-    let bootstrap = &controller.bootstrap;
-    bootstrap.writer.patch_status(&bootstrap.configs, &***config, &status).await?;
-    Ok(())
+    let Bootstrap { writer, configs, .. } = &*controller.bootstrap;
+    match progress {
+        // The infrastructure waits for the data.
+        Progress::Available(_) | Progress::Paused => {
+            writer.patch_status(configs, &***config, &status).await?;
+            Ok(Then::WhenChanged)
+        }
+        Progress::Waits(_) | Progress::WithoutCertificates(_) => {
+            Ok(writer.patch_status_soon(configs, &***config, &status, Urgent::All).await?)
+        }
+    }
 }
 
 /// Makes the data, as far as that is possible now.

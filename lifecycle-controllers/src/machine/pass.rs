@@ -27,6 +27,7 @@ use crate::{
         conditions::{Conditions, paused},
         control::{FailedPass, Failure, Then},
         object::{Meta as _, Stored, key, names_kind},
+        status::Urgent,
     },
     machine_set::deployment_of,
 };
@@ -177,6 +178,12 @@ fn refused_status(machine: &Machine, why: &str, now: i64) -> MachineStatus {
     status
 }
 
+/// What users, rollouts and health checks act on. The other steps of a new Machine follow each other within a second or some.
+const URGENT: Urgent = Urgent::Only {
+    fields: &["nodeRef", "deletion"],
+    conditions: &[types::READY, types::AVAILABLE, types::DELETING],
+};
+
 /// A `MachineSet` and its `MachineDeployment`.
 type Owners = (Arc<Stored<MachineSet>>, Arc<Stored<MachineDeployment>>);
 
@@ -238,7 +245,8 @@ impl Pass<'_> {
             now: self.now,
         };
         let (status, by_time) = status(machine, &observed);
-        let written = core.writer.patch_status_soon(&core.stores.machines, &***machine, &status).await?;
+        let written =
+            core.writer.patch_status_soon(&core.stores.machines, &***machine, &status, URGENT).await?;
         let then = then.or(by_time).or(self.grace()).or(self.until_there(machine)).or(written);
         failure.map_or(Ok(then), |why| Err(FailedPass { why, then }))
     }

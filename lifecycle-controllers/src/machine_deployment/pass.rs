@@ -31,6 +31,7 @@ use crate::{
         control::{FailedPass, Failure, Then},
         object::{MACHINE_DEPLOYMENT_MANAGER, Meta as _, Stored, owner_reference},
         place::{Guard, Place},
+        status::Urgent,
         writer::{shown, to_json},
     },
     machine_set::{
@@ -100,8 +101,10 @@ pub(super) async fn reconcile(core: &Core, of: &str) -> Result<Then, FailedPass>
     let observed =
         Observed { cluster: Some(cluster), owned, missing_templates: &missing, holds: &unreadable };
     let status = status(&deployment, &observed, now);
-    let written =
-        core.writer.patch_status_soon(&core.stores.machine_deployments, &**deployment, &status).await?;
+    let written = core
+        .writer
+        .patch_status_soon(&core.stores.machine_deployments, &**deployment, &status, Urgent::All)
+        .await?;
     let until_there = if missing.is_empty() { Then::WhenChanged } else { Then::After(UNTIL_THERE) };
     let then = after(&deployment, now).or(until_there).or(written);
     rolled.map(|()| then).map_err(|why| FailedPass { why, then })
@@ -402,7 +405,10 @@ async fn delete(
     let owned = Some(Owned { sets: sets.len(), counted: &counted, selected: &machines });
     let observed = Observed { cluster, owned, ..Observed::default() };
     let status = status(deployment, &observed, now);
-    Ok(core.writer.patch_status_soon(&core.stores.machine_deployments, &**deployment, &status).await?)
+    Ok(core
+        .writer
+        .patch_status_soon(&core.stores.machine_deployments, &**deployment, &status, Urgent::All)
+        .await?)
 }
 
 /// The `MachineSet`s that the deployment selects or controls, and that nothing else controls.

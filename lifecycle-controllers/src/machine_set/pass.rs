@@ -26,6 +26,7 @@ use crate::{
     engine::{
         control::{FailedPass, Failure, Failures, Then},
         object::{Meta as _, Stored, key, owner_reference},
+        status::Urgent,
         writer::to_json,
     },
     replicas::{Machines, selector, selects},
@@ -80,7 +81,8 @@ pub(super) async fn reconcile(core: &Core, of: &str) -> Result<Then, FailedPass>
     let machines = Machines::new(machines_of(core, &set)?);
     let observed = Observed { machines: Some(&machines), ..observed };
     let status = status(&set, &observed, now);
-    let written = core.writer.patch_status_soon(&core.stores.machine_sets, &**set, &status).await?;
+    let written =
+        core.writer.patch_status_soon(&core.stores.machine_sets, &**set, &status, Urgent::All).await?;
     let until_there =
         if observed.missing_templates.is_empty() { Then::WhenChanged } else { Then::After(UNTIL_THERE) };
     let comes_back = written.or(until_there);
@@ -176,7 +178,8 @@ async fn delete_all(
     let machines = Machines::new(machines_of(core, set)?);
     let observed = Observed { cluster, machines: Some(&machines), ..Observed::default() };
     let status = status(set, &observed, now);
-    let written = core.writer.patch_status_soon(&core.stores.machine_sets, &***set, &status).await?;
+    let written =
+        core.writer.patch_status_soon(&core.stores.machine_sets, &***set, &status, Urgent::All).await?;
     failures.end().map(|()| written).map_err(|why| FailedPass { why, then: written })
 }
 

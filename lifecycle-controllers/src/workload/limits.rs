@@ -92,7 +92,7 @@ impl Limited {
         let (slot, answer) = answer.await.map_err(|_| format!("no answer within {HEAD:?}"))??;
         // An answer without a body has cost time too.
         let wait = self.pace.take(LEAST).map(|wait| Box::pin(sleep(wait)));
-        let limit = if is_watch { Limit::Watch { line: 0 } } else { Limit::Answer { bytes: 0 } };
+        let limit = if is_watch { Limit::Watch { event: 0 } } else { Limit::Answer { bytes: 0 } };
         let until = if is_watch { Instant::now() + SILENCE } else { began + WHOLE };
         Ok(answer.map(|body| LimitedBody {
             body,
@@ -132,8 +132,8 @@ impl Service<Request<Body>> for Limited {
 enum Limit {
     /// Bytes so far.
     Answer { bytes: usize },
-    /// Bytes since the last end of a line, which ends an event.
-    Watch { line: usize },
+    /// Bytes of the event so far.
+    Watch { event: usize },
 }
 
 /// The body of an answer, which ends with an error at its limit.
@@ -151,27 +151,38 @@ pub(super) struct LimitedBody {
 }
 
 impl LimitedBody {
-    fn count(&mut self, data: &Bytes) -> Result<(), BoxError> {
+    /// What is read of the next piece: a watch has each event in a line of its own. The client knows events by their lines, and API servers
+    /// that are not Kubernetes' own may write one over many lines, and the next one behind it.
+    fn take(&mut self, data: Bytes) -> Result<Bytes, BoxError> {
         match &mut self.limit {
             Limit::Answer { bytes } => {
                 *bytes += data.len();
-                self.json.add(data);
+                self.json.add(&data);
                 at_most("the answer", *bytes, LARGEST, "bytes")?;
                 at_most("the answer", self.json.items, MOST_ITEMS, "items")?;
-                at_most("the answer", self.json.values, MOST_VALUES, "values of JSON")
+                at_most("the answer", self.json.values, MOST_VALUES, "values of JSON")?;
+                Ok(data)
             }
-            Limit::Watch { line } => {
-                for (number, part) in data.split(|byte| *byte == b'\n').enumerate() {
-                    if number > 0 {
-                        (*line, self.json) = (0, JsonCount::default());
-                    }
-                    *line += part.len();
-                    self.json.add(part);
-                    at_most("an event of the watch", *line, LARGEST_EVENT, "bytes")?;
+            Limit::Watch { event } => {
+                let mut lines = Vec::with_capacity(data.len() + 1);
+                for piece in data.split_inclusive(|byte| matches!(byte, b'\n' | b'}')) {
+                    let (text, ends_line) = match piece {
+                        [text @ .., b'\n'] => (text, true),
+                        text => (text, false),
+                    };
+                    self.json.add(text);
+                    *event += text.len();
+                    at_most("an event of the watch", *event, LARGEST_EVENT, "bytes")?;
                     let values = self.json.values;
                     at_most("an event of the watch", values, MOST_VALUES_OF_EVENT, "values of JSON")?;
+                    lines.extend_from_slice(text);
+                    let is_whole = text.ends_with(b"}") && self.json.is_closed();
+                    if is_whole || (ends_line && *event > 0 && !self.json.is_open()) {
+                        lines.push(b'\n');
+                        (*event, self.json) = (0, JsonCount::default());
+                    }
                 }
-                Ok(())
+                Ok(lines.into())
             }
         }
     }
@@ -217,17 +228,15 @@ impl http_body::Body for LimitedBody {
             Some(Err(error)) => return Poll::Ready(Some(Err(error.into()))),
             None => return Poll::Ready(None),
         };
-        if let Some(data) = frame.data_ref() {
-            let data = data.clone();
-            if let Err(error) = self.count(&data) {
-                return Poll::Ready(Some(Err(error)));
-            }
-            self.wait = self.pace.take(data.len()).map(|wait| Box::pin(sleep(wait)));
-            if is_watch {
-                self.until.as_mut().reset(Instant::now() + SILENCE);
-            }
+        let data = match frame.into_data() {
+            Ok(data) => data,
+            Err(other) => return Poll::Ready(Some(Ok(other))),
+        };
+        self.wait = self.pace.take(data.len()).map(|wait| Box::pin(sleep(wait)));
+        if is_watch {
+            self.until.as_mut().reset(Instant::now() + SILENCE);
         }
-        Poll::Ready(Some(Ok(frame)))
+        Poll::Ready(Some(self.take(data).map(Frame::data)))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -235,7 +244,10 @@ impl http_body::Body for LimitedBody {
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        match self.limit {
+            Limit::Answer { .. } => self.body.size_hint(),
+            Limit::Watch { .. } => SizeHint::default(),
+        }
     }
 }
 

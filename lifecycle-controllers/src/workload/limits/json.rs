@@ -15,6 +15,16 @@ pub(super) struct JsonCount {
 }
 
 impl JsonCount {
+    /// Whether a list or an object is open, in which the end of a line means nothing.
+    pub(super) fn is_open(&self) -> bool {
+        self.depth > 0 && !self.in_text
+    }
+
+    /// Whether nothing is open.
+    pub(super) fn is_closed(&self) -> bool {
+        self.depth == 0 && !self.in_text
+    }
+
     /// Counts the next piece.
     pub(super) fn add(&mut self, piece: &[u8]) {
         for byte in piece {

@@ -28,15 +28,20 @@ fn sends(chunk: &'static [u8], count: usize, pause: Duration) -> Client {
     Limited::client(answering(answer), PartFence::default(), Arc::default())
 }
 
+/// How many bytes are read.
 async fn read(client: &Client, path: &str) -> Result<usize, String> {
+    text(client, path).await.map(|text| text.len())
+}
+
+async fn text(client: &Client, path: &str) -> Result<Vec<u8>, String> {
     let request = Request::get(path).body(Body::empty()).expect("a request");
     let mut body =
         client.send(request).await.map_err(|error| cloudprovider::error_chain(&error))?.into_body();
-    let mut size = 0;
+    let mut text = Vec::new();
     loop {
         match std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
-            None => return Ok(size),
-            Some(Ok(frame)) => size += frame.data_ref().map_or(0, Bytes::len),
+            None => return Ok(text),
+            Some(Ok(frame)) => text.extend_from_slice(frame.data_ref().map_or(&[], |data| &data[..])),
             Some(Err(error)) => return Err(cloudprovider::error_chain(&error)),
         }
     }
@@ -78,11 +83,29 @@ async fn small_answers_with_many_values_end_at_their_limits() {
         ("/x", "the answer has more than 400000"),
         ("/x?watch=1", "an event of the watch has more than 100000"),
     ] {
-        let error = read(&sends(b"{},[],", 110_000, Duration::ZERO), path).await.expect_err("many values");
+        let error = read(&sends(b"[{},[],", 110_000, Duration::ZERO), path).await.expect_err("many values");
         assert!(error.contains(what), "{error}");
     }
-    let events = read(&sends(b"{},[],{},\n", 100_000, Duration::ZERO), "/x?watch=1").await;
-    assert_eq!(events, Ok(1_000_000), "each event counts by itself");
+    let events = read(&sends(b"[{},[],{}]\n", 100_000, Duration::ZERO), "/x?watch=1").await;
+    assert_eq!(events, Ok(1_100_000), "each event counts by itself");
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_event_of_a_watch_is_a_line() {
+    let watched = |piece: &'static [u8], count: usize| async move {
+        let text = text(&sends(piece, count, Duration::ZERO), "/x?watch=1").await.expect("it is read");
+        String::from_utf8(text).expect("text")
+    };
+    let as_kubernetes = "{\"a\": [{}, \"}\\n\"]}\n";
+    assert_eq!(watched(as_kubernetes.as_bytes(), 2).await, as_kubernetes.repeat(2));
+    assert_eq!(
+        watched(b"{\n  \"a\": {\n    \"b\": []\n  }\n}", 2).await,
+        "{  \"a\": {    \"b\": []  }}\n".repeat(2)
+    );
+    // In the middle of an event, and in an answer that is no event.
+    assert_eq!(watched(b"{\n{}\n", 2).await, "{{}{{}");
+    assert_eq!(watched(b"no\n\n", 2).await, "no\nno\n");
+    assert_eq!(text(&sends(b"{\n}", 1, Duration::ZERO), "/x").await, Ok(b"{\n}".to_vec()));
 }
 
 #[tokio::test(start_paused = true)]
