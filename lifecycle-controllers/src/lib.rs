@@ -8,6 +8,7 @@ pub mod core;
 pub mod engine;
 pub mod explain;
 pub mod gate;
+mod kept;
 pub mod kinds;
 pub mod kubeadm_config;
 pub mod machine;

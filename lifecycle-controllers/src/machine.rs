@@ -7,6 +7,7 @@
 //! | bootstrap config and infrastructure machine: owned by the Machine, and what they say copied | `related` |
 //! | what a pass works with | `facts` |
 //! | the Node: found by provider ID, labels, annotations and taints written to it | `node` |
+//! | a failed Machine that is kept to be looked at: its Node is cordoned, its end | `kept` |
 //! | a deletion: hooks, drain, volumes, infrastructure, bootstrap config, Node | `deletion` |
 //! | the status | `status` |
 //!
@@ -14,6 +15,7 @@
 
 mod deletion;
 mod facts;
+mod kept;
 mod node;
 mod pass;
 mod related;

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | finalizer, pause, labels, owner, which Machines are its own | `pass` |
 //! | unhealthy Machines replaced | `remediation` |
+//! | one of them kept to be looked at | `keep` |
 //! | labels, annotations and what else needs no new Machine written to the Machines | `sync` |
 //! | Machines created, each with bootstrap config and infrastructure machine, and what was created in vain deleted | `create` |
 //! | Machines deleted | `scale_down` |
@@ -13,6 +14,7 @@
 //! Source of the rules: `core/reconcilers/machineset` of Cluster API 1.14.2.
 
 mod create;
+mod keep;
 mod pass;
 mod preflight;
 mod remediation;

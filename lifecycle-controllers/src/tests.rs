@@ -6,6 +6,7 @@ mod crashes;
 mod deletion;
 mod explain;
 mod histories;
+mod kept;
 mod kubeadm;
 mod line;
 mod machines;

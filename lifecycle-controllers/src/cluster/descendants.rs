@@ -16,6 +16,7 @@ use crate::{
         object::{Kind, Meta as _, Stored, names_kind},
         stores::Store,
     },
+    kept::Kept,
 };
 
 /// An object with its conditions.
@@ -81,9 +82,12 @@ impl Descendants {
     }
 
     /// The Machines of workers that a status speaks of. Those of a `MachinePool` have their own way to be replaced, so upstream leaves
-    /// them out.
+    /// them out; those that are kept are replaced already.
     pub(super) fn counted_workers(&self) -> impl Iterator<Item = &Arc<Stored<Machine>>> {
-        self.workers.iter().filter(|machine| !machine.labels().contains_key(labels::POOL_NAME))
+        let is_counted = |machine: &Machine| {
+            !machine.labels().contains_key(labels::POOL_NAME) && Kept::of(machine).is_none()
+        };
+        self.workers.iter().filter(move |machine| is_counted(machine))
     }
 }
 

@@ -63,7 +63,10 @@ pub(super) async fn reconcile(
 /// plane cannot be a condition, since those that have no object of their own are initialized by a Node that is seen there.
 fn follow(core: &Core, workload: &ClusterKey, cluster: &Cluster) {
     let initialization = cluster.status.as_ref().map(|status| &status.initialization);
-    if initialization.and_then(|one| one.infrastructure_provisioned).unwrap_or_default() {
+    let is_provisioned = initialization.and_then(|one| one.infrastructure_provisioned).unwrap_or_default();
+    // One that was let go may stay for the finalizer of another program. Each change of its connection is a pass.
+    let is_let_go = cluster.is_deleting() && !cluster.has_finalizer(finalizers::CLUSTER);
+    if is_provisioned && !is_let_go {
         core.workload.follow(workload, cluster.uid_or_empty());
     } else {
         core.workload.forget(workload);

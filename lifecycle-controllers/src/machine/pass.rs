@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use super::{
     deletion::Deletion,
     facts::Pass,
+    kept,
     node::{self, Found},
     related::RelatedObjects,
     status::{Observed, status},
@@ -61,6 +62,9 @@ pub(super) async fn reconcile(core: &Core, of: &str) -> Result<Then, FailedPass>
         }
         prepared => prepared?,
     };
+    if kept::end(core, &machine, now).await? {
+        return Ok(Then::WhenChanged);
+    }
     let mut related = RelatedObjects::observe(core, &machine, cluster).await;
     let machine = copied(core, machine, &mut related).await?;
     let workload = workload_key(machine.namespace_or_empty(), &machine.spec.cluster_name);
@@ -218,6 +222,9 @@ impl Pass<'_> {
                 failure = Some(error);
             }
         }
+        if let Err(error) = kept::cordon(&self, machine).await {
+            failure = Some(error);
+        }
         let mut then = Then::WhenChanged;
         let mut stage = None;
         if machine.is_deleting() {
@@ -247,6 +254,7 @@ impl Pass<'_> {
         let (status, by_time) = status(machine, &observed);
         let written =
             core.writer.patch_status_soon(&core.stores.machines, &***machine, &status, URGENT).await?;
+        let by_time = by_time.or(kept::again(machine, self.now));
         let then = then.or(by_time).or(self.grace()).or(self.until_there(machine)).or(written);
         failure.map_or(Ok(then), |why| Err(FailedPass { why, then }))
     }

@@ -16,7 +16,10 @@ use lifecycle::{
     },
 };
 
-use super::related::{RelatedObjects, related};
+use super::{
+    kept,
+    related::{RelatedObjects, related},
+};
 use crate::engine::{
     conditions::{Conditions, paused, time},
     control::Then,
@@ -71,6 +74,7 @@ pub(super) fn status(machine: &Machine, observed: &Observed<'_>) -> (MachineStat
         let statement = up_to_date_statement(machine, &status, owners, now);
         conditions.set(types::UP_TO_DATE, statement, now);
     }
+    kept::say(machine, &mut conditions, now);
     let stage = observed.deletion.as_ref().map(|(stage, _)| stage);
     let deletion = stage.map(|stage| Deletion {
         since: machine.deleted_at().map_or(now, Timestamp::as_second),

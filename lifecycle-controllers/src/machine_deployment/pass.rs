@@ -34,6 +34,7 @@ use crate::{
         status::Urgent,
         writer::{shown, to_json},
     },
+    kept,
     machine_set::{
         Unusable,
         scale_down::{is_marked, marks_are_shown},
@@ -315,6 +316,10 @@ impl Pass<'_> {
             let has_seen = status.is_some_and(|status| status.observed_generation >= set.metadata.generation);
             let is_empty = status.is_some_and(|status| status.replicas == Some(0));
             if set.spec.replicas != Some(0) || !is_empty || !has_seen || set.is_deleting() {
+                continue;
+            }
+            // They would go with it before their time.
+            if !kept::machines_of(core, set).is_empty() {
                 continue;
             }
             // The version is a condition: another program may have scaled it meanwhile.

@@ -13,6 +13,7 @@ use crate::{
         control::{Source, source},
         object::{Meta as _, key, split_key},
     },
+    kept,
     sources::external_source,
 };
 
@@ -81,8 +82,12 @@ fn deployments_of_set(core: &Core, of: &str) -> HashSet<String> {
 fn deployments_of_machine(core: &Core, of: &str, known: &mut HashMap<String, String>) -> HashSet<String> {
     let machine = core.stores.machines.get(of);
     // The names of deployments are short enough to be labels.
-    let name = machine.as_ref().and_then(|machine| machine.label(labels::DEPLOYMENT_NAME));
-    let now = name.map(|name| key(split_key(of).0, name));
+    let name = machine.as_ref().and_then(|machine| match machine.label(labels::DEPLOYMENT_NAME) {
+        Some(name) => Some(name.to_owned()),
+        // An old set stays while one of its Machines is kept.
+        None => kept::set_of(core, machine)?.controller().map(|owner| owner.name.clone()),
+    });
+    let now = name.map(|name| key(split_key(of).0, &name));
     let before = match &now {
         Some(now) => known.insert(of.to_owned(), now.clone()),
         None => known.remove(of),

@@ -29,6 +29,7 @@ use crate::{
         status::Urgent,
         writer::to_json,
     },
+    kept,
     replicas::{Machines, selector, selects},
 };
 
@@ -155,14 +156,14 @@ async fn scale(
     failures.end().map(|()| then)
 }
 
-/// Deletes all Machines, and then lets go.
+/// Deletes all Machines, those that are kept included, and then lets go.
 async fn delete_all(
     core: &Core,
     set: &Arc<Stored<MachineSet>>,
     cluster: Option<&Cluster>,
     now: i64,
 ) -> Result<Then, FailedPass> {
-    let machines = machines_of(core, set)?;
+    let machines = remaining(core, set)?;
     if machines.is_empty() {
         delete_orphans(core, set).await?;
         if let Some(patch) = without_finalizer(&***set, finalizers::MACHINE_SET) {
@@ -175,7 +176,7 @@ async fn delete_all(
         let deleted = core.writer.delete(&core.stores.machines, &***machine).await;
         failures.add(deleted.map_err(Failure::from));
     }
-    let machines = Machines::new(machines_of(core, set)?);
+    let machines = Machines::new(remaining(core, set)?);
     let observed = Observed { cluster, machines: Some(&machines), ..Observed::default() };
     let status = status(set, &observed, now);
     let written =
@@ -193,6 +194,13 @@ fn machines_of(core: &Core, set: &MachineSet) -> Result<Vec<Arc<Stored<Machine>>
             && selects(&selector, machine.labels())
     });
     machines.sort_by(|one, other| one.name_or_empty().cmp(other.name_or_empty()));
+    Ok(machines)
+}
+
+/// What goes with the set.
+fn remaining(core: &Core, set: &MachineSet) -> Result<Vec<Arc<Stored<Machine>>>, Failure> {
+    let mut machines = machines_of(core, set)?;
+    machines.extend(kept::machines_of(core, set));
     Ok(machines)
 }
 

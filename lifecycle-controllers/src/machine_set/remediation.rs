@@ -12,7 +12,10 @@ use lifecycle::{
     machine_set::{Remediation, Unhealthy, remediate as decide},
 };
 
-use super::preflight::{Preflight, preflight};
+use super::{
+    keep::keep,
+    preflight::{Preflight, preflight},
+};
 use crate::{
     core::Core,
     engine::{
@@ -90,7 +93,7 @@ pub(super) async fn remediate(
     let why = holds.iter().map(|hold| format!("* {hold}")).collect::<Vec<_>>().join("\n");
     for machine in delete.iter().filter_map(|name| of(name)) {
         failures.add(if holds.is_empty() {
-            replace(core, set, machine, now).await
+            replace(core, set, cluster, machine, now).await
         } else {
             say(core, machine, statement(DEFERRED, why.clone()), now).await
         });
@@ -98,8 +101,17 @@ pub(super) async fn remediate(
     failures.end()
 }
 
-/// Deletes an unhealthy Machine: another one comes in its place.
-async fn replace(core: &Core, set: &MachineSet, machine: &Stored<Machine>, now: i64) -> Result<(), Failure> {
+/// Deletes an unhealthy Machine, or lets go of it: another one comes in its place.
+async fn replace(
+    core: &Core,
+    set: &MachineSet,
+    cluster: &Cluster,
+    machine: &Stored<Machine>,
+    now: i64,
+) -> Result<(), Failure> {
+    if keep(core, set, cluster, machine, now).await? {
+        return Ok(());
+    }
     // First the word, then the deletion: a pass after a crash in between deletes it, and it counts as in flight.
     let statement = Statement::new(Status::False, DELETING, "Machine is deleting");
     say(core, machine, Some(statement), now).await?;

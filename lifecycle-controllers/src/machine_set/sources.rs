@@ -14,6 +14,7 @@ use crate::{
         control::{Source, source},
         object::{Meta as _, key, names_kind, split_key},
     },
+    kept,
     sources::external_source,
 };
 
@@ -122,8 +123,11 @@ fn sets_of_machine(core: &Core, of: &str, known: &mut HashMap<String, String>) -
             let before = known.insert(of.to_owned(), set.clone());
             before.into_iter().chain([set]).collect()
         }
-        // It may be adopted.
+        // It may be adopted. One that is kept holds the deletion of its set.
         None if machine.controller().is_none() && !machine.labels().is_empty() => {
+            if let Some(set) = kept::set_of(core, &machine) {
+                known.insert(of.to_owned(), key(namespace, set.name_or_empty()));
+            }
             keys_of(core, namespace, |set| set.spec.cluster_name == machine.spec.cluster_name)
         }
         None => known.remove(of).into_iter().collect(),

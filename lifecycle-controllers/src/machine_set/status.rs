@@ -13,6 +13,7 @@ use lifecycle::{
     },
 };
 
+use super::keep::problem;
 use crate::{
     core::is_cluster_paused,
     engine::{
@@ -56,7 +57,13 @@ pub(super) fn status(set: &MachineSet, observed: &Observed<'_>, now: i64) -> Mac
         say(types::SCALING_DOWN, scaling_down(&scale, &replicas, Owner::MachineSet, now));
         say(types::MACHINES_READY, machines_ready(&replicas));
         say(types::MACHINES_UP_TO_DATE, machines_up_to_date(&replicas, now));
-        say(types::REMEDIATING, remediating(&replicas, Owner::MachineSet));
+        let mut remediating = remediating(&replicas, Owner::MachineSet);
+        if let Some(problem) = problem(set) {
+            let before = if remediating.message.is_empty() { "" } else { "\n" };
+            remediating.message.push_str(before);
+            remediating.message.push_str(&problem);
+        }
+        say(types::REMEDIATING, remediating);
         say(types::DELETING, deleting(set.is_deleting(), &replicas, 0, now));
     }
     let is_paused = set.annotations().contains_key(annotations::PAUSED);

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     engine::object::Meta as _,
+    kept::{KEEP_FAILED_FOR, KEPT_OF},
     testing::{NAMESPACE, Stage, delete, object},
 };
 
@@ -234,4 +235,86 @@ async fn checks_are_skipped_by_the_set_or_else_by_its_bootstrap_template() {
         pass(&stage).await.expect("a pass");
         assert_eq!(stage.core.stores.machines.is_empty(), is_held, "{of_set} {of_template}");
     }
+}
+
+/// What a health check has found.
+fn unhealthy() -> Value {
+    let says = |kind: &str, reason: &str| {
+        json!({
+            "type": kind, "status": "False", "reason": reason, "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z",
+        })
+    };
+    json!([says("HealthCheckSucceeded", "UnhealthyNode"), says("OwnerRemediated", "WaitingForRemediation")])
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_kept_is_deleted_and_says_why() {
+    let keep = |value: &str| json!({"metadata": {"annotations": {KEEP_FAILED_FOR: value}}});
+    for (of_set, of_machine, event, words) in [
+        ("1h", None, "KeptFailedMachine", "kept until 2"),
+        ("soon", Some("1h"), "KeptFailedMachine", "kept until 2"),
+        ("1h", Some("0"), "", ""),
+        (
+            "1h",
+            Some("1 h"),
+            "FailedMachineNotKept",
+            "keep-failed-for is \"1 h\", and no duration such as 90m or 2h",
+        ),
+        (
+            "soon",
+            None,
+            "FailedMachineNotKept",
+            "keep-failed-for is \"soon\", and no duration such as 90m or 2h",
+        ),
+    ] {
+        let stage = stage(None, 1).await;
+        stage.patch(CORE, "MachineSet", "s", &keep(of_set)).await;
+        let is_shown = |set: &cluster_api::MachineSet| set.annotation(KEEP_FAILED_FOR).is_some();
+        stage.until(&stage.core.stores.machine_sets, "s", is_shown).await;
+        let annotations = of_machine.map(|value| keep(value)["metadata"]["annotations"].clone());
+        machine(&stage, "a", "c", json!({"annotations": annotations}), unhealthy()).await;
+        pass(&stage).await.expect("a pass");
+        let is_kept = event == "KeptFailedMachine";
+        assert_eq!(stage.get(CORE, "Machine", "a").await.is_some(), is_kept, "{of_set} {of_machine:?}");
+        let events = stage.events().await;
+        let found = events.iter().filter(|(reason, _)| reason.contains("Kept")).cloned().collect::<Vec<_>>();
+        let is_said = |(reason, message): &(String, String)| reason == event && message.contains(words);
+        assert!(if event.is_empty() { found.is_empty() } else { found.iter().any(is_said) }, "{found:?}");
+        tokio::time::advance(Duration::from_secs(2)).await;
+        pass(&stage).await.expect("a pass");
+        let said = says(&stage, "MachineSet", "s", "Remediating").await;
+        let is_wrong = of_set == "soon";
+        assert_eq!(
+            contains(&said, "Failed Machines are deleted and not kept: annotation "),
+            is_wrong,
+            "{said}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_is_kept_may_come_back() {
+    let stage = stage(None, 1).await;
+    let keep = json!({"annotations": {KEEP_FAILED_FOR: "1h"}});
+    machine(&stage, "a", "c", keep, unhealthy()).await;
+    pass(&stage).await.expect("a pass");
+    let kept = |machine: &cluster_api::Machine| machine.label(KEPT_OF) == Some("s");
+    let machines = &stage.core.stores.machines;
+    stage.until(machines, "a", kept).await;
+    assert_eq!(machines.len(), 2, "another one has come");
+    // Its own controller says that it was replaced.
+    stage.patch(CORE, "Machine", "a", &json!({"status": {"conditions": []}})).await;
+    stage.patch(CORE, "Machine", "a", &json!({"metadata": {"labels": {"pool": "s"}}})).await;
+    let is_back = |machine: &cluster_api::Machine| {
+        machine.label("pool") == Some("s")
+            && machine.status.as_ref().is_none_or(|status| status.conditions.is_empty())
+    };
+    stage.until(machines, "a", is_back).await;
+    stage.patch(CORE, "MachineSet", "s", &json!({"spec": {"replicas": 2}})).await;
+    stage.until(&stage.core.stores.machine_sets, "s", |set| set.spec.replicas == Some(2)).await;
+    pass(&stage).await.expect("a pass");
+    let owners = stage.get(CORE, "Machine", "a").await.expect("it")["metadata"]["ownerReferences"].clone();
+    let controls =
+        owners.as_array().into_iter().flatten().filter(|owner| owner["controller"] == true).count();
+    assert_eq!((controls, machines.len()), (1, 2), "{owners}");
 }

@@ -1,5 +1,7 @@
 //! Deletions.
 
+use kube::ResourceExt as _;
+
 use super::*;
 
 /// An object that does not go before its finalizer does.
@@ -110,4 +112,33 @@ async fn what_another_cluster_uses_stays() {
     delete(&stage.sandbox, &object(CORE, "Cluster", "c")).await;
     stage.until_gone(&stage.core.stores.clusters, "c").await;
     assert!(!is_deleting(&stage, &infrastructure()).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_is_let_go_costs_nothing_while_others_hold_it() {
+    let stage = stage().await;
+    create(&stage, json!({})).await;
+    stage
+        .patch(
+            CORE,
+            "Cluster",
+            "c",
+            &json!({"status": {"initialization": {"infrastructureProvisioned": true}}}),
+        )
+        .await;
+    let is_followed = |cluster: &Cluster| said(cluster, "RemoteConnectionProbe").1 == "ProbeFailed";
+    until(&stage, is_followed).await;
+    let cluster = stage.core.stores.clusters.get("default/c").expect("it");
+    let mut finalizers = cluster.finalizers().to_vec();
+    finalizers.push("test/held".to_owned());
+    stage.patch(CORE, "Cluster", "c", &json!({"metadata": {"finalizers": finalizers}})).await;
+    delete(&stage.sandbox, &object(CORE, "Cluster", "c")).await;
+    until(&stage, |cluster| cluster.finalizers() == ["test/held"]).await;
+    stage.sandbox.reset_requests();
+    // A pass that made the next one would leave no time for the clock.
+    for _ in 0..20_000 {
+        tokio::task::yield_now().await;
+    }
+    let requests = stage.sandbox.requests_matching(&Matcher::any()).len();
+    assert!(requests < 50, "{requests}");
 }
