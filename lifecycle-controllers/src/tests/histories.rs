@@ -97,7 +97,10 @@ fn rules_hold_and_all_ends_well() {
                         *counts.entry(what).or_default() += count;
                     }
                 }
-                Err(why) => failed.lock().push((seed, why)),
+                Err(why) => {
+                    println!("history {seed}: {}", why.wrong);
+                    failed.lock().push((seed, why));
+                }
             }
         }
     };
