@@ -10,6 +10,7 @@
 //! | says so in its status, keeps its Node cordoned, deletes it in time | the controller of Machines |
 //! | keeps an old `MachineSet` meanwhile | the controller of `MachineDeployment`s |
 //! | leaves it out of what it says about its workers | the controller of Clusters |
+//! | does not look at it any more | the controller of `MachineHealthCheck`s |
 
 use std::{sync::Arc, time::Duration};
 

@@ -123,4 +123,28 @@ mod tests {
         delete(&stage.sandbox, &machine).await;
         assert_eq!(next().await, deployment);
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_end_of_a_machine_that_is_kept_concerns_the_deployment_of_its_set() {
+        let stage = Stage::new().await;
+        let mut set = object("cluster.x-k8s.io/v1beta2", "MachineSet", "s");
+        let owner = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineDeployment", "name": "d", "uid": "u", "controller": true});
+        set["metadata"]["ownerReferences"] = json!([owner]);
+        let reference = json!({"apiGroup": "infra.example", "kind": "Box", "name": "m"});
+        let of_machine =
+            json!({"clusterName": "c", "bootstrap": {"dataSecretName": "s"}, "infrastructureRef": reference});
+        set["spec"] = json!({"clusterName": "c", "selector": {}, "template": {"spec": of_machine}});
+        stage.create(set).await;
+        stage.until(&stage.core.stores.machine_sets, "s", |_| true).await;
+        let mut of_machines = of(&stage.core).swap_remove(2);
+        let mut machine = object("cluster.x-k8s.io/v1beta2", "Machine", "m");
+        machine["metadata"]["labels"] = json!({kept::KEPT_OF: "s"});
+        machine["spec"] = of_machine;
+        let mut next = async || timeout(Duration::from_secs(60), of_machines.next()).await.ok().flatten();
+        let deployment = Some(HashSet::from([format!("{NAMESPACE}/d")]));
+        stage.create(machine.clone()).await;
+        assert_eq!(next().await, deployment);
+        delete(&stage.sandbox, &machine).await;
+        assert_eq!(next().await, deployment);
+    }
 }

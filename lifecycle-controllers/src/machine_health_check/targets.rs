@@ -20,6 +20,7 @@ use crate::{
         control::Failure,
         object::{Meta as _, Stored},
     },
+    kept::Kept,
     replicas::{selector, selects},
     workload::{Node, WorkloadCluster},
 };
@@ -74,10 +75,12 @@ fn is_of_cluster(machine: &Machine, cluster: &str) -> bool {
     machine.spec.cluster_name == cluster && machine.label(labels::CLUSTER_NAME) == Some(cluster)
 }
 
+/// A Machine that is kept has been replaced already.
 fn is_left_alone(machine: &Machine) -> bool {
-    [annotations::PAUSED, annotations::SKIP_REMEDIATION]
+    let has_one = [annotations::PAUSED, annotations::SKIP_REMEDIATION]
         .iter()
-        .any(|annotation| machine.annotations().contains_key(*annotation))
+        .any(|annotation| machine.annotations().contains_key(*annotation));
+    has_one || Kept::of(machine).is_some()
 }
 
 /// Looks at all of these Machines. `connected`: the workload cluster, unless its control plane was never there.

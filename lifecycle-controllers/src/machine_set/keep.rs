@@ -102,7 +102,7 @@ fn let_go(
     owners.retain(|owner| owner.controller != Some(true) && owner.uid != cluster.uid_or_empty());
     owners.push(owner_reference(cluster, false));
     let owners = to_json(&owners).map_err(|error| error.to_string())?;
-    // A health check would have it replaced once more.
+    // Cluster API's own health checks, to which it may move, leave it alone by this.
     let annotations = json!({KEPT_UNTIL: until.to_string(), annotations::SKIP_REMEDIATION: ""});
     let metadata = json!({"labels": labels, "annotations": annotations, "ownerReferences": owners});
     Ok((until, json!({"metadata": metadata})))

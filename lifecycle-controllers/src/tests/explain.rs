@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     explain::{ExplainedCondition, ExplainedKind, LifecyclePlan, explain_through},
+    kept::KEPT_UNTIL,
     options::{LifecycleOptions, Patterns},
 };
 
@@ -112,6 +113,22 @@ async fn a_deletion_says_its_next_step() {
     world.patch("cluster.x-k8s.io", "Machine", &machine, none).await;
     let plan = explained(&world, ExplainedKind::Machine, &machine).await.expect("it");
     assert!(plan.next.iter().any(|next| next.starts_with("patch nodes/")), "{plan:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_is_kept_says_until_when() {
+    let (world, machine) = super::kept::kept(1).await;
+    let until = json!({"metadata": {"annotations": {KEPT_UNTIL: "2999-01-01T00:00:00Z"}}});
+    world.patch("cluster.x-k8s.io", "Machine", super::kept::name(&machine), until).await;
+    world.settle().await;
+    let plan = explained(&world, ExplainedKind::Machine, super::kept::name(&machine)).await.expect("it");
+    let words = "OwnerRemediated True MachineKept MachineSet d-";
+    let says = |one: &ExplainedCondition| {
+        one.to_string().starts_with(words) && one.message.contains("until 2999-01-01T00:00:00Z")
+    };
+    assert!(plan.conditions.iter().any(says), "{plan:?}");
+    let next = &plan.next[0];
+    assert!(next.starts_with("write nothing, and look again after ") && next.ends_with('d'), "{plan:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use sandbox::{Action, Fault, Matcher};
 use serde_json::{Value, json};
 
 use super::{
@@ -44,6 +45,11 @@ async fn running(replicas: i32) -> World {
     world
 }
 
+async fn patch_node(world: &World, name: &str, patch: Value) {
+    let (nodes, patch) = (nodes(&world.workload.client()), kube::api::Patch::Merge(patch));
+    nodes.patch(name, &kube::api::PatchParams::default(), &patch).await.expect("patched");
+}
+
 /// The Node has been not Ready for long.
 async fn fail(world: &World, name: &str) {
     let condition = json!({
@@ -55,7 +61,7 @@ async fn fail(world: &World, name: &str) {
     nodes.patch_status(name, &kube::api::PatchParams::default(), &patch).await.expect("patched");
 }
 
-fn name(of: &Value) -> &str {
+pub(super) fn name(of: &Value) -> &str {
     of["metadata"]["name"].as_str().unwrap_or_default()
 }
 
@@ -87,7 +93,7 @@ async fn is_complete(world: &World, replicas: usize) -> bool {
 }
 
 /// A Machine of a deployment of so many that failed and is kept, as it is once all is settled.
-async fn kept(replicas: i32) -> (World, Value) {
+pub(super) async fn kept(replicas: i32) -> (World, Value) {
     let world = running(replicas).await;
     let failed = world.names(GROUP, "Machine").await.remove(0);
     fail(&world, &failed).await;
@@ -150,6 +156,15 @@ async fn a_failed_machine_is_replaced_and_stays_until_its_time() {
     assert_eq!(condition(&cluster, "WorkerMachinesReady")["status"], "True", "{cluster}");
     assert_eq!(condition(&cluster, "Remediating")["message"], "", "{cluster}");
 
+    // A health check leaves it alone without the annotation too.
+    let annotation = annotated("cluster.x-k8s.io/skip-remediation", Value::Null);
+    world.patch(GROUP, "Machine", name(&machine), annotation).await;
+    world.settle().await;
+    assert_eq!(
+        world.get(GROUP, "MachineHealthCheck", "h").await.expect("it")["status"]["expectedMachines"],
+        2
+    );
+
     // A scale-down does not take it, and nothing is written once all is settled.
     world.patch_deployment(json!({"replicas": 1})).await;
     world.until("one Machine", async || is_complete(&world, 1).await).await;
@@ -205,6 +220,32 @@ async fn a_user_says_how_long_it_stays() {
     world.delete(GROUP, "Machine", name).await;
     world.until("its end", async || is_gone(&world, name).await).await;
     assert!(is_complete(&world, 1).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn its_node_is_cordoned_as_soon_as_that_can_be_and_stays_so() {
+    let world = running(1).await;
+    let failed = world.names(GROUP, "Machine").await.remove(0);
+    // The workload cluster is away, and the check of another program asks for the remediation.
+    world.delete(GROUP, "MachineHealthCheck", "h").await;
+    world.workload.faults().inject(Fault::new(Matcher::any(), Action::ServiceUnavailable));
+    world.workload.faults().drop_watches();
+    world.settle().await;
+    let machine = world.get(GROUP, "Machine", &failed).await.expect("it");
+    let mut conditions = machine["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    conditions.retain(|one| one["type"] != "HealthCheckSucceeded");
+    conditions.extend(["HealthCheckSucceeded", "OwnerRemediated"].map(|kind| {
+        json!({"type": kind, "status": "False", "reason": "Test", "message": "", "lastTransitionTime": LONG_AGO})
+    }));
+    world.patch_status(GROUP, "Machine", &failed, json!({"status": {"conditions": conditions}})).await;
+    let is_one = async || is_kept(&world.get(GROUP, "Machine", &failed).await.unwrap_or_default());
+    world.until("it is kept", is_one).await;
+    world.settle().await;
+    world.workload.faults().clear();
+    let is_cordoned = async || world.nodes().await[&failed]["spec"]["unschedulable"] == true;
+    world.until("it is cordoned", is_cordoned).await;
+    patch_node(&world, &failed, json!({"spec": {"unschedulable": false}})).await;
+    world.until("it is cordoned again", is_cordoned).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,6 +7,7 @@
 //! | Its sets want no more than that together | a daemon enlarges one |
 //! | `replicas - maxUnavailable` Machines go on working | a daemon deletes one that works |
 //! | A Machine has one infrastructure machine and one bootstrap config in its life | a daemon creates one |
+//! | A Machine that is kept goes with its set, its deployment, its Cluster or by a user; one of a set is kept | a daemon deletes one, lets go of one, or deletes a set |
 //! | Infrastructure, bootstrap config and Node go with their Machine, and nothing else does | a daemon deletes one |
 //! | Nothing lets go of its object before what belongs to it is gone | a daemon takes the finalizer away |
 //! | Nothing is written to what is paused, but that it is | a daemon writes |
@@ -19,6 +20,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tokio::time::Instant;
+
+use crate::kept::KEPT_OF;
 
 use super::{
     super::record::{By, Write},
@@ -47,6 +50,13 @@ pub(super) fn controller(object: &Value) -> &str {
     let owners = object["metadata"]["ownerReferences"].as_array().into_iter().flatten();
     let mut controllers = owners.filter(|owner| owner["controller"] == true);
     controllers.next().and_then(|owner| owner["uid"].as_str()).unwrap_or_default()
+}
+
+/// Whether a Machine is kept to be looked at. No time is over in a history: the clock of the machine goes on as ever.
+pub(super) fn is_kept(machine: &Value) -> bool {
+    machine["metadata"]["labels"][KEPT_OF].is_string()
+        && controller(machine).is_empty()
+        && !is_deleting(machine)
 }
 
 pub(super) fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
@@ -148,7 +158,13 @@ pub(super) fn before(state: &mut State, write: &Write, before: Option<&Value>) {
         {
             state.breaks(format!("{what} for the second time"));
         }
+        "machines" if begins_to_go && before.is_some_and(is_kept) => judge_end(state, place, &what, before),
         "machines" if begins_to_go => judge_deletion(state, place, &what, name),
+        "machinesets"
+            if begins_to_go && !kept_of(state, place, name).is_empty() && !all_goes(state, place) =>
+        {
+            state.breaks(format!("{what}, and one of its Machines is kept"));
+        }
         _ => {}
     }
     if write.after.is_none() && ALL.contains(&plural) {
@@ -218,7 +234,8 @@ fn judge_pause(
     if is_paused {
         state.count("writes to what is paused");
     }
-    if is_paused && without_pause(before) != without_pause(after) {
+    // What was created meanwhile gets its first status.
+    if is_paused && before["status"].is_object() && without_pause(before) != without_pause(after) {
         state.breaks(format!("{what}, which is paused"));
     }
     let is_held = plural == "machinesets" && state.is_paused(place, "machinedeployments", "d");
@@ -243,6 +260,26 @@ fn without_pause(object: &Value) -> Value {
     }
     object["status"]["conditions"] = others.into();
     object
+}
+
+/// The Machines of a set that are kept.
+fn kept_of<'a>(state: &'a State, place: usize, set: &str) -> Vec<&'a str> {
+    let is_one = |machine: &Value| is_kept(machine) && machine["metadata"]["labels"][KEPT_OF] == set;
+    state.all(place, "machines").filter(|(_, machine)| is_one(machine)).map(|(name, _)| name).collect()
+}
+
+/// Whether deployment or Cluster are gone or go.
+fn all_goes(state: &State, place: usize) -> bool {
+    let is_over = |object: Option<&Value>| object.is_none_or(is_deleting);
+    is_over(state.deployment(place)) || is_over(state.get(place, "clusters", "c"))
+}
+
+fn judge_end(state: &mut State, place: usize, what: &str, machine: Option<&Value>) {
+    let set = machine.and_then(|machine| machine["metadata"]["labels"][KEPT_OF].as_str()).unwrap_or_default();
+    let set = state.get(place, "machinesets", set);
+    if !all_goes(state, place) && set.is_some_and(|set| !is_deleting(set)) {
+        state.breaks(format!("{what}, which is kept"));
+    }
 }
 
 fn judge_deletion(state: &mut State, place: usize, what: &str, name: &str) {
@@ -294,6 +331,15 @@ pub(super) fn after(state: &mut State, write: &Write, before: Option<&Value>) {
     }
     match plural {
         "machines" if before.is_none() && is_leader => judge_creation(state, place, &what, after),
+        "machines" if is_kept(after) && before.is_some_and(|before| !is_kept(before)) => {
+            state.count("Machines that are kept");
+            let set = after["metadata"]["labels"][KEPT_OF].as_str().unwrap_or_default();
+            let kept = kept_of(state, place, set);
+            if kept.len() > 1 {
+                let broken = format!("{what}: {kept:?} are kept");
+                state.breaks(broken);
+            }
+        }
         "machinesets" if is_leader && replicas(after) > before.map_or(0, replicas) => {
             let most = state.bounds.values().map(|(most, _)| most).max().unwrap_or_default();
             let is_late = |name: &str| state.late.contains(&("machinesets".to_owned(), name.to_owned()));

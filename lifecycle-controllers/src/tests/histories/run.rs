@@ -15,9 +15,10 @@ use super::{
     cloud::{self, Mood, node_status},
     expected::{difference, left},
     model::Model,
-    rules::{STRANGER, is_deleting, says},
+    rules::{STRANGER, is_deleting, is_kept, says},
     users::if_there,
 };
+use crate::kept::KEEP_FAILED_FOR;
 
 pub(super) const GROUP: &str = "cluster.x-k8s.io";
 
@@ -45,6 +46,8 @@ pub(super) struct History {
     is_bad: bool,
     /// The daemon did not learn of everything at once.
     was_blind: bool,
+    /// Deployments ask to keep failed Machines.
+    keeps_failed: bool,
 }
 
 /// Lives one history.
@@ -64,6 +67,7 @@ pub(super) async fn run(seed: u64, model: Model) -> Result<(), String> {
         late_until: None,
         is_bad: false,
         was_blind: false,
+        keeps_failed: seed % 2 == 1,
     };
     history.live().await
 }
@@ -128,6 +132,9 @@ impl History {
     pub(super) async fn create_deployment(&mut self) {
         let replicas = self.random.i32(1..=3);
         self.world.create_deployment(replicas).await;
+        if self.keeps_failed {
+            self.annotate("MachineDeployment", "d", KEEP_FAILED_FOR, Some("1h")).await;
+        }
     }
 
     /// Time passes. A daemon that dies meanwhile has a successor.
@@ -391,14 +398,25 @@ impl History {
         if !self.has_deployment() {
             return Err("the deployment is still being deleted".to_owned());
         }
+        self.annotate("MachineDeployment", "d", KEEP_FAILED_FOR, None).await;
+        self.rest(Duration::from_secs(30)).await?;
         self.heal().await;
         self.rest(Duration::from_secs(60)).await?;
         self.replace_outdated().await;
         Ok(())
     }
 
-    /// Nodes become Ready again, and Machines without a Node are deleted.
+    /// Nodes become Ready again, and Machines without a Node and those that are kept are deleted.
     async fn heal(&mut self) {
+        let kept: Vec<_> = {
+            let state = self.model.lock();
+            let kept = state.all(self.world.place, "machines").filter(|(_, machine)| is_kept(machine));
+            kept.map(|(name, _)| name.to_owned()).collect()
+        };
+        for name in kept {
+            self.model.note(&format!("    a user deletes {name}, which is kept"));
+            self.world.delete(GROUP, "Machine", &name).await;
+        }
         let (broken, lost): (Vec<_>, Vec<_>) = {
             let state = self.model.lock();
             let place = self.world.place;
