@@ -143,13 +143,22 @@ impl<'a> Deletion<'a> {
     }
 
     /// Whether there is a Node that the watch has not shown, with the Machine's own name as kubelets take it from most machines. What is
-    /// deleted early may have a Node of that age.
+    /// deleted early may have a Node of that age, and a daemon that has just started knows none.
     async fn has_unseen_node(&self) -> Result<bool, Failure> {
-        let (Some(id), Some(connected)) = (&self.machine.spec.provider_id, &self.pass.connected) else {
-            return Ok(false);
-        };
-        let node = connected.read_node(self.machine.name_or_empty()).await?;
-        Ok(node.is_some_and(|node| node.provider_id.as_ref() == Some(id)))
+        let Some(id) = &self.machine.spec.provider_id else { return Ok(false) };
+        match self.read_node(self.machine.name_or_empty()).await {
+            Ok(node) => Ok(node.is_some_and(|node| node.provider_id.as_ref() == Some(id))),
+            Err(_) if self.is_over_for_node() => Ok(false),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Whether the Machine is deleted for longer than its Node may take.
+    fn is_over_for_node(&self) -> bool {
+        let limit = self.machine.spec.deletion.node_deletion_timeout_seconds;
+        let limit = limit.unwrap_or(NODE_DELETION_TIMEOUT_SECONDS);
+        let since = self.machine.deleted_at().map_or(self.pass.now, Timestamp::as_second);
+        limit > 0 && self.pass.now.saturating_sub(since) >= i64::from(limit)
     }
 
     fn next(&self, node: Option<&str>) -> (Next, Statement) {
@@ -320,12 +329,8 @@ impl<'a> Deletion<'a> {
             self.is_node_gone = true;
             return Ok(Stepped::Done);
         };
-        let limit = self.machine.spec.deletion.node_deletion_timeout_seconds;
-        let limit = limit.unwrap_or(NODE_DELETION_TIMEOUT_SECONDS);
-        let since = self.machine.deleted_at().map_or(self.pass.now, Timestamp::as_second);
-        let is_over = limit > 0 && self.pass.now.saturating_sub(since) >= i64::from(limit);
         tracing::warn!(machine = self.machine.name_or_empty(), node = name, error = %failure, "Node not deleted");
-        if is_over {
+        if self.is_over_for_node() {
             self.is_node_gone = true;
             return Ok(Stepped::Done);
         }

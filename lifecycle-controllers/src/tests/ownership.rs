@@ -168,6 +168,14 @@ async fn what_is_missing_is_said_and_its_coming_is_an_event() {
     world.until_complete(1, "v1.37.1").await;
 }
 
+async fn create_node(world: &World, name: &str, provider_id: &str) {
+    let node = json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {"providerID": provider_id},
+    });
+    let node = serde_json::from_value(node).expect("a Node");
+    nodes(&world.workload.client()).create(&PostParams::default(), &node).await.expect("it is created");
+}
+
 fn refused_patches(of: &str) -> Fault {
     Fault::new(Matcher::any().verb("patch").resource(of).subresource(""), Action::InternalError)
 }
@@ -222,13 +230,23 @@ async fn a_machine_that_goes_right_after_its_creation_takes_its_node_along() {
     world.patch(GROUP, "Cluster", "c", json!({"spec": {"paused": true}})).await;
     // The Node is there before the machine is called provisioned, and the Machine goes before it has a provider ID.
     world.patch(INFRASTRUCTURE, "FakeMachine", "m", json!({"spec": {"providerID": "fake:///m"}})).await;
-    let node = json!({
-        "apiVersion": "v1", "kind": "Node", "metadata": {"name": "m"}, "spec": {"providerID": "fake:///m"},
-    });
-    let node = serde_json::from_value(node).expect("a Node");
-    nodes(&world.workload.client()).create(&PostParams::default(), &node).await.expect("it is created");
+    create_node(&world, "m", "fake:///m").await;
     world.delete(GROUP, "Machine", "m").await;
     world.patch(GROUP, "Cluster", "c", json!({"spec": {"paused": false}})).await;
+    world.until("its end", async || world.names(GROUP, "Machine").await.is_empty()).await;
+    assert!(world.nodes().await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_daemon_that_is_not_connected_yet_looks_for_the_node_later() {
+    let mut world = World::new().await;
+    let mut machine = machine("m", json!({}), reference(INFRASTRUCTURE, "FakeMachine", "m"));
+    machine["metadata"]["finalizers"] = json!(["machine.cluster.x-k8s.io"]);
+    machine["spec"]["providerID"] = json!("fake:///m");
+    world.create(GROUP, "Machine", machine).await;
+    world.delete(GROUP, "Machine", "m").await;
+    create_node(&world, "n", "fake:///m").await;
+    world.start().await;
     world.until("its end", async || world.names(GROUP, "Machine").await.is_empty()).await;
     assert!(world.nodes().await.is_empty());
 }

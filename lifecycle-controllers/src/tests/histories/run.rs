@@ -15,7 +15,7 @@ use super::{
     cloud::{self, Mood, node_status},
     expected::{difference, left},
     model::Model,
-    rules::{STRANGER, is_deleting, is_kept, says},
+    rules::{STRANGER, is_deleting},
     users::if_there,
 };
 use crate::kept::KEEP_FAILED_FOR;
@@ -24,6 +24,9 @@ pub(super) const GROUP: &str = "cluster.x-k8s.io";
 
 /// How much happens.
 const ACTS: std::ops::RangeInclusive<usize> = 4..=10;
+
+/// The Lease of a daemon that dies has to expire: no other works before.
+const LEASE: Duration = Duration::from_secs(15);
 
 /// When all is well, everything is as it should be within this time: the longest pause after failures is five minutes.
 const WITHIN: Duration = Duration::from_secs(1800);
@@ -196,6 +199,8 @@ impl History {
     }
 
     async fn crash(&mut self) {
+        self.world.stop_controllers().await;
+        sleep(LEASE).await;
         self.lead_next();
         self.world.restart().await;
         self.be_bad();
@@ -335,7 +340,7 @@ impl History {
     }
 
     /// Something happens to the machine of this name.
-    async fn strike(&mut self, act: Act, name: &str) {
+    pub(super) async fn strike(&mut self, act: Act, name: &str) {
         if self.model.lock().get(self.world.place, "nodes", name).is_none() {
             return;
         }
@@ -404,54 +409,6 @@ impl History {
         self.rest(Duration::from_secs(60)).await?;
         self.replace_outdated().await;
         Ok(())
-    }
-
-    /// Nodes become Ready again, and Machines without a Node and those that are kept are deleted.
-    async fn heal(&mut self) {
-        let kept: Vec<_> = {
-            let state = self.model.lock();
-            let kept = state.all(self.world.place, "machines").filter(|(_, machine)| is_kept(machine));
-            kept.map(|(name, _)| name.to_owned()).collect()
-        };
-        for name in kept {
-            self.model.note(&format!("    a user deletes {name}, which is kept"));
-            self.world.delete(GROUP, "Machine", &name).await;
-        }
-        let (broken, lost): (Vec<_>, Vec<_>) = {
-            let state = self.model.lock();
-            let place = self.world.place;
-            let machines = state.names(place, "machines").into_iter();
-            let machines = machines.filter(|name| !name.starts_with(STRANGER) && !state.works(place, name));
-            machines.partition(|name| state.get(place, "nodes", name).is_some())
-        };
-        for name in broken {
-            self.strike(Act::Ready { machine: 0, is_ready: true }, &name).await;
-        }
-        for name in lost {
-            self.model.note(&format!("    a user deletes {name}, which has no Node"));
-            self.delete_object(GROUP, "Machine", &name).await;
-        }
-    }
-
-    /// With the strategy `OnDelete` that is for users.
-    async fn replace_outdated(&mut self) {
-        let outdated: Vec<_> = {
-            let state = self.model.lock();
-            let place = self.world.place;
-            let Some(deployment) = state.deployment(place) else { return };
-            if deployment["spec"]["rollout"]["strategy"]["type"] != "OnDelete" {
-                return;
-            }
-            let machines = state.all(place, "machines").filter(|(name, _)| !name.starts_with(STRANGER));
-            machines
-                .filter(|(_, one)| !says(one, "UpToDate", "True"))
-                .map(|(name, _)| name.to_owned())
-                .collect()
-        };
-        for name in outdated {
-            self.model.note(&format!("    a user deletes {name}, which is outdated"));
-            self.delete_object(GROUP, "Machine", &name).await;
-        }
     }
 
     /// Waits until everything is as it should be.
