@@ -25,7 +25,7 @@ use crate::{
 
 /// Lets go of a failed Machine that is to be kept. Gives whether it is kept; another one comes in its place either way.
 ///
-/// It is one write: whoever reads the Machine before it finds a failed one of the set, and after it one that is kept.
+/// It is one write: before it the Machine is a failed one of the set, and after it one that is kept, wherever the daemon ends.
 pub(super) async fn keep(
     core: &Core,
     set: &MachineSet,
