@@ -18,7 +18,7 @@ use lifecycle::{
 };
 
 use crate::engine::{
-    conditions::read,
+    conditions::{read, read_without_words},
     control::Failure,
     object::{Meta as _, Stored},
 };
@@ -28,6 +28,9 @@ const MOST_VERSIONS: usize = 100;
 
 /// The longest version in `status.versions`, in characters.
 const LONGEST_VERSION: usize = 256;
+
+/// The conditions that Machines are counted by.
+const COUNTED: [&str; 3] = [types::READY, types::AVAILABLE, types::UP_TO_DATE];
 
 /// Some Machines with their conditions.
 #[derive(Debug)]
@@ -41,6 +44,17 @@ impl Machines {
         let with_conditions = |machine: Arc<Stored<Machine>>| {
             let status = machine.status.as_ref();
             let conditions = status.map(|status| read(&status.conditions)).unwrap_or_default();
+            (machine, conditions)
+        };
+        Self { all: machines.into_iter().map(with_conditions).collect() }
+    }
+
+    /// The same to be counted alone: without the conditions and the words that no number is made of.
+    pub fn counted(machines: impl IntoIterator<Item = Arc<Stored<Machine>>>) -> Self {
+        let with_conditions = |machine: Arc<Stored<Machine>>| {
+            let all = machine.status.iter().flat_map(|status| &status.conditions);
+            let counted = all.filter(|one| COUNTED.contains(&one.type_.as_str()));
+            let conditions = counted.map(read_without_words).collect();
             (machine, conditions)
         };
         Self { all: machines.into_iter().map(with_conditions).collect() }

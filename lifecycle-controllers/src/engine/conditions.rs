@@ -107,17 +107,26 @@ pub fn read(conditions: &[ApiCondition]) -> Vec<Condition> {
     conditions
         .iter()
         .map(|one| Condition {
-            kind: one.type_.clone(),
-            status: match one.status {
-                ConditionStatus::True => Status::True,
-                ConditionStatus::False => Status::False,
-                ConditionStatus::Unknown => Status::Unknown,
-            },
             reason: one.reason.clone(),
             message: one.message.clone(),
-            since: one.last_transition_time.0.as_second(),
+            ..read_without_words(one)
         })
         .collect()
+}
+
+/// A condition without reason and message.
+pub fn read_without_words(condition: &ApiCondition) -> Condition {
+    Condition {
+        kind: condition.type_.clone(),
+        status: match condition.status {
+            ConditionStatus::True => Status::True,
+            ConditionStatus::False => Status::False,
+            ConditionStatus::Unknown => Status::Unknown,
+        },
+        reason: String::new(),
+        message: String::new(),
+        since: condition.last_transition_time.0.as_second(),
+    }
 }
 
 /// A time in seconds since 1970, as the API has it.

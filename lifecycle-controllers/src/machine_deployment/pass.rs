@@ -362,7 +362,8 @@ fn marks(core: &Core, set: &MachineSet) -> Marks {
 
 /// A `MachineSet` as the planner sees it. Its Machines are counted here: the status of the set may be a second late.
 fn machine_set(core: &Core, set: &MachineSet) -> planner::MachineSet {
-    let machines = Machines::new(core.machines_in(set.namespace_or_empty(), |machine| is_of(machine, set)));
+    let machines =
+        Machines::counted(core.machines_in(set.namespace_or_empty(), |machine| is_of(machine, set)));
     let Counters { replicas, available, up_to_date, .. } = count(&machines.replicas());
     planner::MachineSet {
         name: set.name_or_empty().to_owned(),
@@ -437,7 +438,7 @@ fn sets_of(core: &Core, deployment: &MachineDeployment) -> Result<Vec<Arc<Stored
 
 /// The Machines that the sets control.
 fn counted(core: &Core, deployment: &MachineDeployment, sets: &[Arc<Stored<MachineSet>>]) -> Machines {
-    Machines::new(
+    Machines::counted(
         core.machines_in(deployment.namespace_or_empty(), |machine| {
             sets.iter().any(|set| is_of(machine, set))
         }),

@@ -75,7 +75,9 @@ fn machine_patch(set: &MachineSet, machine: &Stored<Machine>) -> Result<Option<V
     let timeout = &mut wanted.deletion.node_deletion_timeout_seconds;
     *timeout = timeout.or(of_webhook);
     let mut patch = Map::new();
-    if let Some(spec) = difference(&to_json(&machine.spec)?, &to_json(&wanted)?) {
+    if wanted != machine.spec
+        && let Some(spec) = difference(&to_json(&machine.spec)?, &to_json(&wanted)?)
+    {
         patch.insert("spec".to_owned(), spec);
     }
     if !machine.is_deleting()
