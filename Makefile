@@ -20,7 +20,7 @@ go_on_without = { [[ $$? -eq 3 && $${CI:-} != true ]] || exit 1; }
 .PHONY: help
 help:
 	@echo 'make TARGET, with TARGET one of:'
-	@sed -n 's/^\([a-z-]*\):.*## /  \1|/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{printf "%-13s %s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z0-9-]*\):.*## /  \1|/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{printf "%-13s %s\n", $$1, $$2}'
 
 .PHONY: demo
 demo: build-packages ## 100 virtual machines become Nodes, in about 25 s after the build; DEMO=keep goes on serving
