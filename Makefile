@@ -20,7 +20,7 @@ go_on_without = { [[ $$? -eq 3 && $${CI:-} != true ]] || exit 1; }
 .PHONY: help
 help:
 	@echo 'make TARGET, with TARGET one of:'
-	@sed -n 's/^\([a-z-]*\):.*## /  \1|/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{printf "%-13s %s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z0-9-]*\):.*## /  \1|/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{printf "%-13s %s\n", $$1, $$2}'
 
 .PHONY: demo
 demo: build-packages ## 100 virtual machines become Nodes, in about 25 s after the build; DEMO=keep goes on serving
@@ -94,11 +94,13 @@ soak-tenants: build ## 5,000 objects of a hostile tenant beside another one's ma
 	CI=true CCM_BINARY=$(release)/cloud-controller-manager CCM_HOSTILE_OBJECTS=$(or $(OBJECTS),5000) $(CARGO) test --locked -p integration-tests --test integration -- --nocapture \
 	    machines::hostile_objects
 
+# With one machine each, both are among the tests.
 .PHONY: e2e
-e2e: cargo ## one of the tests: from kubectl apply of a machine to a Ready Node, with Cluster API, libvirt, kubeadm and a kubelet
+e2e: cargo ## machines with real kubelets, with Cluster API's managers, and without them drained, rebooted, replaced and rolled out: MACHINES (2)
 	@tests/env/install.sh test
 	@for peer in kubernetes cluster-api node; do tests/env/build.sh "$$peer" >/dev/null; done
-	CI=true $(CARGO) test --locked -p integration-tests --test integration -- --nocapture e2e::
+	CI=true CCM_E2E_MACHINES=$(or $(MACHINES),2) $(CARGO) test --locked -p integration-tests --test integration -- --nocapture \
+	    --test-threads 1 e2e::
 
 .PHONY: e2e-capv
 e2e-capv: cargo ## one of the tests: the machines of Cluster API Provider vSphere are taken over, and given back

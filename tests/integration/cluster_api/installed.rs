@@ -30,6 +30,9 @@ const BOTH_ROLES: &str = "controllers=*,machine-controller";
 /// The same, and those of Cluster API's own kinds.
 const WITH_LIFECYCLE: &str = "controllers=*,machine-controller,lifecycle";
 
+/// Where the API servers of workload clusters are, for the controllers of Cluster API's own kinds.
+pub(super) const HERE: &str = "--workload-cluster-cidrs=127.0.0.0/8";
+
 /// What the binary prints.
 pub(crate) fn printed(arguments: &[&str]) -> Result<String> {
     let output = Command::new(binary()?).args(arguments).output()?;
@@ -69,7 +72,7 @@ impl Installed {
     }
 
     /// The same for a daemon that serves Cluster API's own kinds too, and their definitions.
-    fn apply_with_lifecycle(
+    pub(super) fn apply_with_lifecycle(
         control_plane: &ControlPlane,
         provider: &'static str,
         config: PathBuf,
@@ -151,7 +154,7 @@ pub(super) fn by_the_daemon_alone(
     let control_plane = ControlPlane::start(&ControlPlaneOptions::default())?;
     apply(&control_plane, "control-planes.yaml", HOSTED_CONTROL_PLANES)?;
     let installed = Installed::apply_with_lifecycle(&control_plane, provider, config)?;
-    let flags = [flags, &["--workload-cluster-cidrs=127.0.0.0/8"]].concat();
+    let flags = [flags, &[HERE]].concat();
     Ok(installed.runs(&control_plane, kinds, &flags, namespace, story)?)
 }
 

@@ -2,7 +2,7 @@
 //! the binary, as a process with the roles that it prints.
 
 mod guests;
-mod hypervisor;
+pub(super) mod hypervisor;
 mod life;
 mod moving;
 

@@ -11,7 +11,7 @@ use super::objects::{Objects, reference};
 pub(crate) const VERSION: &str = "v1.36.3";
 
 /// A command in the bootstrap data. Only a machine that runs it could print what it says.
-const GREETING: &str = "echo \"GUEST says $(hostname) $((6 * 7))\"";
+pub(crate) const GREETING: &str = "echo \"GUEST says $(hostname) $((6 * 7))\"";
 
 /// What the machine with this name says when it runs its bootstrap data.
 pub(crate) fn greeting(name: &str) -> String {
@@ -83,6 +83,14 @@ impl Objects {
             self.apply("Secret", &format!("{cluster}-{what}"), secret).await?;
         }
         Ok(())
+    }
+
+    /// What a Machine is given for its first boot.
+    pub(crate) async fn bootstrap_data(&self, machine: &Value) -> anyhow::Result<String> {
+        let secret = machine["spec"]["bootstrap"]["dataSecretName"].as_str().context("bootstrap data")?;
+        let secret = self.get("Secret", secret).await?.context("no Secret")?;
+        let data = BASE64_STANDARD.decode(secret["data"]["value"].as_str().context("a value")?)?;
+        String::from_utf8(data).context("the data are no text")
     }
 
     /// Applies a template of machines with this spec.

@@ -73,6 +73,14 @@ impl History {
         let time = Duration::from_millis(self.random.u64(..20_000));
         self.elsewhere = Some(source);
         self.rest(time).await?;
+        // Its provider says anew that the control plane has no Machines. Until then it is like one that is gone.
+        let says_so = |state: &State, place| {
+            let plane = state.get(place, "fakecontrolplanes", "cp");
+            plane.is_some_and(|plane| plane["status"].is_object())
+        };
+        while !says_so(&self.model.lock(), self.world.place) {
+            self.rest(Duration::from_secs(1)).await?;
+        }
         self.model.note("    it has moved");
         self.model.lock().count("moves");
         self.pause_cluster(false).await;

@@ -4,7 +4,6 @@
 use std::{collections::BTreeSet, fs, sync::Arc};
 
 use anyhow::{Context, ensure};
-use base64::{Engine as _, prelude::BASE64_STANDARD};
 use k8s_openapi::api::core::v1::Node;
 use serde_json::{Value, json};
 use test_env::ControlPlane;
@@ -113,11 +112,8 @@ impl Infrastructure for Hypervisor {
 
 /// The checksum of what the bootstrap manager made for a machine.
 async fn sum_of_bootstrap_data(objects: &Objects, machine: &Value) -> anyhow::Result<String> {
-    let secret = machine["spec"]["bootstrap"]["dataSecretName"].as_str().context("bootstrap data")?;
-    let secret = objects.get("Secret", secret).await?.context("no Secret")?;
-    let data = BASE64_STANDARD.decode(secret["data"]["value"].as_str().context("a value")?)?;
     let file = tempfile::NamedTempFile::new()?;
-    fs::write(file.path(), data)?;
+    fs::write(file.path(), objects.bootstrap_data(machine).await?)?;
     Ok(sha256(file.path())?.trim_start_matches("sha256:").to_owned())
 }
 
