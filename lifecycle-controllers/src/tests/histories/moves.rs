@@ -74,11 +74,11 @@ impl History {
         self.elsewhere = Some(source);
         self.rest(time).await?;
         // Its provider says anew that the control plane has no Machines. Until then it is like one that is gone.
-        let says_so = |state: &State, place| {
-            let plane = state.get(place, "fakecontrolplanes", "cp");
-            plane.is_some_and(|plane| plane["status"].is_object())
-        };
-        while !says_so(&self.model.lock(), self.world.place) {
+        for _ in 0..60 {
+            let plane = self.model.lock().get(self.world.place, "fakecontrolplanes", "cp").cloned();
+            if plane.is_some_and(|plane| plane["status"].is_object()) {
+                break;
+            }
             self.rest(Duration::from_secs(1)).await?;
         }
         self.model.note("    it has moved");
