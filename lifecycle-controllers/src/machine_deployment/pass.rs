@@ -365,6 +365,8 @@ fn machine_set(core: &Core, set: &MachineSet) -> planner::MachineSet {
     let machines =
         Machines::counted(core.machines_in(set.namespace_or_empty(), |machine| is_of(machine, set)));
     let Counters { replicas, available, up_to_date, .. } = count(&machines.replicas());
+    // All of them go with it, so others have to stay in their place.
+    let available = if set.is_deleting() { 0 } else { available };
     planner::MachineSet {
         name: set.name_or_empty().to_owned(),
         created: set.created(),
@@ -468,6 +470,39 @@ async fn adopt(core: &Core, deployment: &MachineDeployment, set: &Stored<Machine
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::{Stage, object};
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_relies_on_the_machines_of_a_set_that_goes() {
+        const CORE: &str = "cluster.x-k8s.io/v1beta2";
+        let stage = Stage::new().await;
+        let reference = json!({"apiGroup": "g", "kind": "K", "name": "n"});
+        let spec =
+            json!({"clusterName": "c", "bootstrap": {"dataSecretName": "s"}, "infrastructureRef": reference});
+        let mut set = object(CORE, "MachineSet", "s");
+        set["spec"] = json!({"clusterName": "c", "replicas": 1, "selector": {}, "template": {"spec": spec}});
+        let set = stage.create(set).await;
+        let mut machine = object(CORE, "Machine", "m");
+        machine["metadata"]["ownerReferences"] = json!([{
+            "apiVersion": CORE, "kind": "MachineSet", "name": "s", "uid": set["metadata"]["uid"], "controller": true,
+        }]);
+        machine["spec"] = spec;
+        machine["status"] = json!({"conditions": [{
+            "type": "Available", "status": "True", "reason": "Available", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }]});
+        stage.create(machine).await;
+        stage.until(&stage.core.stores.machines, "m", |machine| machine.status.is_some()).await;
+        let counts = |set: &MachineSet| {
+            let Counts { replicas, available, .. } = machine_set(&stage.core, set).status;
+            (replicas, available)
+        };
+        let mut set: MachineSet = serde_json::from_value(set).expect("a MachineSet");
+        assert_eq!(counts(&set), (1, 1));
+        set.metadata.deletion_timestamp =
+            serde_json::from_value(json!("2026-01-01T00:00:00Z")).expect("a time");
+        assert_eq!(counts(&set), (1, 0));
+    }
 
     #[test]
     fn a_pass_comes_when_the_rollout_begins() {
