@@ -24,8 +24,8 @@ use crate::{
     engine::object::{Meta as _, Stored},
 };
 
-/// On a `MachineDeployment`, a `MachineSet` or a Machine, whose own value goes first: for how long a failed Machine is kept, as Go
-/// writes durations. `0` is not at all.
+/// On a `MachineDeployment`, on a `MachineSet` without one, or on a Machine: for how long a failed Machine is kept, as Go writes durations.
+/// `0` is not at all. The value of the Machine goes before that of its set.
 pub(crate) const KEEP_FAILED_FOR: &str = "machine.cloudprovider.kubernetes.io/keep-failed-for";
 
 /// On a Machine that is kept: when it is deleted, RFC 3339. Without it, the Machine stays until a user deletes it.
@@ -34,12 +34,16 @@ pub(crate) const KEPT_UNTIL: &str = "machine.cloudprovider.kubernetes.io/kept-un
 /// The label of a Machine that is kept: the name of its `MachineSet`, as [`labels::SET_NAME`] has it.
 pub(crate) const KEPT_OF: &str = "machine.cloudprovider.kubernetes.io/kept-of";
 
+/// The reason of `OwnerRemediated` while a Machine is kept.
+pub(crate) const REASON: &str = "MachineKept";
+
 /// So much of a value that a user wrote is quoted, in characters.
 const QUOTED: usize = 40;
 
 /// A Machine that is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Kept<'a> {
+    cluster: &'a str,
     set: &'a str,
     until: Until<'a>,
 }
@@ -61,7 +65,7 @@ impl<'a> Kept<'a> {
             None => Until::Deleted,
             Some(text) => text.parse().map_or(Until::Unreadable(text), Until::Time),
         };
-        Some(Self { set, until })
+        Some(Self { cluster: &machine.spec.cluster_name, set, until })
     }
 
     /// How long it stays. Zero: its time is over. `None`: no time ends it.
@@ -84,12 +88,12 @@ impl<'a> Kept<'a> {
         };
         let message =
             format!("MachineSet {} has replaced this Machine, which is kept {until}. {why}", self.set);
-        Statement::new(Status::True, "MachineKept", message.trim_end())
+        Statement::new(Status::True, REASON, message.trim_end())
     }
 
     /// Whether it was of this set.
     fn is_of(&self, set: &MachineSet) -> bool {
-        self.set == labels::value_of(set.name_or_empty())
+        self.cluster == set.spec.cluster_name && self.set == labels::value_of(set.name_or_empty())
     }
 }
 

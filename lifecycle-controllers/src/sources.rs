@@ -54,9 +54,13 @@ pub(crate) fn saw<K: Kind>(store: &Store<K>, keys: &HashSet<String>, writers: &W
 /// The pause between two batches of keys. What comes meanwhile is looked up together.
 const BATCH: Duration = Duration::from_millis(100);
 
+/// How many items of a source make one batch at most.
+const MERGED: usize = 1_000;
+
 /// The same keys, but each one once in this time at most. The first time it comes at once. So users who change objects without end cost a
 /// pass now and then, and a change that stands alone is not late.
 pub(crate) fn paced(source: Source, pause: Duration) -> Source {
+    let source = source.ready_chunks(MERGED).map(|items| items.into_iter().flatten().collect()).boxed();
     let paced = Paced { source, pause, rests_until: Instant::now(), given: HashMap::new() };
     let batches = stream::unfold(paced, |mut paced| async move { Some((paced.next().await?, paced)) });
     batches.boxed()
@@ -181,5 +185,21 @@ mod tests {
         let (keys, after) = next(&mut source).await;
         assert_eq!(keys, ["a"]);
         assert!(after <= 2 * BATCH, "{after:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_many_change_comes_in_few_batches() {
+        let (send, mut source) = source();
+        let all: Vec<&'static str> = (0..MERGED).map(|number| &*number.to_string().leak()).collect();
+        for key in &all {
+            send.send(key).expect("it listens");
+        }
+        let (mut found, mut batches) = (0, 0);
+        while found < all.len() {
+            found += next(&mut source).await.0.len();
+            batches += 1;
+        }
+        // The runtime lets other tasks run after a hundred items or so.
+        assert!(batches <= 10, "{batches}");
     }
 }

@@ -116,7 +116,7 @@ impl<'a> Deletion<'a> {
         let of_status = self.machine.status.as_ref().map(|status| status.node_ref.name.as_str());
         let of_status = of_status.filter(|name| !name.is_empty());
         let name = of_status.or(self.pass.node.node().map(|node| node.name.as_str()));
-        let is_unseen = name.is_none() && !cluster.is_deleting() && self.has_unseen_node().await?;
+        let is_unseen = name.is_none() && self.may_have_unseen_node();
         let name = name.or(is_unseen.then(|| self.machine.name_or_empty()));
         let none = |why: NoNodeWork| {
             tracing::debug!(machine = self.machine.name_or_empty(), %why, "no work for the Node");
@@ -136,29 +136,42 @@ impl<'a> Deletion<'a> {
             is_external: control_plane.is_some_and(|one| one.external_managed_control_plane),
             machines: self.pass.control_plane_machines(self.machine),
         };
-        match owning.stays() {
-            Ok(()) => Ok(Some(node.to_owned())),
-            Err(why) => none(why),
+        if let Err(why) = owning.stays() {
+            return none(why);
         }
+        if is_unseen && !self.has_unseen_node().await? {
+            return none(NoNodeWork::NoNode);
+        }
+        Ok(Some(node.to_owned()))
     }
 
-    /// Whether there is a Node that the watch has not shown, with the Machine's own name as kubelets take it from most machines. What is
-    /// deleted early may have a Node of that age, and a daemon that has just started knows none.
+    /// Whether there may be a Node that is not known: the Machine is deleted soon after its Node came, or the daemon has just started.
+    fn may_have_unseen_node(&self) -> bool {
+        self.machine.spec.provider_id.is_some() && !self.is_over_for_unseen_node()
+    }
+
+    /// Whether there is one, with the Machine's own name as kubelets take it from most machines.
     async fn has_unseen_node(&self) -> Result<bool, Failure> {
-        let Some(id) = &self.machine.spec.provider_id else { return Ok(false) };
-        match self.read_node(self.machine.name_or_empty()).await {
-            Ok(node) => Ok(node.is_some_and(|node| node.provider_id.as_ref() == Some(id))),
-            Err(_) if self.is_over_for_node() => Ok(false),
-            Err(failure) => Err(failure),
-        }
+        let node = self.read_node(self.machine.name_or_empty()).await?;
+        Ok(node.is_some_and(|node| node.provider_id == self.machine.spec.provider_id))
+    }
+
+    /// Whether it was looked for long enough. What is not found has a limit always: the machine itself is yet to be deleted.
+    fn is_over_for_unseen_node(&self) -> bool {
+        let limit = self.machine.spec.deletion.node_deletion_timeout_seconds.filter(|limit| *limit > 0);
+        self.is_deleted_for(limit.unwrap_or(NODE_DELETION_TIMEOUT_SECONDS))
     }
 
     /// Whether the Machine is deleted for longer than its Node may take.
     fn is_over_for_node(&self) -> bool {
         let limit = self.machine.spec.deletion.node_deletion_timeout_seconds;
         let limit = limit.unwrap_or(NODE_DELETION_TIMEOUT_SECONDS);
+        limit > 0 && self.is_deleted_for(limit)
+    }
+
+    fn is_deleted_for(&self, seconds: i32) -> bool {
         let since = self.machine.deleted_at().map_or(self.pass.now, Timestamp::as_second);
-        limit > 0 && self.pass.now.saturating_sub(since) >= i64::from(limit)
+        self.pass.now.saturating_sub(since) >= i64::from(seconds)
     }
 
     fn next(&self, node: Option<&str>) -> (Next, Statement) {
@@ -221,7 +234,11 @@ impl<'a> Deletion<'a> {
             Next::DeleteInfrastructure => {
                 let infrastructure = &self.pass.related.infrastructure;
                 // Without its ID the Node would stay.
-                if let Some(why) = &self.pass.related.refused_provider_id {
+                let has_node = self.pass.cluster.is_some_and(|cluster| !cluster.is_deleting());
+                if let Some(why) = &self.pass.related.refused_provider_id
+                    && has_node
+                    && !self.is_over_for_unseen_node()
+                {
                     return Err(Failure::Failed(why.clone()));
                 }
                 // A provider ID that came since this pass has read the object leads to a Node.

@@ -6,6 +6,7 @@ use cluster_api::{Machine, names::conditions as types};
 use component::events::EventType;
 use controller_kit::writes::WriteError;
 use kube::ResourceExt as _;
+use lifecycle::conditions::Condition;
 
 use super::facts::Pass;
 use crate::{
@@ -16,7 +17,7 @@ use crate::{
         object::{Meta as _, Stored},
         place::{Guard, Place},
     },
-    kept::Kept,
+    kept::{Kept, REASON},
 };
 
 fn staying(machine: &Machine) -> Option<Kept<'_>> {
@@ -53,7 +54,14 @@ pub(super) async fn cordon(pass: &Pass<'_>, machine: &Machine) -> Result<(), Fai
 
 /// Says that it is kept, and why.
 pub(super) fn say(machine: &Machine, conditions: &mut Conditions, now: i64) {
-    let Some(kept) = staying(machine) else { return };
+    let Some(kept) = staying(machine) else {
+        // It is in use again.
+        let is_left = |condition: &Condition| condition.reason == REASON && !machine.is_deleting();
+        if conditions.get(types::OWNER_REMEDIATED).is_some_and(is_left) {
+            conditions.remove(types::OWNER_REMEDIATED);
+        }
+        return;
+    };
     let failed = conditions.get(types::HEALTH_CHECK_SUCCEEDED).map(|one| one.message.clone());
     conditions.set(types::OWNER_REMEDIATED, kept.statement(&failed.unwrap_or_default()), now);
 }
@@ -100,5 +108,23 @@ mod tests {
         let after = stage.until(machines, "m", is_later).await;
         assert!(end(&stage.core, &after, over.as_second() + 366 * 86_400).await.expect("an end"));
         stage.until_gone(machines, "m").await;
+    }
+
+    #[test]
+    fn a_machine_in_use_again_does_not_say_that_it_is_kept() {
+        let machine = |labels: serde_json::Value| -> Machine {
+            let reference = json!({"apiGroup": "g", "kind": "X", "name": "x"});
+            let spec = json!({"clusterName": "c", "bootstrap": {}, "infrastructureRef": reference});
+            serde_json::from_value(json!({"metadata": {"labels": labels}, "spec": spec})).expect("a Machine")
+        };
+        let mut conditions = Conditions::of(&[], None);
+        say(&machine(json!({KEPT_OF: "s"})), &mut conditions, 0);
+        assert_eq!(conditions.get(types::OWNER_REMEDIATED).map(|one| one.reason.as_str()), Some(REASON));
+        say(&machine(json!({})), &mut conditions, 0);
+        assert_eq!(conditions.get(types::OWNER_REMEDIATED), None);
+        let asked = lifecycle::conditions::Statement::new(lifecycle::conditions::Status::False, "Asked", "");
+        conditions.set(types::OWNER_REMEDIATED, asked, 0);
+        say(&machine(json!({})), &mut conditions, 0);
+        assert!(conditions.get(types::OWNER_REMEDIATED).is_some(), "what another says stays");
     }
 }

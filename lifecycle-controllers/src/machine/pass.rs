@@ -115,7 +115,8 @@ async fn copied(
     let (machine, refused) = written(core, machine, id).await?;
     if let Some(why) = refused {
         if machine.is_deleting() {
-            related.refused_provider_id = Some(why);
+            // One that it has leads to its Node.
+            related.refused_provider_id = Some(why).filter(|_| machine.spec.provider_id.is_none());
         } else {
             related.infrastructure = Referenced::Unreadable(why);
         }
@@ -182,7 +183,7 @@ fn refused_status(machine: &Machine, why: &str, now: i64) -> MachineStatus {
     status
 }
 
-/// What users, rollouts and health checks act on. The other steps of a new Machine follow each other within a second or some.
+/// What users and rollouts act on. The other steps of a new Machine follow each other, and those of a second are one write.
 const URGENT: Urgent = Urgent::Only {
     fields: &["nodeRef", "deletion"],
     conditions: &[types::READY, types::AVAILABLE, types::DELETING],

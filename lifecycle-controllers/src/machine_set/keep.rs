@@ -23,7 +23,7 @@ use crate::{
     replicas::{selector, selects},
 };
 
-/// Lets go of a failed Machine that is to be kept. Gives whether it is kept; another one comes in its place either way.
+/// Lets go of a failed Machine that is to be kept. Gives whether it is kept; otherwise it is to be deleted.
 ///
 /// It is one write: before it the Machine is a failed one of the set, and after it one that is kept, wherever the daemon ends.
 pub(super) async fn keep(
@@ -57,9 +57,10 @@ fn refused(core: &Core, set: &MachineSet, machine: &str, why: &str) -> bool {
     false
 }
 
-/// What is wrong with the annotation of a set.
+/// What is wrong with the annotation of a set, or of the Machines that it makes.
 pub(super) fn problem(set: &MachineSet) -> Option<String> {
-    let why = set.annotation(KEEP_FAILED_FOR).and_then(|text| duration(text).err())?;
+    let of_template = set.spec.template.metadata.annotations.get(KEEP_FAILED_FOR).map(String::as_str);
+    let why = of_template.or(set.annotation(KEEP_FAILED_FOR)).and_then(|text| duration(text).err())?;
     Some(format!("Failed Machines are deleted and not kept: {why}"))
 }
 

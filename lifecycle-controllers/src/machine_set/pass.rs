@@ -29,7 +29,7 @@ use crate::{
         status::Urgent,
         writer::to_json,
     },
-    kept,
+    kept::{self, Kept},
     replicas::{Machines, selector, selects},
 };
 
@@ -184,7 +184,8 @@ async fn delete_all(
     failures.end().map(|()| written).map_err(|why| FailedPass { why, then: written })
 }
 
-/// The Machines of the set's Cluster that the set selects and that nothing else controls. A Machine that is being deleted counts too.
+/// The Machines of the set's Cluster that the set selects and that nothing else controls. A Machine that is being deleted counts too, and
+/// one that is kept does not: a set that selects what lacks a label would take it.
 fn machines_of(core: &Core, set: &MachineSet) -> Result<Vec<Arc<Stored<Machine>>>, Failure> {
     let selector = selector(&set.spec.selector)?;
     let mut machines = core.machines_in(set.namespace_or_empty(), |machine| {
@@ -192,6 +193,7 @@ fn machines_of(core: &Core, set: &MachineSet) -> Result<Vec<Arc<Stored<Machine>>
         machine.spec.cluster_name == set.spec.cluster_name
             && controller.is_none_or(|uid| uid == set.uid_or_empty())
             && selects(&selector, machine.labels())
+            && Kept::of(machine).is_none()
     });
     machines.sort_by(|one, other| one.name_or_empty().cmp(other.name_or_empty()));
     Ok(machines)

@@ -305,8 +305,13 @@ async fn a_machine_that_is_kept_may_come_back() {
     // Its own controller says that it was replaced.
     stage.patch(CORE, "Machine", "a", &json!({"status": {"conditions": []}})).await;
     stage.patch(CORE, "Machine", "a", &json!({"metadata": {"labels": {"pool": "s"}}})).await;
+    stage.until(machines, "a", |machine| machine.label("pool") == Some("s")).await;
+    pass(&stage).await.expect("a pass");
+    let is_free = |machine: &cluster_api::Machine| machine.controller().is_none();
+    stage.until(machines, "a", is_free).await;
+    stage.patch(CORE, "Machine", "a", &json!({"metadata": {"labels": {KEPT_OF: null}}})).await;
     let is_back = |machine: &cluster_api::Machine| {
-        machine.label("pool") == Some("s")
+        machine.label(KEPT_OF).is_none()
             && machine.status.as_ref().is_none_or(|status| status.conditions.is_empty())
     };
     stage.until(machines, "a", is_back).await;

@@ -39,7 +39,7 @@ async fn created(count: usize, pause: Duration) -> World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_machine_costs_twelve_writes_and_its_deletion_six() {
+async fn the_writes_of_a_machine_and_of_its_deletion_have_bounds() {
     for (count, pause, most) in [(3, 0, 11), (30, 0, 9), (3, 7, 17), (30, 7, 15)] {
         let world = created(count, Duration::from_secs(pause)).await;
         world.settle().await;

@@ -153,7 +153,7 @@ impl History {
     }
 }
 
-/// `clusterctl` moves no Cluster whose machines are being made, and users move none whose control plane nobody owns yet.
+/// `clusterctl` moves no Cluster whose machines are being made, and users move none whose control plane has no owner yet.
 fn why_not(state: &State, place: usize) -> Option<String> {
     let is_owned = |object: &Value| object["metadata"]["ownerReferences"].is_array();
     if !state.get(place, "fakecontrolplanes", "cp").is_some_and(is_owned) {

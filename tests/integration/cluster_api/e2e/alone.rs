@@ -23,8 +23,7 @@ use crate::{
     trial::Outcome,
 };
 
-/// The variable with the number of machines, two or more. Then the whole story is told, not only its beginning and its end, which
-/// the tests have with one machine.
+/// The variable with the number of machines: one, as among the tests, or more, which are then drained, rebooted, replaced and rolled too.
 const MACHINES: &str = "CCM_E2E_MACHINES";
 
 pub(super) fn whole() -> Outcome {

@@ -25,7 +25,7 @@ const INTERVAL: Duration = Duration::from_millis(500);
 
 const UNTAINTED: &str = "the Node has no taint";
 
-/// Applies the cluster with this many machines, and waits until they and a pod run. Prints how long each step took. Nobody helps.
+/// Applies the cluster with this many machines, and waits until they and a pod run. Prints how long each step took.
 pub(super) async fn from_apply_to_nodes(
     world: &World,
     life: &Life<'_, Hypervisor>,

@@ -70,7 +70,7 @@ impl World {
         Ok(())
     }
 
-    /// What everybody said, for a failure's message.
+    /// The logs of all programs, for a failure's message.
     fn words(&self) -> String {
         let consoles = self.hypervisor.consoles().unwrap_or_default().into_iter();
         let mut words: Vec<_> =
