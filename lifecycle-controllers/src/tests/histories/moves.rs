@@ -73,6 +73,9 @@ impl History {
         let time = Duration::from_millis(self.random.u64(..20_000));
         self.elsewhere = Some(source);
         self.rest(time).await?;
+        self.model.note("    it has moved");
+        self.model.lock().count("moves");
+        self.pause_cluster(false).await;
         // Its provider says anew that the control plane has no Machines. Until then it is like one that is gone.
         for _ in 0..60 {
             let plane = self.model.lock().get(self.world.place, "fakecontrolplanes", "cp").cloned();
@@ -81,9 +84,6 @@ impl History {
             }
             self.rest(Duration::from_secs(1)).await?;
         }
-        self.model.note("    it has moved");
-        self.model.lock().count("moves");
-        self.pause_cluster(false).await;
         Ok(())
     }
 
