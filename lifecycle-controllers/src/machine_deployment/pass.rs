@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use cluster_api::{
     Cluster, Machine, MachineDeployment, MachineSet,
-    names::{annotations, finalizers},
+    names::{annotations, finalizers, labels},
 };
 use component::events::EventType;
 use controller_kit::writes::WriteError;
@@ -29,7 +29,7 @@ use crate::{
     core::{Core, UNTIL_THERE, is_paused},
     engine::{
         control::{FailedPass, Failure, Then},
-        object::{MACHINE_DEPLOYMENT_MANAGER, Meta as _, Stored, owner_reference},
+        object::{MACHINE_DEPLOYMENT_MANAGER, Meta as _, Stored, key, owner_reference},
         place::{Guard, Place},
         status::Urgent,
         writer::{shown, to_json},
@@ -110,6 +110,9 @@ pub(super) async fn reconcile(core: &Core, of: &str) -> Result<Then, FailedPass>
     let then = after(&deployment, now).or(until_there).or(written);
     rolled.map(|()| then).map_err(|why| FailedPass { why, then })
 }
+
+/// How many sets of a deployment are listed before another one is created.
+const LISTED: u32 = 500;
 
 /// When `spec.rollout.after` comes.
 fn after(deployment: &MachineDeployment, now: i64) -> Then {
@@ -281,6 +284,13 @@ impl Pass<'_> {
         let Self { core, deployment, wanted, .. } = self;
         let name = &planned.name;
         let Some(set) = self.sets.iter().find(|set| set.name_or_empty() == name) else {
+            // The answer to an earlier creation may be lost and the watch late, and each set has another name.
+            let (namespace, of) = (deployment.namespace_or_empty(), deployment.name_or_empty());
+            let label = (labels::DEPLOYMENT_NAME, of);
+            let there = core.writer.names_of::<MachineSet>(namespace, label, LISTED).await?;
+            if there.iter().any(|name| core.stores.machine_sets.get(&key(namespace, name)).is_none()) {
+                return Err(Failure::Stale);
+            }
             let set = created(deployment, wanted, planned, &self.random);
             core.writer.apply(&core.stores.machine_sets, MACHINE_DEPLOYMENT_MANAGER, &set).await?;
             tracing::info!(machine_set = name, replicas = planned.replicas, "MachineSet created");
