@@ -2,7 +2,9 @@
 //!
 //! | Step of a pass | Module |
 //! |---|---|
-//! | finalizer, pause, labels, owner, which `MachineSet`s are its own, and what is written | `pass` |
+//! | finalizer, pause, labels, owner, deletion | `pass` |
+//! | its `MachineSet`s and Machines, and adoption | `sets` |
+//! | one step of a rollout: what is planned, and what is written | `rollout` |
 //! | a `MachineSet` as its deployment wants it | `desired` |
 //! | the status | `status` |
 //!
@@ -10,6 +12,8 @@
 
 mod desired;
 mod pass;
+mod rollout;
+mod sets;
 mod sources;
 mod status;
 
