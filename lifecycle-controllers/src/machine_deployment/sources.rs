@@ -106,22 +106,27 @@ mod tests {
     use super::*;
     use crate::testing::{NAMESPACE, Stage, delete, object};
 
-    #[tokio::test(start_paused = true)]
-    async fn the_end_of_a_machine_concerns_its_deployment() {
-        let stage = Stage::new().await;
-        let mut of_machines = of(&stage.core).swap_remove(2);
-        let mut machine = object("cluster.x-k8s.io/v1beta2", "Machine", "m");
-        machine["metadata"]["labels"] = json!({labels::DEPLOYMENT_NAME: "d"});
-        machine["spec"] = json!({
-            "clusterName": "c", "bootstrap": {"dataSecretName": "s"},
-            "infrastructureRef": {"apiGroup": "infra.example", "kind": "Box", "name": "m"},
-        });
+    /// The Machine comes and goes, and both are changes of the deployment `d`.
+    async fn concerns_the_deployment(stage: &Stage, mut of_machines: Source, machine: serde_json::Value) {
         let mut next = async || timeout(Duration::from_secs(60), of_machines.next()).await.ok().flatten();
         let deployment = Some(HashSet::from([format!("{NAMESPACE}/d")]));
         stage.create(machine.clone()).await;
         assert_eq!(next().await, deployment);
         delete(&stage.sandbox, &machine).await;
         assert_eq!(next().await, deployment);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_end_of_a_machine_concerns_its_deployment() {
+        let stage = Stage::new().await;
+        let of_machines = of(&stage.core).swap_remove(2);
+        let mut machine = object("cluster.x-k8s.io/v1beta2", "Machine", "m");
+        machine["metadata"]["labels"] = json!({labels::DEPLOYMENT_NAME: "d"});
+        machine["spec"] = json!({
+            "clusterName": "c", "bootstrap": {"dataSecretName": "s"},
+            "infrastructureRef": {"apiGroup": "infra.example", "kind": "Box", "name": "m"},
+        });
+        concerns_the_deployment(&stage, of_machines, machine).await;
     }
 
     #[tokio::test(start_paused = true)]
@@ -136,15 +141,10 @@ mod tests {
         set["spec"] = json!({"clusterName": "c", "selector": {}, "template": {"spec": of_machine}});
         stage.create(set).await;
         stage.until(&stage.core.stores.machine_sets, "s", |_| true).await;
-        let mut of_machines = of(&stage.core).swap_remove(2);
+        let of_machines = of(&stage.core).swap_remove(2);
         let mut machine = object("cluster.x-k8s.io/v1beta2", "Machine", "m");
         machine["metadata"]["labels"] = json!({kept::KEPT_OF: "s"});
         machine["spec"] = of_machine;
-        let mut next = async || timeout(Duration::from_secs(60), of_machines.next()).await.ok().flatten();
-        let deployment = Some(HashSet::from([format!("{NAMESPACE}/d")]));
-        stage.create(machine.clone()).await;
-        assert_eq!(next().await, deployment);
-        delete(&stage.sandbox, &machine).await;
-        assert_eq!(next().await, deployment);
+        concerns_the_deployment(&stage, of_machines, machine).await;
     }
 }

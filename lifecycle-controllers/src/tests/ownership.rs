@@ -168,6 +168,13 @@ async fn what_is_missing_is_said_and_its_coming_is_an_event() {
     world.until_complete(1, "v1.37.1").await;
 }
 
+/// A Machine `m` without a set, with its infrastructure machine.
+async fn lone_machine(world: &World) {
+    fake_machine(world, "m").await;
+    let machine = machine("m", json!({}), reference(INFRASTRUCTURE, "FakeMachine", "m"));
+    world.create(GROUP, "Machine", machine).await;
+}
+
 async fn create_node(world: &World, name: &str, provider_id: &str) {
     let node = json!({
         "apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {"providerID": provider_id},
@@ -183,10 +190,7 @@ fn refused_patches(of: &str) -> Fault {
 #[tokio::test(start_paused = true)]
 async fn an_object_that_cannot_be_owned_is_named_and_holds_no_deletion() {
     let mut world = World::new().await;
-    fake_machine(&world, "m").await;
-    world
-        .create(GROUP, "Machine", machine("m", json!({}), reference(INFRASTRUCTURE, "FakeMachine", "m")))
-        .await;
+    lone_machine(&world).await;
     world.management.faults().inject(refused_patches("fakemachines"));
     world.start().await;
     until_says(&world, "Machine", "m", "InfrastructureReady", "FakeMachine m cannot be owned by the Machine")
@@ -199,10 +203,7 @@ async fn an_object_that_cannot_be_owned_is_named_and_holds_no_deletion() {
 #[tokio::test(start_paused = true)]
 async fn a_provider_id_that_is_refused_is_said_and_holds_the_infrastructure() {
     let mut world = World::new().await;
-    fake_machine(&world, "m").await;
-    world
-        .create(GROUP, "Machine", machine("m", json!({}), reference(INFRASTRUCTURE, "FakeMachine", "m")))
-        .await;
+    lone_machine(&world).await;
     world.play.holds.send_replace(true);
     world.start().await;
     until_says(&world, "Machine", "m", "InfrastructureReady", "FakeMachine").await;
@@ -220,10 +221,7 @@ async fn a_provider_id_that_is_refused_is_said_and_holds_the_infrastructure() {
 #[tokio::test(start_paused = true)]
 async fn a_machine_that_goes_right_after_its_creation_takes_its_node_along() {
     let mut world = World::new().await;
-    fake_machine(&world, "m").await;
-    world
-        .create(GROUP, "Machine", machine("m", json!({}), reference(INFRASTRUCTURE, "FakeMachine", "m")))
-        .await;
+    lone_machine(&world).await;
     world.play.holds.send_replace(true);
     world.start().await;
     until_says(&world, "Machine", "m", "InfrastructureReady", "FakeMachine").await;
@@ -270,10 +268,7 @@ async fn a_provider_id_that_no_machine_may_have_holds_no_deletion() {
 #[tokio::test(start_paused = true)]
 async fn a_machine_that_cannot_get_its_finalizer_says_so() {
     let mut world = World::new().await;
-    fake_machine(&world, "m").await;
-    world
-        .create(GROUP, "Machine", machine("m", json!({}), reference(INFRASTRUCTURE, "FakeMachine", "m")))
-        .await;
+    lone_machine(&world).await;
     world.management.faults().inject(refused_patches("machines"));
     world.start().await;
     until_says(&world, "Machine", "m", "Ready", "the Machine cannot be changed: ").await;

@@ -322,3 +322,20 @@ async fn an_autoscaler_in_rollouts_loses_what_it_chose_and_nothing_else() {
     }
     bounds.check("an autoscaler");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_set_whose_creation_was_not_answered_is_not_made_again() {
+    let mut world = World::new().await;
+    world.create_templates().await;
+    world.start().await;
+    world.settle().await;
+    world.line.hold_watches(Some("machinesets"));
+    let creation = Matcher::any().verb("patch").resource("machinesets").subresource("");
+    world.management.faults().inject(Fault::new(creation, Action::LoseResponse).times(1));
+    world.create_deployment(1).await;
+    world.settle().await;
+    assert_eq!(world.names(GROUP, "MachineSet").await.len(), 1, "each attempt would give another name");
+    world.line.hold_watches(None);
+    world.until_complete(1, "v1.37.1").await;
+    assert_eq!(world.names(GROUP, "MachineSet").await.len(), 1);
+}
